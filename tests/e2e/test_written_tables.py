@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import DeltaTable, QueryBuilder
 
 from tests.e2e.system import CHECKOUT, System, wait_for
 
@@ -31,6 +33,42 @@ def spent(system: System, as_of: int | None = None) -> dict[str, tuple[int, str]
 def apply_example(system: System) -> None:
     for document in yaml.safe_load_all((EXAMPLE / "shop.yaml").read_text()):
         system.apply(document["kind"], document["metadata"]["name"], document["spec"])
+
+
+def publish_spent(system: System) -> None:
+    """The example's view, as a materialized view that is published at each change."""
+    *_, flow = yaml.safe_load_all((EXAMPLE / "shop.yaml").read_text())
+    view = {"instance": "default", "sql": flow["spec"]["sql"], "materializedView": {"publish": {"every": "onCommit"}}}
+    system.apply("Dataflow", "published", view)
+
+
+def published(system: System, version: int | None = None) -> dict[str, tuple[int, str]]:
+    """The rows of the published table, as a reader outside finds them; none where there is no table."""
+    table = DeltaTable(published_location(system), version=version)
+    rows = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()).to_pylist()
+    assert len({row["name"] for row in rows}) == len(rows), rows
+    return {row["name"]: (row["orders"], str(row["spent"])) for row in rows}
+
+
+def published_location(system: System) -> str:
+    location: str = system.get("dataflow", "published")["status"]["exports"][0]["published"]["location"]
+    return location
+
+
+def published_versions(system: System) -> dict[int, int]:
+    """The versions of the published table, with the time that each says."""
+    history = DeltaTable(published_location(system)).history()
+    return {entry["version"]: int(entry["tidemark.time"]) for entry in history if "tidemark.time" in entry}
+
+
+def check_each_version(system: System) -> None:
+    """Each version of the published table has the rows that the view had at its time."""
+    versions = published_versions(system)
+    assert versions
+    for version, at in versions.items():
+        rows = system.query("SELECT name, orders, spent FROM published", at)["rows"]
+        expected = {row["name"]: (row["orders"], str(row["spent"])) for row in rows}
+        assert published(system, version) == expected, f"version {version}, time {at}"
 
 
 def insert(system: System, name: str, file: str | Path, *more: str) -> dict[str, Any]:
@@ -68,6 +106,7 @@ def begin(system: System, name: str, body: str, *more: str) -> subprocess.Popen[
 
 def test_the_example_from_nothing_to_a_live_view(system: System) -> None:
     apply_example(system)
+    publish_spent(system)
     insert(system, "shop.customers", EXAMPLE / "customers.csv")
     written = insert(system, "shop.orders", EXAMPLE / "orders.jsonl")
     assert (written["rows"], written["repeated"]) == (3, False)
@@ -80,11 +119,30 @@ def test_the_example_from_nothing_to_a_live_view(system: System) -> None:
     insert(system, "shop.orders", EXAMPLE / "cancelled.csv", "--delete")
     wait_for("the changes", lambda: spent(system) == {"ann": (2, "29.50"), "bob": (1, "7.00")}, system.log)
 
+    system.wait_condition("dataflow", "published", "Published")
+    wait_for("the table", lambda: published(system) == {"ann": (2, "29.50"), "bob": (1, "7.00")}, system.log)
+    check_each_version(system)
+
     again = system.tidemark("insert", "shop.orders", "--from", str(EXAMPLE / "orders.jsonl"), "-n", system.namespace)
     assert again.returncode == 1
     assert "DUPLICATE_KEY: the row with id = '1' is there already" in again.stderr
     unknown = system.tidemark("insert", "shop", "--from", str(EXAMPLE / "orders.jsonl"), "-n", system.namespace)
     assert "has several tables; name one of them: customers, orders" in unknown.stderr
+
+
+@pytest.mark.slow
+def test_crash_each_version_of_a_published_table_is_right(system: System) -> None:
+    """Replicas and operators are killed while rows are written and published. Each version has the view's rows of its
+    time, and the last one has all."""
+    apply_example(system)
+    publish_spent(system)
+    insert(system, "shop.customers", EXAMPLE / "customers.csv")
+    system.wait_condition("dataflow", "published", "Published")
+    first = 0
+    for kill in [system.kill_replica, system.kill_replica, lambda: restart(system)] * 5:
+        first = insert_during(system, first, kill, "shop.orders", customer=1, amount=1)
+    wait_for("all rows", lambda: sum(orders for orders, _ in published(system).values()) == first, system.log)
+    check_each_version(system)
 
 
 @pytest.mark.slow
@@ -135,13 +193,15 @@ def restart(system: System) -> None:
     system.start_operator()
 
 
-def insert_during(system: System, first: int, kill: Callable[[], None]) -> int:
-    """Clients that insert before, during and after a kill; returns the next id."""
+def insert_during(
+    system: System, first: int, kill: Callable[[], None], table: str = "kills.orders", **more: int
+) -> int:
+    """Clients that insert before, during and after a kill; returns the next id. `more`: values of all rows."""
     processes = []
     for number in range(8):
         ids = range(first, first + 5)
-        body = "".join(json.dumps({"id": id}) + "\n" for id in ids)
-        processes.append(begin(system, "kills.orders", body, "--format", "jsonl"))
+        body = "".join(json.dumps({"id": id, **more}) + "\n" for id in ids)
+        processes.append(begin(system, table, body, "--format", "jsonl"))
         first += 5
         time.sleep(0.15)
         if number == 4:

@@ -85,6 +85,7 @@ from tidemark_protocol.plan.lir import (
     Window,
 )
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
+from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.reductions import (
     AccumulableReduce,
     Aggregate,
@@ -147,6 +148,7 @@ PLANS: tuple[Plan, ...] = (
     Changes(GET),
 )
 REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))
+PUBLISHED = PublishedView("s3://bucket/shop/_published/revenue/v", "shop.revenue.v", 60_000, 24)
 SINKS: tuple[ShardSink | ClientSink, ...] = (
     MaterializedViewSink(SHARD, REFRESH),
     SubscribeSink(COLUMNS, False, Time(99)),
@@ -295,5 +297,7 @@ MEMBERS: tuple[Any, ...] = (
     WRITTEN,
     EDITED,
     FilesTable("orders", "csv", "s3://bucket/in", order="name"),
+    PUBLISHED,
+    MaterializedViewSink(SHARD, None, PUBLISHED),
 )
 """The order is that of the lines of `members.tsv`."""

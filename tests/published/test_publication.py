@@ -67,7 +67,9 @@ class View:
         self.append(updates, self.upper + times)
         return self.upper - 1
 
-    def append(self, updates: list[tuple[Row, int, int]], upper: int, errors: Sequence[tuple[str, int, int]] = ()) -> None:
+    def append(
+        self, updates: list[tuple[Row, int, int]], upper: int, errors: Sequence[tuple[str, int, int]] = ()
+    ) -> None:
         """`errors`: texts with time and count."""
         rows = [*((*row, time, diff, None) for row, time, diff in updates)]
         rows += [(None, None, None, None, time, diff, text) for text, time, diff in errors]
@@ -117,6 +119,7 @@ def test_each_version_has_the_rows_of_its_time(tmp_path: Path, seed: int, monkey
     monkeypatch.setattr(changed_files, "FILES_PER_PREFIX_MAX", chance.choice([1, 3]))
     monkeypatch.setattr(publication, "REBUILD_ROWS", chance.choice([5, 1_000_000]))
     key = chance.choice([(), ("k",)])
+    monkeypatch.setattr(publication, "IDLE_MS", chance.choice([0, 5]))
     file_bytes = chance.choice([500, 2_500, 1 << 20])
     for _ in range(10):
         time = view.step(chance.choice([0, 1, 5, 40]), chance.choice([1, 3]))
@@ -124,7 +127,8 @@ def test_each_version_has_the_rows_of_its_time(tmp_path: Path, seed: int, monkey
             view.shard.downgrade_since(chance.randrange(time + 1))
         at = Time(chance.randrange(max(view.shard.refresh().since, time - 2), time + 1))
         published = view.publication(tmp_path, key, file_bytes).publish(at)
-        assert published.time >= at
+        assert published.checked >= at
+        assert view.at[published.checked] == view.at[published.time]
         assert published.rows == view.at[published.time].total()
     versions = times_of_versions(tmp_path)
     assert len(versions) > 1

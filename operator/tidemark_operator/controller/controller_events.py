@@ -11,7 +11,7 @@ from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
 
-QUIET = frozenset({"steps", "arrangements", "operators", "hydration", "catch_up"})
+QUIET = frozenset({"steps", "arrangements", "operators", "hydration", "catch_up", "published"})
 """Kinds of Status that repeat. No condition shows them at once: the budget of status writes does."""
 
 

@@ -10,7 +10,7 @@ another end or other refresh times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import Digest, GlobalId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport
@@ -22,6 +22,7 @@ from tidemark_protocol.plan.dataflow import (
     ShardMetadata,
     SinkExport,
 )
+from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 ID_DIGITS = 16
@@ -29,12 +30,14 @@ ID_DIGITS = 16
 
 @dataclass(frozen=True)
 class Named:
-    """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed."""
+    """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed. `publishes`: the tables
+    that views are published as, by export."""
 
     name: str
     uid: str
     until: Time | None = None
     refresh: RefreshSchedule | None = None
+    publishes: Mapping[str, PublishedView] = field(default_factory=dict)
 
     @property
     def id_prefix(self) -> str:
@@ -64,14 +67,15 @@ def _description(
         index_imports=planned.index_imports,
         objects=planned.objects,
         index_exports=tuple(IndexExport(ids[e.name], e.on, e.key, e.columns) for e in indexes),
-        sink_exports=tuple(_sink(e, ids[e.name], shards[e.name], named.refresh) for e in views),
+        sink_exports=tuple(_sink(named, e, ids[e.name], shards[e.name]) for e in views),
         as_of=Time(0),
         until=named.until,
         settings=planned.settings,
     )
 
 
-def _sink(export: PlannedExport, id: GlobalId, shard: ShardMetadata, refresh: RefreshSchedule | None) -> SinkExport:
+def _sink(named: Named, export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
     if export.task is None:
-        return SinkExport(id, export.on, MaterializedViewSink(shard, refresh))
+        publish = named.publishes.get(export.name)
+        return SinkExport(id, export.on, MaterializedViewSink(shard, named.refresh, publish))
     return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

@@ -3,7 +3,7 @@
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
-    refreshes  schedules are valid (plan/refresh.py)
+    refreshes  schedules are valid (plan/refresh.py); so are publications (plan/publish.py)
 
 Settings are not checked: a newer operator may send more of them (messages/replica_settings.py). `check.plan` checks
 what a plan computes: a dataflow that fails there is installed as refused, while a command that fails here ends its
@@ -27,6 +27,7 @@ from tidemark_protocol.messages.commands import (
     UpdateConfiguration,
 )
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 MAX_ID_LENGTH = 1024
@@ -72,19 +73,21 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
         raise MalformedFrame(f"{what}: it exports an id twice")
     _check_times(what, dataflow.as_of, *_set_times(dataflow.until, *_subscribe_ends(dataflow)))
     for export in dataflow.sink_exports:
-        if isinstance(export.sink, MaterializedViewSink) and export.sink.refresh is not None:
-            _check_refresh(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh)
+        if isinstance(export.sink, MaterializedViewSink):
+            _check_parts(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh, export.sink.publish)
 
 
 def _subscribe_ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
     return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
 
 
-def _check_refresh(what: str, refresh: RefreshSchedule) -> None:
-    try:
-        refresh.check()
-    except ValueError as error:
-        raise MalformedFrame(f"{what}: {error}") from None
+def _check_parts(what: str, *parts: RefreshSchedule | PublishedView | None) -> None:
+    for part in parts:
+        try:
+            if part is not None:
+                part.check()
+        except ValueError as error:
+            raise MalformedFrame(f"{what}: {error}") from None
 
 
 def _set_times(*times: Time | None) -> Iterator[Time]:

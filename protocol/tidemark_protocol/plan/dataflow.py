@@ -19,6 +19,7 @@ from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
+from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.vocabulary import wire_name
@@ -84,10 +85,12 @@ class IndexExport:
 @wire_name("MaterializedViewSink")
 @dataclass(frozen=True)
 class MaterializedViewSink:
-    """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh."""
+    """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh.
+    `publish`: the ordinary table that the current rows are published as, if any."""
 
     shard: ShardMetadata
     refresh: RefreshSchedule | None = None
+    publish: PublishedView | None = None
 
 
 @wire_name("SubscribeSink")

@@ -16,7 +16,7 @@ from typing import Any
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import entry_of
 
-FEATURES = {"MaterializedViewSink.refresh": "refresh"}
+FEATURES = {"MaterializedViewSink.refresh": "refresh", "MaterializedViewSink.publish": "publish"}
 """By `Class` or `Class.field`. What the class or field contains needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 

@@ -1,4 +1,5 @@
-"""Builds the sink of an export: subscribe, copy, continual task, materialized view, or one with a refresh schedule."""
+"""Builds the sink of an export: subscribe, copy, continual task, materialized view (published or not), or one with a
+refresh schedule."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from tidemark_replica.events.jobs import Pool
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.sinks.interface import Sink
+from tidemark_replica.sinks.published.publisher import Publisher
 from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
@@ -38,4 +40,7 @@ def build_sink(
     progress = None
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
-    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress)
+    publisher = None
+    if sink.publish is not None:
+        publisher = Publisher(export.id, sink.shard, sink.publish, handles, jobs, respond)
+    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publisher)

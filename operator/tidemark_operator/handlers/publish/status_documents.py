@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark_operator.controller.hydration.quarantine import Suspicion
+from tidemark_operator.controller.reports.publication import PublicationReport
 from tidemark_operator.resources.conditions.condition import Verdict, merge_conditions
 from tidemark_operator.resources.conditions.dataflow import HYDRATED, HYDRATING, PROGRESSING
 from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, timestamp
@@ -69,6 +70,23 @@ class ReplicaExport:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """The ordinary table of a view. `report`: None before a replica has told about it."""
+
+    location: str
+    report: PublicationReport | None = None
+
+    def document(self) -> dict[str, Any]:
+        known = self.report if self.report is not None and self.report.time is not None else None
+        return _present(
+            location=self.location,
+            time=known.time if known else None,
+            rows=known.rows if known else None,
+            bytes=known.bytes if known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ExportStatus:
     name: str
     kind: str
@@ -82,6 +100,7 @@ class ExportStatus:
     output_frontier: Reported = None
     hydrated: bool = False
     replicas: tuple[ReplicaExport, ...] = ()
+    published: PublishedTable | None = None
 
     def document(self, now_ms: int) -> dict[str, Any]:
         return _present(
@@ -96,6 +115,7 @@ class ExportStatus:
             inputFrontier=frontier_status(self.input_frontier, now_ms),
             outputFrontier=frontier_status(self.output_frontier, now_ms),
             hydrated=self.hydrated,
+            published=None if self.published is None else self.published.document(),
             replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MAX_REPLICAS]],
         )
 
@@ -308,7 +328,16 @@ def has_arrived(status: Mapping[str, Any]) -> bool:
 
 
 _FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")
-_COUNTERS = ("hydratedPercent", "caughtUpPercent", "files", "ingested", "dataflows", "dataflowsHydrated", "hydrations")
+_COUNTERS = (
+    "hydratedPercent",
+    "caughtUpPercent",
+    "published",
+    "files",
+    "ingested",
+    "dataflows",
+    "dataflowsHydrated",
+    "hydrations",
+)
 _MOVING = frozenset((*_FRONTIERS, *_COUNTERS))
 _COUNTING = (HYDRATING, HYDRATED)
 """Reasons whose message has a number that moves."""

@@ -183,7 +183,7 @@ class DataflowReconciler:
             suspended=dataflow.suspend,
             deleting=dataflow.meta.deleting and not self._context.registry.users(state.key),
             as_of=dataflow.as_of,
-            lag_ms=state.spec.lag_ms if lag is None else lag,
+            lag_ms=state.spec.lag_ms if lag is None else max(lag, dataflow.history_ms),
             release=(body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MAX_RELEASE_CHARACTERS],
         )
         release_suspicions(state)

@@ -53,6 +53,7 @@ from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport
 from tidemark_protocol.plan.codec import digest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView, published_location
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ class RevisionPlanner:
         self._check_cycle(state, reads)
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
-        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
+        storage = running.config.storage_location
+        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, _published(dataflow, storage))
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
         superseded = state.ends.superseded
@@ -263,3 +265,17 @@ class RevisionPlanner:
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:
     pending = state.pending.mark.revision if state.pending else None
     return given_before(export, pending, stored, state.spec.digest)
+
+
+def _published(dataflow: Dataflow, storage: str) -> dict[str, PublishedView]:
+    """The tables that its views are published as, by export."""
+    namespace, name = dataflow.meta.namespace, dataflow.meta.name
+    return {
+        export: PublishedView(
+            published_location(storage, namespace, name, export),
+            f"{namespace}.{name}.{export}",
+            publish.every_ms,
+            publish.retention_hours,
+        )
+        for export, publish in dataflow.publishes.items()
+    }

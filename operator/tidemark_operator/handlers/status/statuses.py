@@ -11,6 +11,7 @@ from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.reports.publication import PublicationReport, furthest, publication_report
 from tidemark_operator.fleet.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -31,6 +32,7 @@ from tidemark_operator.resources.conditions.dataflow import (
     ERRORING,
     DataflowFacts,
     EarlierRevision,
+    Publication,
     Replacement,
     Stored,
 )
@@ -41,6 +43,7 @@ from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.version import release
 
 MAX_OPERATORS = 6
@@ -161,6 +164,7 @@ def _dataflow(
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         errors_recorded=bool(remembered),
         replacement=replacement,
+        publications=_publications(state.active, collections),
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
         quarantined_input=why_waiting(running, shown)
         if running and shown and not all(c.hydrated for c in exports)
@@ -262,9 +266,40 @@ def _exports(
                 )
                 if c
                 else (),
+                published=_published_table(revision.description, id, c),
             )
         )
     return exports
+
+
+def _published_table(
+    description: DataflowDescription, id: str | None, c: Collection | None
+) -> status_documents.PublishedTable | None:
+    """The ordinary table that an export is published as, if it is."""
+    sinks = (export.sink for export in description.sink_exports if export.id == id)
+    publish = next((sink.publish for sink in sinks if isinstance(sink, MaterializedViewSink)), None)
+    if publish is None:
+        return None
+    return status_documents.PublishedTable(publish.location, None if c is None else _publication(c))
+
+
+def _publication(c: Collection) -> PublicationReport | None:
+    reports = (publication_report(on.statuses.get("published", {})) for _, on in c.computing)
+    return furthest(report for report in reports if report is not None)
+
+
+def _publications(mark: ActiveRevision | None, exports: Sequence[Collection]) -> tuple[Publication, ...]:
+    """The published exports of a revision, for its condition."""
+    if mark is None:
+        return ()
+    found = []
+    for export in mark.revision.description.sink_exports:
+        if isinstance(export.sink, MaterializedViewSink) and export.sink.publish is not None:
+            report = next((_publication(c) for c in exports if c.id == export.id), None)
+            name = export.id.split("/")[1]
+            exists = report is not None and report.time is not None
+            found.append(Publication(name, exists, report.problem if report else ""))
+    return tuple(found)
 
 
 def _waits(context: ReconcileContext, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:

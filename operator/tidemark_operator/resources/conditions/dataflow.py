@@ -1,4 +1,5 @@
-"""The truth table of a Dataflow: InstanceFound, Planned, Scheduled, Hydrated, Erroring, Ready, Progressing.
+"""The truth table of a Dataflow: InstanceFound, Planned, Scheduled, Hydrated, Erroring, Ready, Progressing, and
+Published where a view is published as an ordinary table.
 
     InstanceFound ──> Planned ──> Scheduled ──> Hydrated ──> Ready          each needs the one before it;
                                                    └──────> Erroring ──┘    the first that fails gives the reason
@@ -14,6 +15,7 @@ one of its inputs was edited serves its own spec meanwhile: only Progressing rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.resources.conditions.condition import Verdict, no, unknown, yes
@@ -28,7 +30,7 @@ from tidemark_operator.resources.conditions.instance import (
 PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
 """The reason whose message changes often: it holds a percentage."""
-ERRORING, PROGRESSING = "Erroring", "Progressing"
+ERRORING, PROGRESSING, PUBLISHED = "Erroring", "Progressing", "Published"
 QUARANTINED, INPUT_QUARANTINED = "Quarantined", "InputQuarantined"
 _SEE = "see condition "
 _SUSPENDED = "spec.suspend removes this Dataflow from the replicas. Set spec.suspend: false to resume"
@@ -89,6 +91,16 @@ class EarlierRevision:
 
 
 @dataclass(frozen=True, slots=True)
+class Publication:
+    """A view of the serving revision that is published. `exists`: its table does. `problem`: why the last attempt
+    failed."""
+
+    export: str
+    exists: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DataflowFacts:
     """The input of the truth table."""
 
@@ -118,19 +130,31 @@ class DataflowFacts:
     """The replicas that died while it hydrated, if they are so many that it is quarantined."""
     quarantined_input: str = ""
     """The quarantined Dataflow whose index it needs, if no replica has that index."""
+    publications: tuple[Publication, ...] = ()
     replacement: Replacement | None = None
     """With `own`, the fields from `scheduled` on describe the new revision."""
 
 
 def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
-    """The conditions of a Dataflow, in the order of `TYPES`."""
+    """The conditions of a Dataflow, in the order of `TYPES`; then Published, where a view is published."""
     found, planned = instance_found(facts.instance), _planned(facts)
     scheduled = _scheduled(facts, planned)
     hydrated = _hydrated(facts, scheduled)
     erroring = _erroring(facts, hydrated)
     failed = next((verdict for verdict in (found, planned, scheduled, hydrated) if not verdict.holds), None)
     ready = _ready(facts, failed) if facts.earlier is None else _earlier_ready(facts, facts.earlier, found)
-    return [found, planned, scheduled, hydrated, erroring, ready, _progressing(facts, planned, failed, ready)]
+    progressing = _progressing(facts, planned, failed, ready)
+    published = [_published(facts.publications)] if facts.publications else []
+    return [found, planned, scheduled, hydrated, erroring, ready, progressing, *published]
+
+
+def _published(publications: Sequence[Publication]) -> Verdict:
+    """Of the tables that readers outside find: whether each is there, and follows its view."""
+    if failed := [f"{each.export}: {each.problem}" for each in publications if each.problem]:
+        return no(PUBLISHED, "PublicationFailed", "; ".join(failed))
+    if missing := [each.export for each in publications if not each.exists]:
+        return no(PUBLISHED, "NotPublishedYet", f"no table yet of {', '.join(missing)}: the view is computed first")
+    return yes(PUBLISHED, "Published")
 
 
 def _see(cause: Verdict) -> str:

@@ -16,6 +16,7 @@ from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.instance import ReadPolicy
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.manifest.publish import Publish
 from tidemark_operator.resources.manifest.refresh import parse_refresh
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
@@ -54,6 +55,8 @@ class Dataflow:
     """None: the controller chooses."""
     until: Time | None
     """Results are complete before it, and then finished; None: they go on."""
+    publishes: Mapping[str, Publish]
+    """The materialized views that are published as ordinary tables, by export."""
     refresh: RefreshSchedule | None
     """None: the views follow their inputs at every time."""
     read_policy: ReadPolicy | None
@@ -62,6 +65,11 @@ class Dataflow:
     deletion_policy: DeletionPolicy
     adopt: bool
     """Whether tables of an earlier Dataflow of this name are gone on with."""
+
+    @property
+    def history_ms(self) -> int:
+        """How far the since of its views trails their upper at least."""
+        return max((publish.history_ms for publish in self.publishes.values()), default=0)
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Dataflow:
@@ -75,6 +83,7 @@ class Dataflow:
             dialect=spec.choice("dialect", Dialect, Dialect.SPARK),
             as_of=Time(spec.integer("asOf")) if spec.has("asOf") else None,
             until=Time(spec.integer("until")) if spec.has("until") else None,
+            publishes=_publishes(spec, meta.name),
             refresh=parse_refresh(spec.child("refresh")) if spec.has("refresh") else None,
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
@@ -90,6 +99,12 @@ def _short_form(spec: Fields, name: str) -> tuple[tuple[ViewRequest, ...], tuple
 def _long_form(spec: Fields) -> tuple[tuple[ViewRequest, ...], tuple[ExportRequest, ...]]:
     views = tuple(ViewRequest(view.text("name"), view.text("sql")) for view in spec.children("views"))
     return views, tuple(_export(export, export.text("name"), None) for export in spec.children("exports"))
+
+
+def _publishes(spec: Fields, name: str) -> dict[str, Publish]:
+    exports = {e.text("name"): e for e in spec.children("exports")} if spec.has("exports") else {name: spec}
+    views = {name: export.child(MATERIALIZED_VIEW) for name, export in exports.items() if export.has(MATERIALIZED_VIEW)}
+    return {name: Publish.parse(view.child("publish")) for name, view in views.items() if view.has("publish")}
 
 
 def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:

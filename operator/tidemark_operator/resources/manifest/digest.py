@@ -40,6 +40,8 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         fields["until"] = dataflow.until
     if (refresh := dataflow.refresh) is not None:
         fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
+    if dataflow.publishes:
+        fields["publish"] = {name: [p.every_ms, p.retention_hours] for name, p in dataflow.publishes.items()}
     return fields
 
 

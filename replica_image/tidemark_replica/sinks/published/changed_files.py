@@ -32,7 +32,7 @@ from tidemark_replica.sinks.published.hash_prefix import (
 )
 from tidemark_replica.sinks.published.published_table import PublishedFile
 
-FILE_BYTES = 64 << 20
+FILE_BYTES = 32 << 20
 FILES_PER_PREFIX_MAX = 8
 BATCH_ROWS = 65_536
 ROW_GROUP_ROWS = 131_072

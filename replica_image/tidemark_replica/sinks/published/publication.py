@@ -10,7 +10,8 @@ it was, and files that no commit refers to, which `remove_unused` takes.
     another program changed the table, or more changed than      |
     REBUILD_ROWS                                                 |
 
-A view with errors at the time is not published: the table keeps what it has.
+Cost: the changes, and the files that they touch (changed_files.py); of a rebuild, the view. Memory: the changes, or a
+file's rows. A view with errors at the time is not published: the table keeps what it has.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
 from tidemark_replica.sinks.published.hash_prefix import BITS_MAX, all_prefixes, first_bits, hashes
 from tidemark_replica.sinks.published.published_table import (
+    PublishedFile,
     PublishedTable,
     Replacement,
     TableMoved,
@@ -37,8 +39,9 @@ from tidemark_replica.sinks.published.published_table import (
 )
 
 REBUILD_ROWS = 4_000_000
-SHARE_BYTES = 64 << 20
-"""Bytes of the shard's files that are consolidated at a time."""
+"""Updates that one publication holds in memory."""
+IDLE_MS = 60_000
+"""Milliseconds after which a table whose view has not changed gets a commit all the same, which says the newer time."""
 
 
 class ViewInError(PersistError):
@@ -51,11 +54,14 @@ class NegativeRows(PersistError):
 
 @dataclass(frozen=True)
 class Published:
-    """The outcome: the time of the contents, how many rows they have, the bytes and files written, the files replaced,
-    and why everything was written anew; empty where it was not."""
+    """The outcome: the time of the contents, the last time at which they are the view's too, the rows and bytes of the
+    table, the bytes and files written, the files replaced, and why everything was written anew; empty where it was
+    not."""
 
     time: Time
+    checked: Time
     rows: int
+    bytes: int
     written_bytes: int = 0
     added: int = 0
     removed: int = 0
@@ -92,7 +98,7 @@ class Publication:
             reason = "another program changed the table, or it had the rows of an earlier view"
             return self._rebuild(table, time, reason)
         if published >= time:
-            return Published(published, table.rows)
+            return Published(published, published, table.rows, table.bytes)
         if self.shard.refresh().since > published:
             return self._rebuild(table, time, f"the updates since time {published} are compacted")
         try:
@@ -104,6 +110,8 @@ class Publication:
         """Raises RowMissing, _TooMany."""
         with self.shard.lease():
             changes = self._changes(self.shard.listen(published + 1, time + 1))
+        if not changes.num_rows and time - published < IDLE_MS:
+            return Published(published, time, table.rows, table.bytes)
         written = WrittenFiles(Storage.at(self.options.location), table.schema)
         try:
             removed = replaced(written, table.files, changes, self._key, self.file_bytes)
@@ -112,8 +120,8 @@ class Publication:
             raise
         self._commit(table, written, Replacement(time, tuple(written.files), tuple(removed)))
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
-        size = sum(file.size for file in written.files)
-        return Published(time, rows, size, len(written.files), len(removed))
+        size = table.bytes + _size(written.files) - _size(removed)
+        return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
 
     def _changes(self, parts: Sequence[Part]) -> pa.Table:
         """The net changes of rows. Raises ViewInError, _TooMany."""
@@ -146,8 +154,9 @@ class Publication:
             create_table(self.options, shard.schema, shard.shard_id, change)
         else:
             self._commit(table, written, change, shard.schema)
-        size, rows = sum(file.size for file in written.files), sum(file.rows for file in written.files)
-        return Published(time, rows, size, len(written.files), 0 if table is None else len(table.files), reason)
+        size, rows = _size(written.files), sum(file.rows for file in written.files)
+        removed = 0 if table is None else len(table.files)
+        return Published(time, time, rows, size, size, len(written.files), removed, reason)
 
     def _commit(
         self, table: PublishedTable, written: WrittenFiles, change: Replacement, schema: pa.Schema | None = None
@@ -159,7 +168,7 @@ class Publication:
             raise
 
     def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
-        shares = math.ceil(sum(part.size for part in parts) / min(SHARE_BYTES, self.file_bytes))
+        shares = math.ceil(sum(part.size for part in parts) / self.file_bytes)
         bits = min(max(shares - 1, 0).bit_length(), BITS_MAX)
         schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
         divided = divide(
@@ -170,6 +179,10 @@ class Publication:
             if pc.any(pc.less(rows.column(DIFF), 0)).as_py():
                 raise NegativeRows("the view has fewer than no copies of a row")
             written.write(prefix, copies(rows))
+
+
+def _size(files: Sequence[PublishedFile]) -> int:
+    return sum(file.size for file in files)
 
 
 class _TooMany(PersistError):

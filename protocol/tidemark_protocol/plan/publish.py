@@ -1,0 +1,37 @@
+"""The ordinary Delta table that a materialized view is published as, and where such tables lie.
+
+    <storage location>/<namespace>/_published/<dataflow>/<view>
+
+Shards lie beside the folder, under names of resources, which are DNS labels and never `_published`. No published table
+is inside another one, since a table's clean-up takes every file below it that it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.vocabulary import wire_name
+
+FOLDER = "_published"
+
+
+@wire_name("PublishedView")
+@dataclass(frozen=True)
+class PublishedView:
+    """`owner`: the view's name in all namespaces, which the table keeps. `every_ms`: the least time between commits, 0
+    for each change; commits are at multiples of it. `retention_hours`: how long replaced files stay for readers."""
+
+    location: str
+    owner: str
+    every_ms: int
+    retention_hours: int
+
+    def check(self) -> None:
+        """Raises ValueError where a number is negative."""
+        if self.every_ms < 0 or self.retention_hours < 0:
+            raise ValueError(f"a view published every {self.every_ms} ms, with {self.retention_hours} h of retention")
+
+
+def published_location(storage_location: str, namespace: str, dataflow: str, view: str) -> str:
+    """The location of the published table of a view."""
+    return f"{storage_location.rstrip('/')}/{namespace}/{FOLDER}/{dataflow}/{view}"

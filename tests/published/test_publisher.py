@@ -1,0 +1,171 @@
+"""When a view is published, on a command loop without threads: jobs run when the test says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard, create_or_open
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView, published_location
+from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.published.publisher import TURN_SECONDS, Publisher
+
+SCHEMA = pa.schema([pa.field("n", pa.int64())])
+
+
+class Replica:
+    """A publisher of a shard, with a clock and a pool that the test drives."""
+
+    def __init__(self, folder: Path, every_ms: int = 1_000) -> None:
+        self.shard: Shard = create_or_open(str(folder / "shard"), SCHEMA, shard_id="u1")
+        self.responses: list[Status] = []
+        self.jobs: list[Callable[[], None]] = []
+        self.now = 0.0
+        location = published_location(str(folder), "shop", "flow", "view")
+        view = PublishedView(location, "shop.flow.view", every_ms, 24)
+        metadata = ShardMetadata(ShardId("u1"), str(folder / "shard"), (Column("n", BIGINT),))
+        self.location = location
+        self.publisher = Publisher(
+            GlobalId("u/view/1"), metadata, view, ShardHandles(), self, self.respond, lambda: self.now
+        )
+
+    def respond(self, response: Response) -> None:
+        assert isinstance(response, Status)
+        self.responses.append(response)
+
+    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
+        def run() -> None:
+            try:
+                outcome: Outcome[Any] = Done(work())
+            except Exception as error:
+                outcome = Failed(error)
+            done(outcome)
+
+        self.jobs.append(run)
+        return Job(name)
+
+    def append(self, upper: int, value: int | None = None, error: str | None = None, diff: int = 1) -> None:
+        """Moves the shard to `upper`, with a row or an error at the time before that."""
+        rows = None
+        if value is not None or error is not None:
+            rows = pa.table(
+                {
+                    "n": pa.array([value], pa.int64()),
+                    TIME: [upper - 1],
+                    DIFF: [diff],
+                    ERROR: pa.array([error], "string"),
+                }
+            )
+        self.shard.compare_and_append(rows, expected_upper=self.shard.refresh().upper, new_upper=upper, term=1)
+
+    def advance(self, *, won: bool = True) -> int:
+        """Advances the publisher and runs its jobs; returns how many there were."""
+        upper = self.shard.refresh().upper
+        if won:
+            self.publisher.appended(upper)
+        self.publisher.advance(upper)
+        jobs, self.jobs = self.jobs, []
+        for job in jobs:
+            job()
+        return len(jobs)
+
+    def rows(self) -> list[int]:
+        table = DeltaTable(self.location)
+        found = pa.table(QueryBuilder().register("t", table).execute("SELECT n FROM t ORDER BY n").read_all())
+        return list(found.column("n").to_pylist())
+
+
+def test_a_commit_at_each_multiple_of_every(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(10_500, 1)
+    assert replica.advance() == 1
+    replica.append(10_900, 2)
+    assert replica.advance() == 0
+    replica.append(11_001, 3)
+    assert replica.advance() == 1
+    assert replica.rows() == [1, 2, 3]
+    assert [status.fields["time"] for status in replica.responses] == ["10499", "11000"]
+    assert replica.responses[-1].fields["rows"] == "3"
+
+
+def test_each_change_without_an_interval(tmp_path: Path) -> None:
+    replica = Replica(tmp_path, every_ms=0)
+    for upper in (10, 11, 12):
+        replica.append(upper, upper)
+        assert replica.advance() == 1
+        assert replica.rows()[-1] == upper
+
+
+def test_another_replicas_append_is_left_to_it_for_a_while(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(10_000, 1)
+    assert replica.advance(won=False) == 0
+    replica.now += TURN_SECONDS
+    assert replica.advance(won=False) == 1
+    assert replica.rows() == [1]
+
+
+def test_a_view_that_ends_is_published_as_it_is_then(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(10_000, 1)
+    replica.advance()
+    rows = pa.table({"n": [2], TIME: [10_001], DIFF: [1]})
+    replica.shard.compare_and_append(rows, expected_upper=10_000, new_upper=EMPTY, term=1)
+    assert replica.advance() == 1
+    assert replica.rows() == [1, 2]
+    assert replica.advance() == 0
+
+
+def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
+    """The table keeps its rows and its time; the problem goes with the error."""
+    replica = Replica(tmp_path)
+    replica.append(1_001, 1)
+    replica.advance()
+    replica.append(2_001, error="DIVIDE_BY_ZERO")
+    replica.advance()
+    assert "in error" in replica.responses[-1].fields["problem"]
+    assert replica.responses[-1].fields["time"] == "1000"
+    assert replica.rows() == [1]
+    assert replica.advance() == 0, "a failure has a pause"
+    replica.append(3_001, error="DIVIDE_BY_ZERO", diff=-1)
+    replica.now += 60
+    assert replica.advance() == 1
+    assert "problem" not in replica.responses[-1].fields
+
+
+def test_nothing_is_begun_after_the_end(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(1_001, 1)
+    replica.publisher.stop()
+    assert replica.advance() == 0
+
+
+def test_a_new_client_is_told_again(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(1_001, 1)
+    replica.advance()
+    replica.publisher.report_again()
+    assert replica.responses[0] == replica.responses[1]
+
+
+def test_unused_files_are_removed_once_an_hour(tmp_path: Path) -> None:
+    replica = Replica(tmp_path)
+    replica.append(1_001, 1)
+    replica.advance()
+    orphan = Path(replica.location) / "part--0123456789abcdef0123456789abcdef.parquet"
+    orphan.write_bytes(b"")
+    os.utime(orphan, (1, 1))
+    replica.now += 3_601
+    assert replica.advance() == 1
+    assert not orphan.exists()
+    assert replica.advance() == 0
