@@ -42,7 +42,14 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", FILES, FILES | {"files.path": "/other"}, "files.path: .* is immutable"),
     ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "maxTransactionBytes: .* is immutable"),
     ("DataSource", KAFKA, {}, "kafka is immutable"),
-    ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "kafka is immutable"),
+    ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "nothing but tables can be changed"),
+    ("DataSource", KAFKA, KAFKA | {"kafka.group": "g"}, "nothing but tables can be changed"),
+    (
+        "DataSource",
+        KAFKA,
+        KAFKA | {"kafka.tables": kafka(topic="u")["spec"]["kafka"]["tables"]},
+        "is immutable: what was",
+    ),
     ("Dataflow", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
 ]
 

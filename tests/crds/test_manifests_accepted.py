@@ -92,6 +92,8 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
         {"format": "json", "columns": [{"name": "_a", "type": "ARRAY<INT>"}], "start": {"at": "latest"}},
         {"start": {"offsets": [{"partition": 0, "offset": 5}]}, "metadata": [{"name": "k", "from": "keyText"}]},
         {"start": {"timestamp": "2026-01-31T12:00:00Z"}, "onGap": "skip", "onBadRecord": "deadLetter"},
+        {"envelope": "upsert", "key": {"format": "text"}},
+        {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
     ],
 )
 def test_defaults_of_a_topic_agree(table: dict[str, Any], kubectl: Kubectl) -> None:

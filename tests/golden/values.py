@@ -299,5 +299,6 @@ MEMBERS: tuple[Any, ...] = (
     FilesTable("orders", "csv", "s3://bucket/in", order="name"),
     PUBLISHED,
     MaterializedViewSink(SHARD, None, PUBLISHED),
+    replace(TOPIC_TABLE, envelope="debezium", key_format="json", key_columns=(Column("id", BIGINT),)),
 )
 """The order is that of the lines of `members.tsv`."""

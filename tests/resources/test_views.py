@@ -364,7 +364,26 @@ def test_a_topic_has_columns_and_a_place_to_start() -> None:
         assert source == KafkaSource(("k:9092",), (replace(least, start=name, start_offsets=offsets, start_ms=ms),))
 
 
-def test_a_column_of_a_topic_is_there_once() -> None:
-    metadata = [{"name": "VALUE", "from": "key"}]
-    with pytest.raises(InvalidValue, match="'VALUE' is there already"):
-        DataSource.parse(topic(metadata=metadata))
+def test_a_topic_with_an_envelope_has_a_key() -> None:
+    key = {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}
+    keyed = KafkaTable("t", "T", "text", (Column("value", STRING),), envelope="upsert", key_format="json")
+    keyed = replace(keyed, key_columns=(Column("id", SqlType("bigint")),))
+    assert DataSource.parse(topic(envelope="upsert", key=key)).source == KafkaSource(("k:9092",), (keyed,))
+    text = replace(keyed, key_format="text", key_columns=(Column("key", STRING),))
+    assert DataSource.parse(topic(envelope="upsert", key={"format": "text"})).source == KafkaSource(
+        ("k:9092",), (text,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({"metadata": [{"name": "VALUE", "from": "key"}]}, "'VALUE' is there already"),
+        ({"key": {"format": "json", "columns": [{"name": "Value", "type": "INT"}]}}, "'value' is there already"),
+        ({"key": {"format": "json", "columns": [{"name": "k", "type": "DOUBLE"}]}}, "'k' is double, which no key has"),
+        ({"key": {"format": "json", "columns": [{"name": "k", "type": "ARRAY<INT>"}]}}, "which no key has"),
+    ],
+)
+def test_columns_of_a_topic_that_are_refused(table: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidValue, match=problem):
+        DataSource.parse(topic(**table))

@@ -20,6 +20,8 @@ from tidemark_protocol.vocabulary import wire_name
 
 DEAD_LETTER = "_dead_letter"
 """What follows a table's name in that of the table of its dead letters."""
+MALFORMED_RECORD = "MALFORMED_RECORD"
+"""The code of errors of records that are no rows."""
 
 
 @wire_name("FilesTable")

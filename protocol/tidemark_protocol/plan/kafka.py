@@ -19,6 +19,10 @@ class KafkaTable:
     `offsets` (then `start_offsets` has pairs of partition and offset) or `timestamp` (then `start_ms`, since 1970).
     `on_bad_record`: `error`, or `deadLetter` (the table `<name>_dead_letter`). `on_gap`: what becomes of the table
     where records that are needed are gone: `stop`, or `skip`.
+
+    `envelope`: `none` (each record is a row), `upsert` (the newest record of a key is the row, one without a value
+    deletes it) or `debezium` (a record is a change of a row upstream). With the latter two the table begins with
+    `key_columns`, as `key_format` gives them from the record's key, and no two rows have the same.
     """
 
     name: str
@@ -31,6 +35,9 @@ class KafkaTable:
     start_ms: int = 0
     on_bad_record: str = "error"
     on_gap: str = "stop"
+    envelope: str = "none"
+    key_format: str = ""
+    key_columns: tuple[Column, ...] = ()
 
 
 @wire_name("KafkaSource")

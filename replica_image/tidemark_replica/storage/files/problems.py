@@ -20,7 +20,6 @@ from tidemark_persist import DIFF, ERROR, Shard, consolidate, read_part
 
 FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", "SCHEMA_MISMATCH"})
 """The codes of files that are refused as a whole (`checks.py`)."""
-MALFORMED = "MALFORMED_RECORD"
 END_OF_LINE = "\n"
 DEAD_LETTERS_LOST = "DEAD_LETTERS_LOST"
 """The table had its rows already when the file could not be read for its dead letters any more: a process died between

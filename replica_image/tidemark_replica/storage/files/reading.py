@@ -24,13 +24,13 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from tidemark_persist import StagedFile, write_staged
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_protocol.plan.ingestion import MALFORMED_RECORD, FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.checks import header_of, opened_by_spark
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problems import END_OF_LINE, MALFORMED
+from tidemark_replica.storage.files.problems import END_OF_LINE
 from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
 from tidemark_replica.storage.files.streamed.pieces import Piece, pieces_of
@@ -191,7 +191,7 @@ class StageRows:
     def _malformed(self, files: pa.Array) -> pa.RecordBatch:
         """One error row per file, with the number of its bad records as diff."""
         counts = pc.value_counts(files)
-        texts = [error_text(MALFORMED, name) for name in counts.field("values").to_pylist()]
+        texts = [error_text(MALFORMED_RECORD, name) for name in counts.field("values").to_pylist()]
         return self.error_rows(pa.array(texts, pa.string()), counts.field("counts"))
 
     def _letters(self, broken: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from tidemark_persist import StagedFile, restaged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableReport
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, IngestedTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, MALFORMED_RECORD, FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.arrivals import arrivals_of
@@ -38,7 +38,6 @@ from tidemark_replica.storage.files.file_store import is_bucket
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
-    MALFORMED,
     Problem,
     problems_in_dead_letters,
     problems_in_table,
@@ -225,7 +224,7 @@ class FilesIngestion(Source):
             if code := bad.get(file.name):
                 problem = Problem(code, 1, in_error=not function.writes_letters)
             elif malformed:
-                problem = Problem(MALFORMED, malformed, in_error=not function.set_aside)
+                problem = Problem(MALFORMED_RECORD, malformed, in_error=not function.set_aside)
             self._list.add(spec.name, file, function.time, good, problem)
 
     def _record_change(self, change: Change) -> None:
@@ -237,7 +236,7 @@ class FilesIngestion(Source):
         new, problem = change.new, None
         if new.malformed:
             in_error = self._specs[table].on_bad_record != "deadLetter"
-            problem = Problem(MALFORMED, new.malformed, in_error=in_error)
+            problem = Problem(MALFORMED_RECORD, new.malformed, in_error=in_error)
         self._list.add(table, new.version, change.time, new.rows, problem)
 
     def _read_problems(self) -> None:

@@ -14,10 +14,11 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.decoding import decoder_of
+from tidemark_replica.storage.kafka.keyed_records import KeyedRecords, KeyedUpdates, open_upsert
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
-from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOPIC_REPLACED
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -45,6 +46,8 @@ class FollowedTopic:
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
+        self.keyed: KeyedRecords | None = None
+        """The table's rows by key, where it has one."""
         self.malformed, self.gaps = 0, 0
 
     @property
@@ -55,6 +58,9 @@ class FollowedTopic:
     def set_destinations(self, table: Destination, letters: Destination | None) -> None:
         """Sets the tables that take the rows and the dead letters."""
         self._destination, self._letters = table, letters
+        self.end()
+        if self.table.envelope != "none":
+            self.keyed = KeyedRecords(self.table, self._decoder, table[1])
 
     def begin(self, topics: Topics) -> Position:
         """The position at which the table begins. Raises TableStopped, BrokersAway."""
@@ -75,7 +81,7 @@ class FollowedTopic:
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
         assert self._destination is not None
-        maker = RowMaker(self.table, self._decoder, time)
+        maker = self._maker(time, bytes_max)
         wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
         batches = self._reader.read(bytes_max, wait, seconds)
         rows = letters = None
@@ -91,9 +97,21 @@ class FollowedTopic:
         self.malformed += maker.malformed
         return Progress(replace(bound, offsets=dict(self._reader.offsets)), rows, letters)
 
+    def _maker(self, time: Time, bytes_max: int) -> RowMaker | KeyedUpdates:
+        if self.keyed is None:
+            return RowMaker(self.table, self._decoder, time)
+        return self.keyed.made(time, open_upsert, bytes_max)
+
+    def bound(self, upper: Time) -> None:
+        """A binding has what was read; the table's upper will be `upper`, unless it stands still."""
+        if self.keyed is not None:
+            self.keyed.bound(upper)
+
     def discard(self, progress: Progress) -> None:
         """Deletes the staged files of `progress`; their records are read again from the bound position."""
         self.close()
+        if self.keyed is not None:
+            self.keyed.discard()
         for destination, file in ((self._destination, progress.rows), (self._letters, progress.letters)):
             if destination is not None and file is not None:
                 destination[1].discard([file])
@@ -115,6 +133,8 @@ class FollowedTopic:
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
+        if why == TOO_MANY_ERRORS:
+            raise TableStopped(TOO_MANY_ERRORS, f"topic {topic.name} has too many malformed records")
         if why == OFFSET_GONE:
             raise TableStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
         first, ends = topics.first(topic), topics.ends(topic)
@@ -155,3 +175,10 @@ class FollowedTopic:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    def end(self) -> None:
+        """Nothing else is called afterwards, except `set_destinations`."""
+        self.close()
+        if self.keyed is not None:
+            self.keyed.close()
+            self.keyed = None

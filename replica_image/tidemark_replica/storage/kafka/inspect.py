@@ -11,6 +11,7 @@ from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, MET
 from tidemark_replica.values.arrow_types import arrow_schema
 
 FORMATS = ("json", "text", "bytes")
+ENVELOPES = ("none", "upsert")
 
 
 def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
@@ -18,7 +19,9 @@ def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
     tables = []
     for table in spec.tables:
         _check(table)
-        tables.append(SourceTable(table.name, columns_of(table), monotonic=True))
+        keyed = table.envelope != "none"
+        keys = (tuple(range(len(table.key_columns))),) if keyed else ()
+        tables.append(SourceTable(table.name, columns_of(table), keys, monotonic=not keyed))
         if table.on_bad_record == "deadLetter":
             tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
     return tuple(tables)
@@ -26,6 +29,7 @@ def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
 
 def _check(table: KafkaTable) -> None:
     where = f"table {table.name}"
+    _check_key(table)
     if table.format not in FORMATS:
         raise SourceUnusable(f"{where}: format {table.format!r} is none of {', '.join(FORMATS)}")
     if unknown := [option.value for option in table.metadata if option.value not in METADATA]:
@@ -39,3 +43,17 @@ def _check(table: KafkaTable) -> None:
     except TypeNotSupported as error:
         raise SourceUnusable(f"{where}: {error}") from None
     check_column_names(table.name, columns_of(table))
+
+
+def _check_key(table: KafkaTable) -> None:
+    where = f"table {table.name}"
+    if table.envelope not in ENVELOPES:
+        raise SourceUnusable(f"{where}: envelope {table.envelope!r} is none of {', '.join(ENVELOPES)}")
+    if (table.envelope == "none") != (not table.key_columns):
+        needs = "needs a key" if table.envelope != "none" else "takes no key"
+        raise SourceUnusable(f"{where}: envelope {table.envelope} {needs}")
+    if table.key_columns and table.key_format not in FORMATS:
+        raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(FORMATS)}")
+    for column in table.key_columns:
+        if column.type.is_floating or column.type.children:
+            raise SourceUnusable(f"{where}: column {column.name} is {column.type}, which no key has")

@@ -8,12 +8,14 @@ records ──decoder──► good: columns of the value, metadata ──► ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import methodcaller
 from typing import Any
 
 import pyarrow as pa
 
 from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import MALFORMED_RECORD
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column, SqlType
 from tidemark_replica.storage.kafka.decoding import Decoded, Decoder, plain_array, value_columns
@@ -40,7 +42,6 @@ DEAD_LETTER_COLUMNS = (
     Column("value", BINARY),
     Column("reason", STRING),
 )
-MALFORMED = "MALFORMED_RECORD"
 _MS_MIN, _MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The first and the last millisecond that a TIMESTAMP has: years 1 to 9999."""
 _ASK_HEADERS = methodcaller("headers")
@@ -48,8 +49,30 @@ _LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
 
 
 def columns_of(table: KafkaTable) -> tuple[Column, ...]:
-    """The columns of the table: those of the value, then metadata."""
-    return (*value_columns(table), *(Column(option.name, METADATA[option.value]) for option in table.metadata))
+    """The columns of the table: those of the key where rows have one, of the value, then metadata."""
+    keys = [replace(column, nullable=False) for column in table.key_columns]
+    metadata = [Column(option.name, METADATA[option.value]) for option in table.metadata]
+    return (*keys, *value_columns(table), *metadata)
+
+
+class Metadata:
+    """The metadata columns of a table."""
+
+    def __init__(self, table: KafkaTable) -> None:
+        self._options = [option.value for option in table.metadata]
+        self._checks = [_CHECKS[option] for option in self._options if option in _CHECKS]
+
+    @property
+    def may_be_unfit(self) -> bool:
+        return bool(self._checks)
+
+    def unfit(self, record: Any) -> str | None:
+        """Why the record's metadata cannot be values of the table; None where they can."""
+        return next((why for check in self._checks if (why := check(record)) is not None), None)
+
+    def arrays(self, records: Sequence[Any]) -> list[pa.Array]:
+        """The columns of records that are not unfit."""
+        return [_METADATA_ARRAYS[option](records) for option in self._options]
 
 
 class RowMaker:
@@ -58,7 +81,7 @@ class RowMaker:
     def __init__(self, table: KafkaTable, decoder: Decoder, time: Time) -> None:
         self._table, self._decoder, self._time = table, decoder, time
         self._schema = arrow_schema(columns_of(table))
-        self._checks = [_CHECKS[option.value] for option in table.metadata if option.value in _CHECKS]
+        self._metadata = Metadata(table)
         self.letters: list[pa.RecordBatch] = []
         self.malformed = 0
 
@@ -66,23 +89,23 @@ class RowMaker:
         """The rows of the table."""
         for records in batches:
             good, decoded = self._decoded(records)
-            metadata = [_METADATA_ARRAYS[option.value](good) for option in self._table.metadata]
-            rows = pa.RecordBatch.from_arrays([*decoded.columns, *metadata], schema=self._schema)
+            arrays = [*decoded.columns, *self._metadata.arrays(good)]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             yield stamped(rows, self._time)
             if decoded.bad:
                 self.malformed += len(decoded.bad)
                 bad = [records[i] for i in decoded.bad]
                 if self._table.on_bad_record == "deadLetter":
-                    self.letters.append(self._letters(bad, list(decoded.bad.values())))
+                    self.letters.append(letters_of(bad, list(decoded.bad.values()), self._time))
                 else:
-                    texts = [error_text(MALFORMED, f"{r.topic()}/{r.partition()}@{r.offset()}") for r in bad]
+                    texts = [error_text(MALFORMED_RECORD, place_of(record)) for record in bad]
                     yield error_rows(self._schema, self._time, pa.array(texts, pa.string()))
 
     def _decoded(self, records: Sequence[Any]) -> tuple[Sequence[Any], Decoded]:
         """The good records and their columns."""
         decoded = self._decoder([record.value() for record in records])
-        if self._checks:
-            found = {i: self._unfit(record) for i, record in enumerate(records) if i not in decoded.bad}
+        if self._metadata.may_be_unfit:
+            found = {i: self._metadata.unfit(record) for i, record in enumerate(records) if i not in decoded.bad}
             if new := {i: why for i, why in found.items() if why is not None}:
                 bad = dict(sorted((decoded.bad | new).items()))
                 good = [record for i, record in enumerate(records) if i not in bad]
@@ -91,17 +114,20 @@ class RowMaker:
             return records, decoded
         return [record for i, record in enumerate(records) if i not in decoded.bad], decoded
 
-    def _unfit(self, record: Any) -> str | None:
-        """Why the record's metadata cannot be values of the table; None where they can."""
-        return next((why for check in self._checks if (why := check(record)) is not None), None)
 
-    def _letters(self, bad: Sequence[Any], reasons: Sequence[str]) -> pa.RecordBatch:
-        arrays = [
-            *(_METADATA_ARRAYS[name](bad) for name in ("partition", "offset", "timestamp", "key")),
-            pa.array([record.value() for record in bad], pa.binary()),
-            pa.array(reasons, pa.string()),
-        ]
-        return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), self._time)
+def place_of(record: Any) -> str:
+    """Where the record is."""
+    return f"{record.topic()}/{record.partition()}@{record.offset()}"
+
+
+def letters_of(bad: Sequence[Any], reasons: Sequence[str], time: Time) -> pa.RecordBatch:
+    """The dead letters of bad records."""
+    arrays = [
+        *(_METADATA_ARRAYS[name](bad) for name in ("partition", "offset", "timestamp", "key")),
+        pa.array([record.value() for record in bad], pa.binary()),
+        pa.array(reasons, pa.string()),
+    ]
+    return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), time)
 
 
 def _key_unfit(record: Any) -> str | None:

@@ -29,7 +29,7 @@ from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progres
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
-from tidemark_replica.storage.source import Source, SourceShards
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 
 LOOK_SECONDS = 10.0
@@ -59,6 +59,7 @@ class KafkaIngestion(Source):
         self._admin: AdminClient | None = None
         self._looking: dict[str, Future[Any]] = {}
         self._look_at = self._show_at = 0.0
+        self._time = Time(0)
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)
@@ -70,6 +71,7 @@ class KafkaIngestion(Source):
 
     def discover(self, time: Time) -> pa.Table:
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
+        self._time = time
         changes: dict[Entry, str | None] = {}
         reads: dict[str, Progress] = {}
         self._problems = {}
@@ -92,6 +94,15 @@ class KafkaIngestion(Source):
     def confirm(self, binding: pa.Table) -> None:
         self._bindings.confirm(binding)
         self._take_positions()
+        for topic in self._tables.values():
+            topic.bound(Time(self._time + 1))
+
+    def activity(self) -> str:
+        for name, topic in self._tables.items():
+            since = topic.keyed.rows.building_since if topic.keyed is not None else None
+            if since is not None and monotonic() - since > ACTIVITY_SECONDS:
+                return f"reading the rows of table {name}, to find them by key"
+        return ""
 
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
@@ -120,11 +131,14 @@ class KafkaIngestion(Source):
 
     def close(self) -> None:
         self._disconnect({})
+        for topic in self._tables.values():
+            topic.end()
 
     def _take_positions(self) -> None:
         entries = self._bindings.positions
-        self._bound = positions(entries)
-        self._stopped = {name: text for (name, entry), text in entries.items() if entry == _STOPPED}
+        # the bindings still have those of removed tables
+        self._bound = {name: at for name, at in positions(entries).items() if name in self._tables}
+        self._stopped = {n: text for (n, entry), text in entries.items() if entry == _STOPPED and n in self._tables}
 
     def _consumer(self) -> Consumer:
         return self._connection.consumer(self._settings)

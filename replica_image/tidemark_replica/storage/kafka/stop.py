@@ -4,6 +4,7 @@ TopicMissing     there is no such topic (any more)
 TopicReplaced    a topic of the same name was created anew
 OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
 NotAuthorized    the credentials do not allow to read the topic
+TooManyErrors    more records are malformed than a table by key keeps errors of
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ TOPIC_MISSING = "TopicMissing"
 TOPIC_REPLACED = "TopicReplaced"
 OFFSET_GONE = "OffsetGone"
 NOT_AUTHORIZED = "NotAuthorized"
+TOO_MANY_ERRORS = "TooManyErrors"
 GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""
 

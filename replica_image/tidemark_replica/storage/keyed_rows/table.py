@@ -45,8 +45,8 @@ class KeyedTable:
     def updates(self, changes: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
         """The updates of all changes at the next time, as tables of user columns and `__diff`. `changes`: tables of
         one schema, in order (`changes.py`), of about `size` bytes. Raises NoRowBefore, StorageError."""
-        index = self._fresh_index()
         for some in _shares(iter(changes), self._keys, size):
+            index = self._fresh_index()
             last = latest(some, self._keys)
             updates = updates_of(last, self._keys, index.lookup(last.select(self._keys)))
             index.add([updates])
@@ -103,7 +103,7 @@ def _shares(changes: Iterator[pa.Table], keys: Sequence[str], size: int) -> Iter
     first = next(changes, None)
     if first is None:
         return
-    count = min(size // SHARE_BYTES + 1, SHARES_MAX)
+    count = min(-(-size // SHARE_BYTES), SHARES_MAX)
 
     def every() -> Iterator[pa.Table]:
         yield first

@@ -12,7 +12,7 @@ from tidemark_protocol.plan.reader_option import Option
 from tidemark_protocol.types import STRING, Column, SqlType
 
 MAX_BYTES_PER_TICK = 64 << 20
-_PLAIN = {"text": (Column("value", STRING),), "bytes": (Column("value", SqlType("binary")),)}
+_PLAIN = {"text": STRING, "bytes": SqlType("binary")}
 
 
 def parse_kafka(fields: Fields) -> KafkaSource:
@@ -27,13 +27,17 @@ def parse_kafka(fields: Fields) -> KafkaSource:
 
 
 def _table(fields: Fields) -> KafkaTable:
-    format = fields.text("format")
-    columns = parse_columns(fields) if format == "json" else _PLAIN[format]
+    format, columns = _form(fields, "value")
+    key_format, key_columns = _form(fields.child("key"), "key") if fields.has("key") else ("", ())
+    for column in key_columns:
+        if column.type.is_floating or column.type.children:
+            raise InvalidValue(fields.at("key"), f"{column.name!r} is {column.type}, which no key has")
     metadata = tuple(fields.children("metadata")) if fields.has("metadata") else ()
-    names = {column.name.lower() for column in columns}
-    for column in metadata:
-        if (name := column.text("name")).lower() in names:
-            raise InvalidValue(column.at("name"), f"{name!r} is there already; SQL ignores upper and lower case")
+    names = {column.name.lower() for column in key_columns}
+    named = [(fields.at("columns"), column.name) for column in columns]
+    for at, name in [*named, *((column.at("name"), column.text("name")) for column in metadata)]:
+        if name.lower() in names:
+            raise InvalidValue(at, f"{name!r} is there already; SQL ignores upper and lower case")
         names.add(name.lower())
     start, offsets, ms = _start(fields.child("start") if fields.has("start") else None)
     return KafkaTable(
@@ -47,7 +51,16 @@ def _table(fields: Fields) -> KafkaTable:
         start_ms=ms,
         on_bad_record=fields.text("onBadRecord", "error"),
         on_gap=fields.text("onGap", "stop"),
+        envelope=fields.text("envelope", "none"),
+        key_format=key_format,
+        key_columns=key_columns,
     )
+
+
+def _form(fields: Fields, name: str) -> tuple[str, tuple[Column, ...]]:
+    """The format of a value or a key, and its columns; `name`: of the column of a text or of bytes."""
+    format = fields.text("format")
+    return format, (Column(name, _PLAIN[format]),) if format in _PLAIN else parse_columns(fields)
 
 
 def _start(fields: Fields | None) -> tuple[str, tuple[tuple[int, ...], ...], int]:
