@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.waiting import BOUND
+from tests.waiting import BOUND, until
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
@@ -60,6 +63,28 @@ def test_a_lost_call_is_repeated_with_its_key(
     assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv"), "-o", "json"]) == 0
     key = json.loads(capsys.readouterr().out)["key"]
     assert gateway.calls == [(key, b"id\n1\n")] * 3
+
+
+def test_what_a_call_is_repeated_for_is_shown_once(
+    gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A source that is not ingested would look like one that is slow."""
+    gateway.failures = [grpc.StatusCode.FAILED_PRECONDITION] * 2
+    assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv")]) == 0
+    assert (len(gateway.calls), capsys.readouterr().err) == (3, "trying again: lost\n")
+
+
+def test_an_interrupted_call_names_its_key(gateway: Scripted, tmp_path: Path) -> None:
+    """Ctrl-C while the call hangs; nobody else has the random key."""
+    gateway.hangs = True
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tidemark_cli", "insert", "shop"]
+    command += ["--from", str(tmp_path / "rows.csv"), "--gateway-file", str(tmp_path / "gateway.json")]
+    ran = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until(lambda: gateway.calls)
+    ran.send_signal(signal.SIGINT)
+    _, error = ran.communicate(timeout=BOUND)
+    assert f"the same command with --key {gateway.calls[0][0]} tells" in error
+    assert ran.returncode == 130
 
 
 def test_a_refused_call_is_not_repeated(gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any, cast
+
+import pytest
 
 from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
 from tests.resources.manifests import body
 from tests.waiting import BOUND
+from tidemark_operator.handlers.reconcile import source_inspection_queue
 from tidemark_operator.handlers.reconcile.data_source import RETRY_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_inspection_queue import MAX_INSPECTIONS
 from tidemark_operator.handlers.work_queue import WorkQueue
@@ -25,6 +29,46 @@ class Kept:
 
     async def all(self, *_: object) -> dict[int, object]:
         return {}
+
+    def forget(self, uid: str) -> None:
+        """Nor remembered."""
+
+
+def test_a_source_that_fails_is_inspected_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is reconciled meanwhile. Another spec, and a source that succeeded, are inspected at once."""
+    now = 100.0
+    monkeypatch.setattr(source_inspection_queue, "monotonic", lambda: now)
+
+    async def scenario() -> None:
+        nonlocal now
+        harness, asked, pauses = OperatorHarness(), list[float](), list[float | None]()
+        harness.put(READABLE, ONE)
+        harness.context.revisions = cast(Any, Kept())
+
+        async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
+            asked.append(now)
+            return compute_pb2.InspectSourceResponse(error="denied")
+
+        cast(Any, harness.context.running("ns", "default")).inspect = inspect
+        reconciler = DataSourceReconciler(harness.context, cast(Any, None), deleter(harness), lambda _: None)
+        written = body("DataSource", SPEC, "s", uid="u", resourceVersion="1")
+        key = key_of(DATA_SOURCES, written)
+        harness.cache.put(key, written)
+        while now < 200:
+            pauses.append(await reconciler.reconcile(key, written))
+            now += 1
+        assert [later - earlier for earlier, later in pairwise(asked)] == [2, 4, 8, 16, 30, 30]
+        assert pauses[:4] == [2, 1, 4, 3]
+
+        other = {**written, "spec": {"instance": "default", "loadGenerator": {"tpch": {"seed": 2}}}}
+        await reconciler.reconcile(key, other)
+        assert asked[-1] == now
+        reconciler.forget(key)
+        await reconciler.reconcile(key, other)
+        assert asked[-2:] == [now, now]
+        await harness.fleet.close()
+
+    asyncio.run(scenario())
 
 
 def test_inspections_that_hang_leave_workers_to_others() -> None:

@@ -146,10 +146,13 @@ def test_a_conflict_loads_the_revision_that_is_stored(tmp_path: Path) -> None:
         await source.store(1, "a", "old")
         assert await source.reconcile("a", "old") is None
         await source.store(2, "a", "lost")
+        ended: list[str] = []
+        cast(Any, source.harness.context.fleet).end_readers = lambda _, shards, why: ended.extend(shards)
 
         with pytest.raises(Conflict):
             await source.reconcile("a", "b")
         assert source.ingested == ["a", "lost"]
+        assert ended == [f"{UID}/old/v1"]
 
         assert await source.reconcile("a", "b") == EDIT_SECONDS
         assert source.ingested == ["a", "b"]

@@ -98,8 +98,12 @@ def insert(
         format=format or _format_of(file),
         key=key or uuid.uuid4().hex,
     )
-    with _opened(file) as body, waiting(f"writing to {name}"):
-        reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout)
+    with _opened(file) as body, waiting(f"writing to {name}") as show:
+        try:
+            reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout, _Told(show))
+        except KeyboardInterrupt:
+            print(f"interrupted. {_key_tells(header)}", file=sys.stderr)
+            raise
     if output == "json":
         found = {"table": reply.table, "time": reply.time, "rows": reply.rows, "repeated": reply.repeated}
         print(json.dumps(found | {"key": header.key}))
@@ -111,8 +115,29 @@ def insert(
 _DONE = {"insert": "inserted", "upsert": "upserted", "delete": "deleted"}
 
 
-def _repeated(find: Callable[[], Gateway], header: InsertHeader, body: IO[bytes], seconds: float) -> InsertReply:
-    """The reply, once there is one. Raises CliError where the call is refused, or at the end of the time."""
+class _Told:
+    """Shows why a call is repeated: in the terminal's line, or once on standard error where that is no terminal."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show, self._last = show, ""
+
+    def __call__(self, failure: CliError) -> None:
+        text = f"trying again: {printable(str(failure))}"
+        self._show(text)
+        if not sys.stderr.isatty() and text != self._last:
+            print(text, file=sys.stderr)
+        self._last = text
+
+
+def _key_tells(header: InsertHeader) -> str:
+    return f"Whether it was done, the same command with --key {header.key} tells"
+
+
+def _repeated(
+    find: Callable[[], Gateway], header: InsertHeader, body: IO[bytes], seconds: float, tell: Callable[[CliError], None]
+) -> InsertReply:
+    """The reply, once there is one. `tell`: gets what a call failed at that is repeated. Raises CliError where the call
+    is refused, or at the end of the time."""
     until, pause, tried = time.monotonic() + seconds, FIRST_PAUSE_SECONDS, False
     while True:
         failure: CliError
@@ -132,7 +157,8 @@ def _repeated(find: Callable[[], Gateway], header: InsertHeader, body: IO[bytes]
             failure = error
         tried = True
         if time.monotonic() + pause > until:
-            raise CliError(f"{failure}. Whether it was done, the same command with --key {header.key} tells")
+            raise CliError(f"{failure}. {_key_tells(header)}")
+        tell(failure)
         time.sleep(pause)
         pause = min(2 * pause, PAUSE_SECONDS_MAX)
 

@@ -12,11 +12,12 @@ ahead, so compaction follows an upper no further than `BELIEVED_AHEAD_MS` beyond
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
 from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS, bounded, trailing
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import AllowShardCompaction
 from tidemark_protocol.messages.responses import DescribedShard
 
@@ -99,6 +100,8 @@ class ShardBook:
 
     def __init__(self) -> None:
         self._shards: dict[ShardId, Shard] = {}
+        self._news: dict[ShardId, asyncio.Event] = {}
+        """Set at the next report of a shard; of those that somebody waits for."""
 
     def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, owned: bool = False) -> Shard:
         """Return the shard, known from now on. Only its owner gives `lag_ms` (milliseconds) or `owned`."""
@@ -132,6 +135,11 @@ class ShardBook:
         """The frontiers of a shard; None where no replica has reported them."""
         shard = self._shards.get(id)
         return shard.frontiers if shard else None
+
+    async def wait_beyond(self, id: ShardId, time: int) -> None:
+        """Return once the shard is known to be complete at the time."""
+        while (known := self.frontiers(id)) is None or known.upper.less_equal(Time(time)):
+            await self._news.setdefault(id, asyncio.Event()).wait()
 
     def all(self) -> list[Shard]:
         """All registered shards."""
@@ -171,6 +179,8 @@ class ShardBook:
             return False
         old, found = shard.frontiers, shard.advanced(upper, since)
         shard.frontiers, shard.error = found, None
+        if news := self._news.pop(id, None):
+            news.set()
         return old is None or old.upper == Frontier.minimum() < found.upper
 
     def described(self, shard: DescribedShard) -> bool:

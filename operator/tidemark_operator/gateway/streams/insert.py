@@ -10,6 +10,7 @@ call without a key has no such way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource
 
 IDLE_SECONDS = 60.0
 """A client that sends nothing for so long has gone."""
-VISIBLE_SECONDS, LOOK_SECONDS = 5.0, 0.02
+VISIBLE_SECONDS = 5.0
 """The answer waits until the gateway knows that the table has the rows, so that a query at the time finds them."""
 
 LOST_WITHOUT_KEY = (
@@ -179,11 +180,9 @@ async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:
 
 async def _until_visible(running: RunningInstance, shard: ShardId, time: int) -> None:
     """Wait until the controller knows that the table is complete at the time."""
-    for _ in range(int(VISIBLE_SECONDS / LOOK_SECONDS)):
-        known = running.shards.frontiers(shard)
-        if known is not None and not known.upper.less_equal(time):
-            return
-        await asyncio.sleep(LOOK_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(VISIBLE_SECONDS):
+            await running.shards.wait_beyond(shard, time)
 
 
 def _failure(replica: ReplicaId, error: Any) -> OperatorError:

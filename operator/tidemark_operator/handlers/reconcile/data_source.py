@@ -98,7 +98,7 @@ class DataSourceReconciler:
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
-        self._pinning.inspections.leave(key)
+        self._pinning.inspections.forget(key)
         state = self._context.registry.source(key)
         if state is not None:
             self._deletion.forget(state)
@@ -123,7 +123,7 @@ class DataSourceReconciler:
             return None
         if state.pinned is None:
             if not await self._pinning.pin(state, source, running):
-                return RETRY_SECONDS
+                return self._pinning.inspections.pause(key, source.source) or RETRY_SECONDS
             self._register(state)
         try:
             editing = await self._edits.apply(state, source, running)

@@ -56,14 +56,23 @@ class SourcePinning:
 
     async def pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica for the tables of the source, and stores them. Returns whether they are stored; if not, the
-        state says why. Raises ApiError."""
+        state says why. After a failure it is done again once the pause is over. Raises ApiError."""
+        if self.inspections.pause(state.key, source.source):
+            return False
+        pinned = await self._pin(state, source, running)
+        if pinned is not None:
+            self.inspections.ended(state.key, source.source, failed=not pinned)
+        return bool(pinned)
+
+    async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool | None:
+        """Whether the tables are stored; None where no replica was asked."""
         try:
             with self.inspections.turn(state.key) as admitted:
                 if not admitted:
-                    return False
+                    return None
                 answer = await running.inspect(source.source)
         except Waiting:
-            return False
+            return None
         tables = tables_of(answer)
         missing = without_columns(source.source, tables)
         state.schema_unknown_of = missing
@@ -98,6 +107,8 @@ class SourcePinning:
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
+                if isinstance(source.source, FilesSource | DeltaSource) and (keyed := _keyed(tables)):
+                    raise Rejected("CannotAdopt", _not_checked(keyed))
                 if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
                     raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
                 locations = found.adopting(locations)
@@ -122,6 +133,18 @@ def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) 
         *retired, newest = sorted(stored)
         state.pinned_number, state.pinned = newest, stored[newest]
         state.retired = tuple(stored[number] for number in retired)
+
+
+def _keyed(tables: Sequence[SourceTable]) -> str:
+    """The first table with a primary key; empty if none has one."""
+    return next((table.name for table in tables if table.keys), "")
+
+
+def _not_checked(table: str) -> str:
+    return (
+        f"table {table} has a primaryKey, which is checked of rows that come, not of those that are adopted. Set "
+        "spec.adopt to false: its tables begin anew beside the earlier ones"
+    )
 
 
 def _cannot_adopt(locations: ShardLocations, misfit: str) -> str:
@@ -156,12 +179,12 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
     """The source with inferred columns as given ones: they are inferred once."""
     known = {table.name: table.columns for table in tables}
     if isinstance(source, DeltaSource):
-        return DeltaSource(tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
+        return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if isinstance(source, PostgresSource):
         return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if not isinstance(source, FilesSource):
         return source
-    return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
+    return replace(source, tables=tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
 
 
 def without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:

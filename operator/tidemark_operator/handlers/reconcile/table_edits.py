@@ -80,19 +80,29 @@ class TableEdits:
             return _Added()
         if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
             return _Added(failure=own)
+        if self._inspections.pause(state.key, new):
+            return _Added(failure=state.edit)
+        added = await self._inspect(state, new, instance.location, running)
+        if added is None:
+            return _Added(failure=state.edit)
+        self._inspections.ended(state.key, new, failed=added.failure is not None)
+        return added
+
+    async def _inspect(
+        self, state: SourceState, new: SourceSpec, location: str, running: RunningInstance
+    ) -> _Added | None:
+        """The new tables; None where they stand in line."""
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
-                    return _Added(failure=state.edit)
+                    return None
                 answer = await running.inspect(new)
             if answer.error:
                 return _Added(failure=IngestionFailure("SourceUnreadable", answer.error))
             found = tables_of(answer)
             if missing := without_columns(new, found):
                 return _Added(failure=_no_columns(missing))
-            locations = await shard_locations(
-                self._context.registry, self._deleter, state, instance.location, adopts=False
-            )
+            locations = await shard_locations(self._context.registry, self._deleter, state, location, adopts=False)
             version = await free_version(locations, [table.name for table in found], 1, shard_lookup(running))
         except (Waiting, Rejected) as error:
             return _Added(failure=IngestionFailure(error.reason, str(error)))
@@ -110,10 +120,17 @@ class TableEdits:
             await self._context.revisions.store(owner, state.pinned_number + 1, now)
         except Conflict:  # an earlier edit has this number: it was stored, and the answer was lost
             take_stored(state, await self._context.revisions.all(source.meta, IngestionDescription))
+            self._end_readers(state, before)
             raise
         state.pinned, state.pinned_number = now, state.pinned_number + 1
         state.retired = (*state.retired, before)
-        gone = [table.shard.shard_id for table in removed]
+        self._end_readers(state, before)
+
+    def _end_readers(self, state: SourceState, before: IngestionDescription) -> None:
+        """Readers of tables that the pinned source had before, and has no more, get an end message."""
+        assert state.pinned is not None
+        kept = {table.shard.shard_id for table in state.pinned.tables}
+        gone = [table.shard.shard_id for table in before.tables if table.shard.shard_id not in kept]
         ending = EndMessage(f"its table was removed from DataSource {state.key.name}")
         self._context.fleet.end_readers(state.key.namespace, gone, ending)
 
