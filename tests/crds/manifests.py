@@ -56,6 +56,13 @@ def files_in(path: str) -> dict[str, Any]:
     return document
 
 
+def bucket(**spec: Any) -> dict[str, Any]:
+    """The same, of a bucket."""
+    document = files_in("s3://bucket/in")
+    document["spec"]["files"] |= spec
+    return document
+
+
 def delta(**table: Any) -> dict[str, Any]:
     """A DataSource of one Delta table."""
     entry = {"name": "t", "path": "/lake/t", **table}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, delta, files, kafka, postgres, written
+from tests.crds.manifests import ABSENT, bent, bucket, delta, files, kafka, postgres, written
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -17,6 +17,7 @@ DELTA = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
 WRITTEN = {"loadGenerator": ABSENT, "table": written()["spec"]["table"]}
 POSTGRES = {"loadGenerator": ABSENT, "postgres": postgres()["spec"]["postgres"]}
 KAFKA = {"loadGenerator": ABSENT, "kafka": kafka()["spec"]["kafka"]}
+SECRETS = {"loadGenerator": ABSENT, "files": bucket(secret="a", endpoint="http://store")["spec"]["files"]}
 FILES = {"loadGenerator": ABSENT, "files": files()["spec"]["files"]}
 
 IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -40,6 +41,8 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         r"delta.tables\[0\]: .* is immutable",
     ),
     ("DataSource", FILES, FILES | {"files.path": "/other"}, "files.path: .* is immutable"),
+    ("DataSource", SECRETS, SECRETS | {"files.secret": "b"}, "secret is immutable"),
+    ("DataSource", SECRETS, SECRETS | {"files.endpoint": "http://other"}, "endpoint is immutable"),
     ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "maxTransactionBytes: .* is immutable"),
     ("DataSource", KAFKA, {}, "kafka is immutable"),
     ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "nothing but tables can be changed"),

@@ -60,7 +60,7 @@ def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:
 
 def test_defaults_of_a_delta_table_agree(kubectl: Kubectl) -> None:
     """In an object store, too."""
-    least = delta(path="s3://bucket/lake/t", columns=["a", "B c"])
+    least = delta(path="s3://bucket/lake/t", columns=["a", "B c"], primaryKey=["B c"])
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})

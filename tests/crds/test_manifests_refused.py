@@ -10,6 +10,7 @@ from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import (
     ABSENT,
     bent,
+    bucket,
     delta,
     files,
     files_in,
@@ -25,6 +26,8 @@ from tidemark_devcluster.errors import KubectlFailed
 pytestmark = pytest.mark.cluster
 
 COLUMN = {"name": "a", "type": "INT"}
+LAKE = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
+BUCKETS = {"loadGenerator": ABSENT, "delta": delta(path="s3://lake/t")["spec"]["delta"]}
 OWN = ("/etc/tidemark/tls", "//etc", "file:///run/secrets", "/var/run/", "/scratch")
 
 REPLICAS = [
@@ -89,6 +92,14 @@ SOURCES = [
     (delta(path="/lake/../t"), "path: .* must not contain"),
     (delta(path="/etc/t"), "path: .* is a folder of the pod itself"),
     (delta(columns=[]), "columns: .* at least 1"),
+    (delta(primaryKey=[]), "primaryKey: .* at least 1"),
+    (files(primaryKey=["a", "a"]), "primaryKey.*: Duplicate value"),
+    (bucket(secret="../a"), "secret: .* should match"),
+    (bucket(endpoint="http://store:9000"), "endpoint needs secret"),
+    (bucket(secret="a", endpoint="http://u:p@store"), "endpoint: .* should match"),
+    (bucket(secret="a", path="/in"), "secret is for files in a bucket"),
+    (bent("DataSource", LAKE | {"delta.secret": "a"}), "secret is for tables in a bucket"),
+    (bent("DataSource", BUCKETS | {"delta.endpoint": "http://store"}), "endpoint needs secret"),
     (delta(columns=["a", "a"]), "columns.*: Duplicate value"),
     (delta(onGap="skip"), "onGap: Unsupported value"),
     (bent("DataSource", {"table": written()["spec"]["table"]}), "spec: .* exactly one kind of source"),

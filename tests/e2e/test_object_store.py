@@ -3,6 +3,7 @@ are known to the store by a Secret which changes under them."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import secrets
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
@@ -20,9 +22,11 @@ import yaml
 
 from tests.directory_listing import matching, text_of
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
-from tests.e2e.system import System, running, wait_for
+from tests.e2e.system import CHECKOUT, System, running, wait_for
 from tests.s3_server import S3Server, beside
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_persist.storage.object_reader import open_store
+from tidemark_replica.storage.source_secrets import VARIABLE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -126,6 +130,69 @@ def test_oracle_views_over_an_object_store_are_right_before_and_after_a_kill(sto
     system.kubectl("delete", "dataflow", "busy", "per-nation")
     system.kubectl("delete", "datasource", "tpch")
     wait_for("the tables to go", lambda: _objects(s3) == [], lambda: f"{_objects(s3)}{system.log()}")
+
+
+def test_a_bucket_is_ingested_by_an_instance_of_its_own(stored: Stored, s3: S3Server) -> None:
+    """examples/bucket, at a server with other keys, which alone are in its Secret: wrong ones are a condition, and
+    mended ones count without a restart. They reach the replica that ingests, not the one that computes."""
+    system = stored.system
+    with beside(s3) as store:
+        apply_example(system, store)
+        put(store, "2026-01-31T22-00.json", {"page": "/", "visitor": 1}, {"page": "/", "visitor": 2})
+        put(store, "2026-01-31T23-00.json.gz", {"page": "/", "visitor": 1}, {"page": "/docs", "visitor": 1})
+        system.wait_hydrated("visits")
+        expected = {"/": (3, 2), "/docs": (1, 1)}
+        wait_for("the objects", lambda: visits(system) == expected, system.log)
+
+        pids = system.replica_pids()
+        keep_secret(system, "exports-keys", keys_of(store, AWS_SECRET_ACCESS_KEY="x" * 40))
+        message = system.wait_condition("datasource", "exports", "Ingesting", "False")
+        assert "check AWS_ACCESS_KEY_ID" in message
+        put(store, "2026-02-01T00-00.json", {"page": "/docs", "visitor": 2})
+        keep_secret(system, "exports-keys", keys_of(store))
+        system.wait_condition("datasource", "exports", "Ingesting")
+        wait_for("the object after them", lambda: visits(system) == expected | {"/docs": (2, 2)}, system.log)
+        assert system.replica_pids() == pids
+
+        environs = [Path(f"/proc/{pid}/environ").read_text().split("\0") for pid in pids.values()]
+        folders = [each.removeprefix(f"{VARIABLE}=") for environ in environs for each in environ if VARIABLE in each]
+        assert (len(environs), [Path(folder).name for folder in folders]) == (2, [f"{system.namespace}.ingest"])
+        _credentials_are_nowhere(system, store)
+    for kind, names in (("dataflow", ["visits"]), ("datasource", ["exports"]), ("computereplica", ["ingest"])):
+        system.kubectl("delete", kind, *names)
+    system.kubectl("delete", "computeinstance", "ingest")
+
+
+def apply_example(system: System, store: S3Server) -> None:
+    """Its documents, with the test's stores, ticking faster; tables go with their objects."""
+    text = (CHECKOUT / "examples" / "bucket" / "exports.yaml").read_text().replace("tick: 1s", "tick: 200ms")
+    for document in yaml.safe_load_all(text):
+        kind, name, spec = document["kind"], document["metadata"]["name"], document.get("spec", {})
+        if kind == "Secret":
+            keep_secret(system, name, keys_of(store))
+            continue
+        if kind == "ComputeInstance":
+            spec["storage"] = {"location": system.location, "secretName": "store"}
+        if kind == "DataSource":
+            spec["files"] |= {"path": store.location("landing"), "endpoint": store.environ["AWS_ENDPOINT_URL"]}
+        if kind in ("DataSource", "Dataflow"):
+            spec["deletionPolicy"] = "Delete"
+        system.apply(kind, name, spec)
+
+
+def keys_of(store: S3Server, **others: str) -> dict[str, str]:
+    return {name: store.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")} | others
+
+
+def put(store: S3Server, name: str, *events: dict[str, object]) -> None:
+    data = "".join(json.dumps({"at": "2026-01-31T22:00:00Z", **event}) + "\n" for event in events).encode()
+    folder = open_store(store.location("landing/events"), store.environ)
+    obstore.put(folder, name, gzip.compress(data) if name.endswith(".gz") else data)
+
+
+def visits(system: System) -> dict[str, tuple[int, int]]:
+    rows = system.query("SELECT page, visits, visitors FROM visits")["rows"]
+    return {row["page"]: (row["visits"], row["visitors"]) for row in rows}
 
 
 def _right_at_a_frontier_after(system: System, after: int) -> int:

@@ -300,5 +300,9 @@ MEMBERS: tuple[Any, ...] = (
     PUBLISHED,
     MaterializedViewSink(SHARD, None, PUBLISHED),
     replace(TOPIC_TABLE, envelope="debezium", key_format="json", key_columns=(Column("id", BIGINT),)),
+    FilesSource((FILES_TABLE,), "lake-keys", "https://s3.lake"),
+    DeltaSource((LAKE_TABLE,), "lake-keys", "https://s3.lake"),
+    FilesTable("orders", "csv", "/in", primary_key=("id", "line")),
+    DeltaTable("orders", "s3://lake/orders", primary_key=("id", "line")),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -19,7 +19,14 @@ from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.resources.addresses.address import Address, address
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
-from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, SourceSpec, TpchSource
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    FilesSource,
+    IngestionDescription,
+    PostgresSource,
+    SourceSpec,
+    TpchSource,
+)
 from tidemark_protocol.plan.kafka import KafkaSource
 
 PINNED = IngestionDescription(GlobalId("u-s"), "s", TpchSource("1", 1, 2), 1000, ShardId("r"), "/data/r", ())
@@ -101,6 +108,9 @@ KAFKA = KafkaSource(("k-0.kafka.svc:9093", "k-1.kafka.svc:9092"), ())
         (KAFKA, ["k-1.kafka.svc"], "k-0.kafka.svc:9093"),
         (replace(KAFKA, brokers=("PLAINTEXT://k-0.kafka.svc:9093",)), ["*"], "cannot be checked"),
         (replace(KAFKA, brokers=("[::1]:9092",)), ["*"], "[::1]:9092"),
+        (FilesSource((), "keys", "https://Store.lake."), ["store.lake:443"], None),
+        (DeltaSource((), "keys", "http://store.lake"), ["store.lake:443"], "store.lake:80"),
+        (DeltaSource((), "keys", "http://store.lake@10.0.0.1"), ["*"], "cannot be checked"),
     ],
 )
 def test_every_server_of_a_source_is_checked(source: SourceSpec, patterns: list[str], refused: str | None) -> None:
@@ -114,7 +124,8 @@ def test_every_server_of_a_source_is_checked(source: SourceSpec, patterns: list[
 
 def test_sources_of_files_and_generators_connect_nowhere() -> None:
     """An empty list stops none of them."""
-    assert source_addresses.address_not_allowed(TpchSource("1", 1, 1), AllowedHosts()) is None
+    for source in (TpchSource("1", 1, 1), FilesSource(()), DeltaSource((), "keys")):
+        assert source_addresses.address_not_allowed(source, AllowedHosts()) is None
 
 
 def test_the_brokers_of_a_topic_are_addresses() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -134,6 +136,19 @@ def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
 
     assert kept.pinned is None
     assert reasons["Ingesting"] == "CannotAdopt"
+
+
+def test_a_delta_table_with_a_primary_key_is_not_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner would rely on a key that the earlier rows need not keep."""
+    monkeypatch.setattr(sys.modules[__name__], "TABLE", replace(TABLE, keys=((0,),)))
+    leave(tmp_path, "__remap", 1)
+    leave(tmp_path, "t", 1)
+
+    kept, reasons = reconciled(
+        tmp_path, adopt=True, delta={"tables": [{"name": "t", "path": "/lake", "primaryKey": ["a"]}]}
+    )
+
+    assert (kept.pinned, reasons["Ingesting"]) == (None, "CannotAdopt")
 
 
 def test_a_table_that_was_removed_from_its_source_is_not_adopted(tmp_path: Path) -> None:

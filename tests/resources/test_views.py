@@ -189,8 +189,15 @@ def delta_table(**table: Any) -> dict[str, Any]:
 def test_a_delta_table_is_on_a_disk_or_in_a_bucket(given: str, path: str) -> None:
     """All of its columns are taken, unless some are named."""
     assert DataSource.parse(delta_table(path=given)).source == DeltaSource((DeltaTable("t", path),))
+    keys = {"secret": "keys", "endpoint": "https://store"}
+    lake = {"tables": [{"name": "t", "path": given}], **keys}
+    assert DataSource.parse(data_source({"delta": lake})).source == DeltaSource(
+        (DeltaTable("t", path),), *keys.values()
+    )
     named = DataSource.parse(delta_table(columns=["b", "A"], onGap="resnapshot")).source
     assert named == DeltaSource((DeltaTable("t", "/lake/t", ("b", "A"), None, "resnapshot"),))
+    keyed = DataSource.parse(delta_table(primaryKey=["b", "a"])).source
+    assert keyed == DeltaSource((DeltaTable("t", "/lake/t", primary_key=("b", "a")),))
 
 
 def written_table(**table: Any) -> dict[str, Any]:
@@ -227,9 +234,9 @@ def read_from(path: str, below: str) -> dict[str, Any]:
 
 def test_files_are_read_from_a_bucket_too() -> None:
     """With an order of names there alone; a table's path must be one that every tool takes."""
-    tables = [{"name": "t", "format": "json", "path": "day=1", "order": "name"}]
+    tables = [{"name": "t", "format": "json", "path": "day=1", "order": "name", "primaryKey": ["a"]}]
     source = DataSource.parse(data_source({"files": {"path": "s3://bucket/in/", "tables": tables}})).source
-    assert source == FilesSource((FilesTable("t", "json", "s3://bucket/in/day=1", order="name"),))
+    assert source == FilesSource((FilesTable("t", "json", "s3://bucket/in/day=1", order="name", primary_key=("a",)),))
     for path, table, message in (
         ("/in", {"order": "name"}, "spec.files.tables[0].order: is for files in a bucket"),
         ("s3://bucket/in", {"path": "a b"}, "spec.files.tables[0].path: must be s3://bucket/prefix"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from deltalake import write_deltalake
 
 from tests.storage.ingestion_samples import contents, description
 from tidemark_persist import DIFF, ERROR, TIME, ShardWriters, open_shard, read_part
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_replica.storage.delta.inspect import tables_of
@@ -97,12 +99,10 @@ class Upstream:
         write_deltalake(self.path, self.rows(1), mode="append", schema_mode="merge")
 
 
-def spec_of(*tables: DeltaTable) -> DeltaSource:
+def spec_of(*tables: DeltaTable, options: Options = None) -> DeltaSource:
     """The tables with the columns that they have now, as the operator pins them."""
-    found = tables_of(DeltaSource(tables))
-    return DeltaSource(
-        tuple(DeltaTable(t.name, t.path, t.names, f.columns, t.on_gap) for t, f in zip(tables, found, strict=True))
-    )
+    found = tables_of(DeltaSource(tables), options)
+    return DeltaSource(tuple(replace(table, columns=each.columns) for table, each in zip(tables, found, strict=True)))
 
 
 def ingester(root: Path, spec: DeltaSource, term: int = 1) -> Ingester:

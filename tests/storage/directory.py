@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import ShardWriters
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import SourceFile
@@ -27,6 +28,8 @@ class Directory:
     `settling_ticks` at which it was listed."""
 
     settling_ticks = 1
+    options: Options = None
+    """Of a bucket."""
 
     def __init__(self, session: SparkSession, root: Path, **table: object) -> None:
         self.session, self.root, self.folder = session, root, root / "in"
@@ -39,8 +42,8 @@ class Directory:
 
     def restart(self) -> Ingester:
         """A new ingester over the same shards, as after a crash."""
-        self.source = FilesIngestion(self.spec, self.session)
-        tables = tables_of(self.session, self.spec)
+        self.source = FilesIngestion(self.spec, self.session, self.options)
+        tables = tables_of(self.session, self.spec, self.options)
         self.ingester = Ingester(description(self.root, self.spec, tables), WriterTerm(1), self.source, ShardWriters())
         self.ingester.recover()
         return self.ingester

@@ -38,7 +38,7 @@ class Followed:
                 yield page
 
         monkeypatch.setattr(ObjectReader, "pages", counted)
-        self.arrivals = BucketArrivals(self.table)
+        self.arrivals = BucketArrivals(self.table, Bucket(self.table.path))
         self.bound: list[FileVersion] = []
         self.changed = 0
 
@@ -127,7 +127,7 @@ def test_listing_by_name_does_not_grow_with_what_was_read(followed: Callable[...
         before = f.pages
         assert f.look() == [f"f{number}"]
         assert f.pages - before <= 2
-    f.arrivals = BucketArrivals(f.table)
+    f.arrivals = BucketArrivals(f.table, Bucket(f.table.path))
     f.arrivals.resume(f.bound)
     f.put("f34", "a-late")
     before = f.pages
@@ -180,12 +180,12 @@ def test_a_store_that_refuses_or_is_away_says_so_without_secrets(
         with monkeypatch.context() as environ:
             for name, value in wrong.items():
                 environ.setenv(name, value)
-            f.arrivals = BucketArrivals(f.table)
+            f.arrivals = BucketArrivals(f.table, Bucket(f.table.path))
             with pytest.raises(StorageError, match=text) as raised:
                 f.look()
         for secret in (s3.secret_key, "x" * 40, "Signature="):
             assert secret not in str(raised.value)
-    f.arrivals = BucketArrivals(f.table)
+    f.arrivals = BucketArrivals(f.table, Bucket(f.table.path))
     assert f.look() == ["a"]
 
 

@@ -22,11 +22,14 @@ from tests.s3_server import S3Server
 from tests.storage.bucket import BucketDirectory
 from tests.storage.directory import HEADER
 from tests.storage.ingestion_samples import contents
+from tests.storage.test_bucket_options import entries_of, source_of
 from tests.storage.test_files_compressed import ENDS, RECORDS, UNREADABLE, by_spark
+from tests.storage.test_source_secrets import mounted
 from tidemark_persist import DIFF, ERROR, StorageError
 from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
 from tidemark_protocol.types import BIGINT, STRING, Column, SqlType
+from tidemark_replica.storage.bucket_options import bucket_options
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.streamed import pieces
 from tidemark_replica.values.failure_text import public_text_with_type
@@ -215,6 +218,36 @@ def test_a_store_that_goes_away_is_no_file_s_fault(
         assert text in told
         assert "StorageError" in told
         assert not [secret for secret in (s3.secret_key, "x" * 40) if secret in str(raised.value)]
+    d.restart()
+    assert (d.rows(), d.errors()) == ([(1, "x")], {})
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_tasks_read_with_the_credentials_of_the_source_s_secret(
+    bucket: Callable[..., BucketDirectory],
+    s3: S3Server,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+) -> None:
+    """The environments of driver and tasks have other credentials, and no text has those of the Secret. Wrong ones are
+    no file's fault, and rotated ones count in the next attempt."""
+    d = bucket(format=format, options=HEADER if format == "csv" else ())
+    for name, value in {"AWS_SECRET_ACCESS_KEY": "y" * 40, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}.items():
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+        monkeypatch.setenv(name, value)
+    secrets = mounted(tmp_path / "secrets", **entries_of(s3))
+    d.options = bucket_options(source_of(s3, d.storage.location), secrets.read)
+    d.restart()
+    rows = pa.table({"a": pa.array([1]), "b": pa.array(["x"])})
+    d.put("1", b"a,b\n1,x\n" if format == "csv" else parquet(rows))
+    d.die_before_reading()
+    mounted(tmp_path / "secrets", **entries_of(s3, AWS_SECRET_ACCESS_KEY="x" * 40))
+    with pytest.raises((PySparkException, StorageError), match="403") as raised:
+        d.restart()
+    assert not [secret for secret in (s3.secret_key, "x" * 40) if secret in str(raised.value)]
+    mounted(tmp_path / "secrets", **entries_of(s3))
     d.restart()
     assert (d.rows(), d.errors()) == ([(1, "x")], {})
 

@@ -144,6 +144,26 @@ def test_bad_records_become_error_rows(directory: Callable[..., Directory]) -> N
     assert d.errors() == {'{"code":"MALFORMED_RECORD","expression":"1.csv"}': 3}
 
 
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_file_that_is_not_utf_8_is_one_error_row(
+    spark: SparkSession, directory: Callable[..., Directory], format: str
+) -> None:
+    """Wherever the byte is: Spark's reader would put U+FFFD in its place. A character that two reads cut in two is one,
+    and U+FFFD itself is a character as another."""
+    d = directory(format=format, options=HEADER if format == "csv" else ())
+    header, record = (b"a,b\n", b"1,%s\n") if format == "csv" else (b"", b'{"a":1,"b":"%s"}\n')
+    long = "x" + "é" * (1 << 19) + "\ufffd"
+    d.put("good", header + record % long.encode())
+    d.put("latin", header + record % b"x" + record % "é".encode("latin-1"))
+    d.put("cut", header + record % "€".encode()[:2])
+    d.ticks()
+    code = '{"code":"FILE_UNREADABLE","expression":"%s"}'
+    assert d.errors() == {code % "latin": 1, code % "cut": 1}
+    assert d.rows() == [(1, long)]
+    with pytest.raises(SourceUnusable, match="FILE_UNREADABLE: no schema can be inferred from latin; give the schema"):
+        tables_of(spark, FilesSource((FilesTable("t", format, str(d.folder), "latin"),)))
+
+
 def test_bad_records_go_to_the_dead_letter_table_as_they_were(directory: Callable[..., Directory]) -> None:
     """With their file; the table has no error."""
     d = directory(on_bad_record="deadLetter")

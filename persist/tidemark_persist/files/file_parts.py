@@ -10,7 +10,7 @@ Parts travel to other processes as pickles or JSON. They do not carry credential
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ from tidemark_persist.errors import PartGone
 from tidemark_persist.files.pruning import Condition, may_have_errors, may_meet
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.schema import TIME
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import Time
 
@@ -84,7 +85,7 @@ def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
 
 def read_part(
     part: Part,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Options = None,
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,

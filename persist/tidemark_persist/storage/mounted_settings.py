@@ -12,7 +12,7 @@ names do not begin with AWS_ are ignored.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class MountedSettings:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+Options = Mapping[str, str] | Callable[[], MountedSettings] | None
+"""The settings of a store: as they are given, or as a function reads them at each use; None: the mounted ones."""
 _last = MountedSettings()
 
 

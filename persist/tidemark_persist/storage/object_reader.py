@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ from tidemark_persist.storage.storage import Storage
 
 PAGE = 1000
 """Objects in one answer of a listing."""
+CLIENTS = 64
+"""Clients of locations that a process keeps; to make one takes five milliseconds."""
 _LAST = "\U0010ffff"
 _KEYS = frozenset(
     "access_key_id secret_access_key session_token region default_region endpoint endpoint_url"
@@ -62,7 +65,6 @@ class ObjectReader:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._opened: tuple[str, S3Store] | None = None
 
     def pages(self, after: str = "") -> Iterator[tuple[list[ObjectVersion], str]]:
         """The objects whose names come after `after`, in order, and the place from which a listing goes on behind
@@ -105,11 +107,9 @@ class ObjectReader:
             return bytes(result.bytes())
 
     def _store(self) -> S3Store:
-        """The client; another one where the credentials were renewed."""
-        version = self._storage.version
-        if self._opened is None or self._opened[0] != version:
-            self._opened = (version, open_store(self._storage.location, self._storage.settings))
-        return self._opened[1]
+        """The client that this process keeps for the location; another one where the settings are others now."""
+        environ = ((name, value) for name, value in os.environ.items() if name.lower().startswith("aws_"))
+        return _client(self._storage.location, frozenset(self._storage.settings.items()), frozenset(environ))
 
     @contextmanager
     def _errors(self, doing: str, refused: str = "") -> Iterator[None]:
@@ -135,6 +135,11 @@ class ObjectReader:
 def _version(meta: Mapping[str, Any]) -> ObjectVersion:
     modified = int(meta["last_modified"].timestamp()) * 1_000_000_000 + meta["last_modified"].microsecond * 1000
     return ObjectVersion(meta["path"], meta["size"], modified, meta["e_tag"] or "")
+
+
+@lru_cache(CLIENTS)
+def _client(location: str, settings: frozenset[tuple[str, str]], environ: frozenset[tuple[str, str]]) -> S3Store:
+    return open_store(location, dict(settings))
 
 
 def open_store(location: str, settings: Mapping[str, str]) -> S3Store:

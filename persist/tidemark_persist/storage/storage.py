@@ -25,7 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark_persist.errors import ShardDeleted, StorageError
 from tidemark_persist.storage import object_store
 from tidemark_persist.storage.delta_rs_panic import is_panic
-from tidemark_persist.storage.mounted_settings import MountedSettings, read_mounted
+from tidemark_persist.storage.mounted_settings import MountedSettings, Options, read_mounted
 from tidemark_persist.storage.objects import ABSENT_OBJECT, ObjectFileSystem, open_known
 
 LOG_DIR = "_delta_log"
@@ -52,10 +52,10 @@ class Storage:
     """A location (a local path or a URL) and the options it is opened with."""
 
     location: str
-    options: Mapping[str, str] | None = field(default=None, repr=False)  # there may be credentials among them
+    options: Options = field(default=None, repr=False)  # there may be credentials among them
 
     @classmethod
-    def at(cls, location: str, options: Mapping[str, str] | None = None) -> Storage:
+    def at(cls, location: str, options: Options = None) -> Storage:
         """The storage at a location as users write it. Local paths become absolute, so that other processes can use
         them."""
         object_store.check_location(location)
@@ -74,7 +74,7 @@ class Storage:
     def settings(self) -> dict[str, str]:
         """The settings for delta-rs. Raises StorageError where mounted credentials are missing."""
         if self.local_path is not None:
-            return dict(self.options or {})
+            return dict(self.options) if isinstance(self.options, Mapping) else {}
         return object_store.settings(self._effective_options.settings)
 
     @property
@@ -103,7 +103,8 @@ class Storage:
 
     def _store(self, version: str) -> tuple[str, str, int]:
         """Equal for all locations of a bucket with the same settings."""
-        return urlparse(self.location).netloc, version, hash(frozenset((self.options or {}).items()))
+        given = self.options if isinstance(self.options, Mapping) else {}
+        return urlparse(self.location).netloc, version, hash(frozenset(given.items()))
 
     @contextmanager
     def errors(self, doing: str, *, writing: bool = False) -> Iterator[None]:
@@ -139,14 +140,16 @@ class Storage:
         """The error's text without secrets."""
         try:
             given = self._effective_options.settings
-        except StorageError:
+        except Exception:  # the Secret cannot be read now; its function raises errors of its own
             given = {}
         return object_store.redacted(error, given)
 
     @property
     def _effective_options(self) -> MountedSettings:
         """The options, or else the mounted settings."""
-        return read_mounted() if self.options is None else MountedSettings(settings=self.options)
+        if self.options is None:
+            return read_mounted()
+        return MountedSettings(settings=self.options) if isinstance(self.options, Mapping) else self.options()
 
     def probe(self) -> None:
         """Called before a request of delta-rs under Python's lock. Raises StorageError where the store does not

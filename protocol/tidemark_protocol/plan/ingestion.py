@@ -32,7 +32,8 @@ class FilesTable:
     `columns` None: not pinned yet. `on_bad_record`: `error` turns bad records into errors of the table; `deadLetter`
     writes them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes
     some plans cheaper. `compression`: of csv and json `none`, `gzip` or `zstd`; empty where each file's name says it.
-    `order`: `name` where each new object of a bucket has a name after those of all before.
+    `order`: `name` where each new object of a bucket has a name after those of all before. `primary_key`: names of the
+    columns that no two rows have in common; none if empty.
     """
 
     name: str
@@ -46,14 +47,21 @@ class FilesTable:
     append_only: bool = False
     compression: str = ""
     order: str = ""
+    primary_key: tuple[str, ...] = ()
 
 
 @wire_name("FilesSource")
 @dataclass(frozen=True)
 class FilesSource:
-    """Files of one or more directories."""
+    """Files of one or more directories, or prefixes of buckets.
+
+    `secret`: the name of the Secret with the credentials of the buckets; empty where the instance's are used.
+    `endpoint`: the URL of the store that they are of; empty where it is the instance's.
+    """
 
     tables: tuple[FilesTable, ...]
+    secret: str = ""
+    endpoint: str = ""
 
 
 @wire_name("TpchSource")
@@ -72,7 +80,8 @@ class DeltaTable:
     """An existing Delta table: an absolute path or a URL of an object store.
 
     `names`: the columns that are taken, all if empty. `columns` None: not pinned yet. `on_gap`: what becomes of the
-    table where a version that is needed is gone: `stop`, or `resnapshot`.
+    table where a version that is needed is gone: `stop`, or `resnapshot`. `primary_key`: names of the columns that no
+    two rows have in common; none if empty.
     """
 
     name: str
@@ -80,14 +89,17 @@ class DeltaTable:
     names: tuple[str, ...] = ()
     columns: tuple[Column, ...] | None = None
     on_gap: str = "stop"
+    primary_key: tuple[str, ...] = ()
 
 
 @wire_name("DeltaSource")
 @dataclass(frozen=True)
 class DeltaSource:
-    """Delta tables that others write; each is followed commit by commit."""
+    """Delta tables that others write; each is followed commit by commit. `secret` and `endpoint`: as of FilesSource."""
 
     tables: tuple[DeltaTable, ...]
+    secret: str = ""
+    endpoint: str = ""
 
 
 @wire_name("PostgresTable")

@@ -33,6 +33,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_replica.storage.bucket_options import bucket_options
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion
@@ -128,9 +129,9 @@ class IngestionThreads:
     def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
         """The tables that the source offers; slow, so not for the command loop. Raises IngestionError."""
         if isinstance(spec, FilesSource):
-            return files_tables(self._session, spec)
+            return files_tables(self._session, spec, bucket_options(spec, self.secrets.read))
         if isinstance(spec, DeltaSource):
-            return delta_tables(spec)
+            return delta_tables(spec, bucket_options(spec, self.secrets.read))
         if isinstance(spec, PostgresSource):
             return postgres_tables(spec, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):
@@ -157,9 +158,9 @@ class IngestionThreads:
         if isinstance(spec, FilesSource):
             # a property of this thread: jobs of one pool wait for each other
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
-            return FilesIngestion(spec, self._session)
+            return FilesIngestion(spec, self._session, bucket_options(spec, self.secrets.read))
         if isinstance(spec, DeltaSource):
-            return DeltaIngestion(spec)
+            return DeltaIngestion(spec, bucket_options(spec, self.secrets.read))
         if isinstance(spec, PostgresSource):
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):

@@ -1,17 +1,23 @@
 """The addresses that a source connects to, checked before anything of it is sent to a replica.
 
 Load generators and written tables connect nowhere. Files and Delta tables in an object store are read at the endpoint
-of the instance, which whoever writes the ComputeInstance chose.
+of the instance, which whoever writes the ComputeInstance chose, unless the source names one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address, address_of_text
+from tidemark_operator.resources.addresses.address import (
+    Address,
+    InvalidAddress,
+    address,
+    address_of_text,
+    address_of_url,
+)
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
-from tidemark_protocol.plan.ingestion import PostgresSource, SourceSpec
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, PostgresSource, SourceSpec
 from tidemark_protocol.plan.kafka import KafkaSource
 
 ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
@@ -32,9 +38,11 @@ def addresses_of(source: SourceSpec) -> Iterator[Address]:
     """All addresses that a replica connects to for the source. Raises InvalidAddress.
 
     Each kind that connects to a server has its case here: `address(host, port)`, `address_of_text("host:port")`,
-    `address_of_url(url)`. Its replica takes no address from a Secret, and follows no redirect of http.
+    `address_of_url(url)`. Its replica takes no address from a Secret.
     """
     if isinstance(source, PostgresSource):
         yield address(source.host, source.port)
+    if isinstance(source, FilesSource | DeltaSource) and source.endpoint:
+        yield address_of_url(source.endpoint)
     if isinstance(source, KafkaSource):
         yield from (address_of_text(broker) for broker in source.brokers)

@@ -70,7 +70,7 @@ def _source(spec: Fields) -> SourceSpec:
     if spec.has("files"):
         return _files(spec.child("files"))
     if spec.has("delta"):
-        return DeltaSource(tuple(parse_delta_table(table) for table in spec.child("delta").children("tables")))
+        return _delta(spec.child("delta"))
     if spec.has("table"):
         return _written(spec.child("table"))
     if spec.has("postgres"):
@@ -82,7 +82,13 @@ def _source(spec: Fields) -> SourceSpec:
 
 def _files(fields: Fields) -> FilesSource:
     directory = files_location(fields, "path")
-    return FilesSource(tuple(parse_file_table(table, directory) for table in fields.children("tables")))
+    tables = tuple(parse_file_table(table, directory) for table in fields.children("tables"))
+    return FilesSource(tables, fields.text("secret", ""), fields.text("endpoint", ""))
+
+
+def _delta(fields: Fields) -> DeltaSource:
+    tables = tuple(map(parse_delta_table, fields.children("tables")))
+    return DeltaSource(tables, fields.text("secret", ""), fields.text("endpoint", ""))
 
 
 def _written(fields: Fields) -> WrittenSource:

@@ -8,6 +8,7 @@ bound version N ──► entry N+1 there?            bind up to N+k: whole comm
 from __future__ import annotations
 
 from tidemark_persist import Storage
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.bindings import BoundVersion
@@ -25,13 +26,15 @@ BYTES_MAX = 1 << 30
 class FollowedTable:
     """Raises TableStopped where the table cannot be followed, StorageError where the store fails."""
 
-    def __init__(self, spec: DeltaTable) -> None:
+    def __init__(self, spec: DeltaTable, options: Options = None) -> None:
+        """`options`: of a table in a bucket."""
         if spec.columns is None:
             raise SourceUnusable(f"table {spec.name}: its columns are not pinned yet")
         self.name = spec.name
         self.resnapshots = spec.on_gap == "resnapshot"
         self.columns: tuple[Column, ...] = spec.columns
-        self.storage = Storage.at(spec.path)
+        self.primary_key = spec.primary_key
+        self.storage = Storage.at(spec.path, options)
         self.has_more = False
         """Whether `next` left versions for a later tick."""
         self._checked: tuple[int, object] | None = None
@@ -78,6 +81,11 @@ class FollowedTable:
             return 0
         newest = newest_version(self.storage)
         return None if newest is None else max(newest - bound.version, 0)
+
+    def has_newer(self, bound: BoundVersion) -> bool:
+        """Whether the table has a version after the bound one."""
+        newest = newest_version(self.storage)
+        return newest is not None and newest > bound.version
 
     def commits(self, before: BoundVersion, after: BoundVersion) -> list[Commit]:
         """The commits between two bound versions."""

@@ -7,7 +7,8 @@
 A version's log and files are never changed, so another process reads the same rows for a binding. Where they were
 removed, or the table is no longer the one that was bound, that table stops and the others go on. With `onGap:
 resnapshot` a version that is gone does not stop the table for good: a new binding takes the place of those that the
-shard does not have yet, which are left out from then on.
+shard does not have yet, which are left out from then on. The same holds of a version that violates the primary key,
+once there is a later one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from tidemark_persist import DIFF, TIME, Shard, StagedFile, StorageError, consolidate, write_staged
 from tidemark_persist.files.spill import divide
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
@@ -26,8 +28,9 @@ from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, 
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.reading import RowReader
-from tidemark_replica.storage.delta.stop import VERSION_GONE
+from tidemark_replica.storage.delta.stop import KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.withdrawal import Withdrawal
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -43,8 +46,9 @@ class DeltaIngestion(Source):
 
     remap_schema = REMAP_SCHEMA
 
-    def __init__(self, spec: DeltaSource) -> None:
-        self._tables = {table.name: FollowedTable(table) for table in spec.tables}
+    def __init__(self, spec: DeltaSource, options: Options = None) -> None:
+        """`options`: of tables in buckets."""
+        self._tables = {table.name: FollowedTable(table, options) for table in spec.tables}
         self._bound: dict[str, BoundVersion] = {}
         self._stopped: dict[str, str] = {}
         self._shards: dict[GlobalId, Shard] = {}
@@ -135,7 +139,10 @@ class DeltaIngestion(Source):
 
     def _stop(self, name: str, error: TableStopped) -> None:
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
-        if error.reason == VERSION_GONE and self._tables[name].resnapshots:
+        table = self._tables[name]
+        if not table.resnapshots:
+            return
+        if error.reason == VERSION_GONE or (error.reason == KEY_VIOLATED and table.has_newer(self._bound[name])):
             self._gaps.add(name)
 
     def _stage(
@@ -158,7 +165,10 @@ class DeltaIngestion(Source):
             size = sum(read.size for read in reads) + (gone.size if gone else 0)
             pieces = [_consolidated(_timed(updates, time), schema, size)]
         written = (write_staged(location, _batches(piece), schema=schema) for piece in pieces)
-        return [file for file in written if file is not None]
+        files = [file for file in written if file is not None]
+        if table.primary_key and (text := key_violation(self._shards[ingested.id], table.primary_key, files)):
+            raise TableStopped(KEY_VIOLATED, f"in version {now.version}, {text}")
+        return files
 
 
 def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:

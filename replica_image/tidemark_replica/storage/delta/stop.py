@@ -6,6 +6,7 @@ TableMissing         there is no table at the path any more
 ColumnChanged        a declared column was dropped, renamed, or has another type
 FeatureNotSupported  the table has a feature (or a layout) that cannot be read
 FileUnreadable       a data file is no Parquet file of the declared columns
+KeyViolated          a version has two rows with one primary key, or NULL in it
 """
 
 from __future__ import annotations
@@ -16,3 +17,4 @@ TABLE_MISSING = "TableMissing"
 COLUMN_CHANGED = "ColumnChanged"
 FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
 FILE_UNREADABLE = "FileUnreadable"
+KEY_VIOLATED = "KeyViolated"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.bucket_arrivals import BucketArrivals
-from tidemark_replica.storage.files.file_store import is_bucket
-from tidemark_replica.storage.files.folder import Folder
+from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, Waiting
 from tidemark_replica.storage.files.streamed.compression import compression_of
 
@@ -31,15 +31,15 @@ class Arrivals(Protocol):
         """These files were bound."""
 
 
-def arrivals_of(table: FilesTable) -> Arrivals:
-    return BucketArrivals(table) if is_bucket(table) else FolderArrivals(table)
+def arrivals_of(table: FilesTable, store: FileStore) -> Arrivals:
+    return BucketArrivals(table, store) if isinstance(store, Bucket) else FolderArrivals(table, store)
 
 
 class FolderArrivals:
     """Of a folder: oldest first, once two looks saw the same version, and the file looks complete."""
 
-    def __init__(self, table: FilesTable) -> None:
-        self._table, self._store = table, Folder(table.path)
+    def __init__(self, table: FilesTable, folder: FileStore) -> None:
+        self._table, self._store = table, folder
         self._last: dict[str, FileVersion] = {}
 
     def resume(self, bound: Iterable[FileVersion]) -> None:

@@ -6,11 +6,13 @@ An object is there whole or not at all. It is read by ranges, each of the bound 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, BinaryIO
 
 from tidemark_persist import ObjectChanged, ObjectReader, ObjectVersion, Storage
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_replica.storage.files.listing import FileChanged, FileVersion, Listing, is_candidate
 
 RANGE_BYTES = 4 << 20
@@ -20,9 +22,11 @@ INFERENCE_PAGES = 10
 
 @dataclass(frozen=True)
 class Bucket:
-    """The objects directly below the location."""
+    """The objects directly below the location. A copy in another process has the options of the moment that it was
+    made."""
 
     location: str
+    options: Options = field(default=None, repr=False)
 
     @property
     def reads_versions(self) -> bool:
@@ -50,11 +54,15 @@ class Bucket:
 
     @cached_property
     def reader(self) -> ObjectReader:
-        return ObjectReader(Storage.at(self.location))
+        return ObjectReader(Storage.at(self.location, self.options))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connection, which is not of another process."""
-        return {"location": self.location}
+        """Without the reader. Secrets are mounted in drivers alone, so a task gets what they are now."""
+        given = self.options
+        return {
+            "location": self.location,
+            "options": given if given is None or isinstance(given, Mapping) else dict(given().settings),
+        }
 
 
 def with_bytes(page: list[ObjectVersion]) -> list[ObjectVersion]:

@@ -25,8 +25,8 @@ BY_NAME = "name"
 class BucketArrivals:
     """The arrivals of a table whose files are in a bucket."""
 
-    def __init__(self, table: FilesTable) -> None:
-        self._table, self._reader = table, Bucket(table.path).reader
+    def __init__(self, table: FilesTable, bucket: Bucket) -> None:
+        self._table, self._reader = table, bucket.reader
         self._after, self._newest = "", ""
         """The place of the scan, perhaps behind a folder, and the last name before it: of an object with bytes."""
         self._pages, self._due = 0, 0.0

@@ -2,7 +2,7 @@
 
     FILE_MISSING       the bound file does not exist any more
     FILE_CHANGED       the bound file has another size or age now
-    FILE_UNREADABLE    the file cannot be opened, or does not have its format
+    FILE_UNREADABLE    the file cannot be opened, does not have its format, or is text that is not UTF-8
     SCHEMA_MISMATCH    its header or its Parquet schema lacks a column or has another type
 
 Such a file gives one error row; with `onBadRecord: deadLetter` one row of the dead-letter table.
@@ -11,6 +11,7 @@ Such a file gives one error row; with `onBadRecord: deadLetter` one row of the d
 from __future__ import annotations
 
 import csv
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -18,41 +19,53 @@ import pyarrow.parquet as pq
 
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.files.file_store import file_store, is_bucket
+from tidemark_replica.storage.files.file_store import FileStore, is_bucket
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_fits
 
-_HEADER_BYTES = 1 << 20
+_HEADER_BYTES = _CHUNK_BYTES = 1 << 20
 
 
-def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
+def has_changed(store: FileStore, bound: FileVersion) -> str | None:
     """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. Of a store that reads versions, the
     task that reads the file says it."""
-    if file_store(table).reads_versions:
+    if store.reads_versions:
         return None
-    now = file_store(table).version_of(bound.name)
+    now = store.version_of(bound.name)
     if now is None:
         return "FILE_MISSING"
     return None if now == bound else "FILE_CHANGED"
 
 
-def file_problem(table: FilesTable, columns: Sequence[Column], bound: FileVersion) -> str | None:
+def file_problem(table: FilesTable, store: FileStore, columns: Sequence[Column], bound: FileVersion) -> str | None:
     """The code of the problem; None if the file's records can be read. Problems of files that Spark does not open are
     found while they are read."""
-    if changed := has_changed(table, bound):
+    if changed := has_changed(store, bound):
         return changed
     if not opened_by_spark(table, bound.name):
         return None
     try:
         if table.format == "parquet":
-            with file_store(table).open(bound) as source:
+            with store.open(bound) as source:
                 return None if parquet_fits(pq.read_schema(source), columns) else "SCHEMA_MISMATCH"
-        if bound.size and (header := header_of(table, columns)) is not None:
-            return None if _first_line(table, bound) == header else "SCHEMA_MISMATCH"
+        header = header_of(table, columns)
+        if bound.size and header is not None and _first_line(table, store, bound) != header:
+            return "SCHEMA_MISMATCH"
+        check_text(store, bound)
     except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error):
         return "FILE_UNREADABLE"
     return None
+
+
+def check_text(store: FileStore, file: FileVersion) -> None:
+    """Raises UnicodeDecodeError where the file is not UTF-8, OSError. Spark's reader would put U+FFFD in the place of
+    such bytes."""
+    decoder = getincrementaldecoder("utf-8")()
+    with store.open(file) as source:
+        while chunk := source.read(_CHUNK_BYTES):
+            decoder.decode(chunk)
+    decoder.decode(b"", final=True)
 
 
 def header_of(table: FilesTable, columns: Sequence[Column]) -> tuple[str, ...] | None:
@@ -67,8 +80,8 @@ def header_names(line: str, table: FilesTable) -> tuple[str, ...]:
     return tuple(next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, quotechar=quote), ()))
 
 
-def _first_line(table: FilesTable, file: FileVersion) -> tuple[str, ...]:
-    with file_store(table).open(file) as source:
+def _first_line(table: FilesTable, store: FileStore, file: FileVersion) -> tuple[str, ...]:
+    with store.open(file) as source:
         return header_names(source.readline(_HEADER_BYTES).decode("utf-8-sig"), table)
 
 

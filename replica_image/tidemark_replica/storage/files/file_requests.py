@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,18 +30,20 @@ from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable, IngestedTable
 from tidemark_replica.storage.files import checks
-from tidemark_replica.storage.files.bindings import BOUND, Row, parse, staged_row
-from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.bindings import BOUND, STAGED, Row, parse, staged_row
+from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
     FILE_CODES,
+    KEY_VIOLATED,
     error_code,
     letter_code,
     letters_of_file,
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage
 from tidemark_replica.storage.files.streamed.compression import compression_of
+from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import SourceShards
 from tidemark_replica.values.failure_text import public_text_with_type
 
@@ -76,8 +78,8 @@ class Change:
 class FileRequests:
     """The requests about the files of one source, and which of them are done."""
 
-    def __init__(self, specs: dict[str, FilesTable], session: SparkSession) -> None:
-        self._specs, self._session = specs, session
+    def __init__(self, specs: Mapping[str, FilesTable], stores: Mapping[str, FileStore], session: SparkSession) -> None:
+        self._specs, self._stores, self._session = specs, stores, session
         self._asked: tuple[FileRequest, ...] = ()
         self._last: dict[_Key, Row] = {}
         self._refusals: dict[int, str] = {}
@@ -124,7 +126,7 @@ class FileRequests:
             if (request.table, request.file) in changes:
                 continue  # two requests about one file have two ticks
             try:
-                changes[(request.table, request.file)] = self._change(request, time)
+                changes[(request.table, request.file)] = self._change(request, time, changes.values())
             except _Refused as refusal:
                 self._refusals[request.id] = str(refusal)
             except (PySparkException, Py4JError, OSError) as error:
@@ -136,14 +138,16 @@ class FileRequests:
         last = self._last.get((request.table, request.file))
         return last is not None and last.request == request.id
 
-    def _change(self, request: FileRequest, time: Time) -> Change:
+    def _change(self, request: FileRequest, time: Time, earlier: Iterable[Change]) -> Change:
+        """`earlier`: of the same tick."""
         spec = self._specs.get(request.table)
         if spec is None:
             raise _Refused(f"NO_SUCH_TABLE: the source has no table {request.table} of files")
         bound, rereads = self._bound(request), request.action == REREAD
         if bound is None and not (rereads and request.file in self.released(request.table)):
             raise _Refused(f"NOT_BOUND: no file {request.file} of table {request.table} is bound")
-        job = _Job(self._session, spec, time, self._find(request.table), self._find(request.table + DEAD_LETTER))
+        places = self._find(request.table), self._find(request.table + DEAD_LETTER)
+        job = _Job(self._session, spec, self._stores[request.table], time, *places)
         change = Change(request, time, self.forgotten(request.table, request.file))
         mark = bound
         if bound is not None:
@@ -155,6 +159,8 @@ class FileRequests:
             change.rows += [Row(request.table, BOUND, mark), *job.rows_of(staged)]
         if bound is not None:
             change.rows += job.rows_of(job.retract(bound))
+        if rereads:
+            job.check_key(row for each in (*earlier, change) for row in each.rows)
         assert mark is not None
         change.rows.append(Row(request.table, request.action, mark, request=request.id))
         return change
@@ -182,13 +188,14 @@ class _Job:
         self,
         session: SparkSession,
         spec: FilesTable,
+        store: FileStore,
         time: Time,
         table: tuple[IngestedTable, Shard] | None,
         dead: tuple[IngestedTable, Shard] | None,
     ) -> None:
         if table is None or spec.columns is None:
             raise _Refused(f"NO_SUCH_TABLE: table {spec.name} is not ingested")
-        self._session, self._spec = session, spec
+        self._session, self._spec, self._store = session, spec, store
         self._table, self._dead = table, dead
         places = (table[0].shard.location, dead[0].shard.location if dead else None)
         self._function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
@@ -200,19 +207,28 @@ class _Job:
 
     def read_new(self, name: str) -> tuple[FileVersion, StagedRows]:
         """Stages what the file holds now. Raises _Refused where it cannot be read as a whole."""
-        store = file_store(self._spec)
+        store = self._store
         new = store.version_of(name)
         if new is None:
             raise _Refused(f"FILE_MISSING: there is no file {name} to read; release the one that was read")
         if not store.is_complete(name, self._spec.format, compression_of(self._spec, name)):
             raise _Refused(f"INCOMPLETE: file {name} looks half written; ask again when it is complete")
-        code = checks.file_problem(self._spec, self._function.columns, new)
-        staged = stage(self._session, self._spec, self._function, [new]) if not code else StagedRows()
+        code = checks.file_problem(self._spec, self._store, self._function.columns, new)
+        staged = stage(self._session, self._spec, self._store, self._function, [new]) if not code else StagedRows()
         if code := code or staged.problems.get(name):
             raise _Refused(f"{code}: file {name} still cannot be read; mend it, and ask again")
-        if checks.has_changed(self._spec, new):
+        if checks.has_changed(self._store, new):
             raise _Refused(f"FILE_CHANGED: file {name} changed while it was read; ask again")
         return new, staged
+
+    def check_key(self, rows: Iterable[Row]) -> None:
+        """Raises _Refused where the staged files that the rows name would violate the table's primary key."""
+        key, staged = (
+            self._spec.primary_key,
+            [r.staged() for r in rows if (r.table, r.kind) == (self._spec.name, STAGED)],
+        )
+        if key and (text := key_violation(self._table[1], key, staged)):
+            raise _Refused(f"{KEY_VIOLATED}: {text}; release the file that has it first, or mend this one")
 
     def retract(self, bound: FileVersion) -> StagedRows:
         """Stages the retraction of all that the bound version gave. Raises _Refused where that is not known any
@@ -241,10 +257,10 @@ class _Job:
             f"FILE_CHANGED: file {bound.name} is gone, or is another than was read, so its rows are not known any "
             "more; put back what was read, with its time of modification"
         )
-        if checks.file_problem(self._spec, self._function.columns, bound):
+        if checks.file_problem(self._spec, self._store, self._function.columns, bound):
             raise _Refused(changed)
-        staged = stage(self._session, self._spec, self._function.retracting(), [bound])
-        if staged.problems or checks.has_changed(self._spec, bound):
+        staged = stage(self._session, self._spec, self._store, self._function.retracting(), [bound])
+        if staged.problems or checks.has_changed(self._store, bound):
             raise _Refused(changed)
         if staged.table:
             self._refuse_append_only(self._table, bound.name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, Protocol
 
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.folder import Folder
@@ -40,6 +41,6 @@ def is_bucket(table: FilesTable) -> bool:
     return table.path.startswith("s3://")
 
 
-def file_store(table: FilesTable) -> FileStore:
-    """The store of a table's files."""
-    return Bucket(table.path) if is_bucket(table) else Folder(table.path)
+def file_store(table: FilesTable, options: Options = None) -> FileStore:
+    """The store of a table's files. `options`: of buckets."""
+    return Bucket(table.path, options) if is_bucket(table) else Folder(table.path)

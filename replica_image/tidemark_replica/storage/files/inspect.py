@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
-from tidemark_replica.storage.files.checks import opened_by_spark
+from tidemark_replica.storage.files.checks import check_text, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
@@ -18,25 +19,29 @@ from tidemark_replica.storage.files.streamed.compression import compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
 from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
+from tidemark_replica.storage.keyed_rows.unique import key_columns
 from tidemark_replica.values.arrow_types import sql_type
 
 
-def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ...]:
-    """The source's tables, dead-letter tables included. Raises SourceUnusable, SourceNotReady."""
+def tables_of(session: SparkSession, spec: FilesSource, options: Options = None) -> tuple[SourceTable, ...]:
+    """The source's tables, dead-letter tables included. `options`: of buckets.
+
+    Raises SourceUnusable, SourceNotReady.
+    """
     tables = []
     for table in spec.tables:
         check_options(table)
-        columns = table.columns if table.columns is not None else _inferred(session, table)
+        columns = table.columns if table.columns is not None else _inferred(session, table, file_store(table, options))
         check_column_names(table.name, columns)
-        tables.append(SourceTable(table.name, columns, monotonic=table.append_only))
+        keys = key_columns(table.name, columns, table.primary_key)
+        tables.append(SourceTable(table.name, columns, keys, table.append_only))
         if table.on_bad_record == "deadLetter":
             tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS))
     return tuple(tables)
 
 
-def _inferred(session: SparkSession, table: FilesTable) -> tuple[Column, ...]:
+def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tuple[Column, ...]:
     """The schema of the first file by name: Spark's inference for text, the footer for Parquet."""
-    store = file_store(table)
     file = _first_complete(store, table)
     if file is None:
         raise SourceNotReady(
@@ -47,7 +52,7 @@ def _inferred(session: SparkSession, table: FilesTable) -> tuple[Column, ...]:
         if table.format == "parquet":
             with store.open(file) as source:
                 return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
-        fields = _inferred_frame(session, table, file).schema.fields
+        fields = _inferred_frame(session, table, store, file).schema.fields
         return tuple(Column(f.name, SqlType.parse(f.dataType.simpleString())) for f in fields)
     except TypeNotSupported as error:
         raise SourceUnusable(f"table {table.name}: file {file.name}: {error}; give the schema") from None
@@ -58,14 +63,27 @@ def _first_complete(store: FileStore, table: FilesTable) -> FileVersion | None:
     return next((f for f in files if store.is_complete(f.name, table.format, compression_of(table, f.name))), None)
 
 
-def _inferred_frame(session: SparkSession, table: FilesTable, file: FileVersion) -> DataFrame:
+def _inferred_frame(session: SparkSession, table: FilesTable, store: FileStore, file: FileVersion) -> DataFrame:
     reader = session.read.format(table.format).option("inferSchema", "true")
     for option in table.options:
         reader = reader.option(option.name, option.value)
     if opened_by_spark(table, file.name):
+        _check_text(table, store, file)
         return reader.load(literal_path(Folder(table.path).path_of(file.name)))
     report = ProblemReport(session)
-    frame = read_pieces(session, reader, table, pieces_of(table, [file]), None, report)
+    frame = read_pieces(session, reader, table, store, pieces_of(table, [file]), None, report)
     if code := report.take().get(file.name):
-        raise SourceUnusable(f"table {table.name}: {code}: no schema can be inferred from {file.name}; give the schema")
+        raise _no_schema(table, file, code)
     return frame
+
+
+def _check_text(table: FilesTable, store: FileStore, file: FileVersion) -> None:
+    """Raises SourceUnusable where the file is not UTF-8, or cannot be read."""
+    try:
+        check_text(store, file)
+    except (OSError, UnicodeDecodeError):
+        raise _no_schema(table, file, "FILE_UNREADABLE") from None
+
+
+def _no_schema(table: FilesTable, file: FileVersion, code: str) -> SourceUnusable:
+    return SourceUnusable(f"table {table.name}: {code}: no schema can be inferred from {file.name}; give the schema")

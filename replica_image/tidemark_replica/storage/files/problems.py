@@ -18,7 +18,10 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, Shard, consolidate, read_part
 
-FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", "SCHEMA_MISMATCH"})
+KEY_VIOLATED = "KEY_VIOLATED"
+"""The rows of the file would violate the primary key: it is an error of the table, also where bad records are set
+aside."""
+FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", "SCHEMA_MISMATCH", KEY_VIOLATED})
 """The codes of files that are refused as a whole (`checks.py`)."""
 END_OF_LINE = "\n"
 DEAD_LETTERS_LOST = "DEAD_LETTERS_LOST"

@@ -28,6 +28,7 @@ from tidemark_protocol.plan.ingestion import MALFORMED_RECORD, FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.checks import header_of, opened_by_spark
+from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import END_OF_LINE
@@ -97,13 +98,14 @@ def _opened_by_spark(
 def _parsed_by_spark(
     session: SparkSession,
     table: FilesTable,
+    store: FileStore,
     columns: Sequence[Column],
     pieces: tuple[Piece, ...],
     report: ProblemReport,
 ) -> DataFrame:
     """The rows of text that Spark's tasks stream, with the number of each row's piece."""
     reader = text_reader(session, table).option("header", "false").schema(f"{_ddl(columns)}, `{CORRUPT}` STRING")
-    rows = read_pieces(session, reader, table, pieces, header_of(table, columns), report)
+    rows = read_pieces(session, reader, table, store, pieces, header_of(table, columns), report)
     return rows.selectExpr("*", f"spark_partition_id() AS `{FILE}`")
 
 
@@ -220,7 +222,9 @@ class StagedRows:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def stage(session: SparkSession, table: FilesTable, function: StageRows, files: Sequence[FileVersion]) -> StagedRows:
+def stage(
+    session: SparkSession, table: FilesTable, store: FileStore, function: StageRows, files: Sequence[FileVersion]
+) -> StagedRows:
     """Reads the files and stages their rows. Empty files have none."""
     done = StagedRows()
     if opened := [f for f in files if opened_by_spark(table, f.name) and f.size]:
@@ -230,9 +234,9 @@ def stage(session: SparkSession, table: FilesTable, function: StageRows, files: 
         return done
     report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
     if table.format in ("csv", "json"):
-        _run(done, function, _parsed_by_spark(session, table, function.columns, streamed, report))
+        _run(done, function, _parsed_by_spark(session, table, store, function.columns, streamed, report))
     else:
-        _run(done, StageRecords(table, streamed, function, report), numbers(session, streamed))
+        _run(done, StageRecords(store, streamed, function, report), numbers(session, streamed))
     done.problems.update(report.take())
     return done
 
@@ -242,7 +246,7 @@ class StageRecords:
     """Runs in Spark's Python workers: stages the rows of the pieces whose numbers a batch has. None is malformed: a
     file that cannot be decoded is reported."""
 
-    table: FilesTable
+    store: FileStore
     pieces: tuple[Piece, ...]
     stage: StageRows
     report: ProblemReport
@@ -254,7 +258,7 @@ class StageRecords:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with self.report.of(self.pieces[number].file.name):
-                    for rows in parquet_rows(self.table, self.stage.columns, self.pieces[number]):
+                    for rows in parquet_rows(self.store, self.stage.columns, self.pieces[number]):
                         n = rows.num_rows
                         rows = rows.append_column(CORRUPT, pa.nulls(n, pa.string()))
                         yield rows.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), n))

@@ -8,7 +8,8 @@ read: a file that has changed by then gives an error row, or a dead letter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from time import monotonic
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemark_persist import StagedFile, restaged
+from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableReport
@@ -34,15 +36,17 @@ from tidemark_replica.storage.files.bindings import (
 )
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
 from tidemark_replica.storage.files.file_requests import Change, FileRequests
-from tidemark_replica.storage.files.file_store import is_bucket
+from tidemark_replica.storage.files.file_store import file_store, is_bucket
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
+    KEY_VIOLATED,
     Problem,
     problems_in_dead_letters,
     problems_in_table,
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
+from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 
 # how often a job is repeated because a file changed meanwhile
@@ -54,18 +58,20 @@ class FilesIngestion(Source):
 
     remap_schema = REMAP_SCHEMA
 
-    def __init__(self, spec: FilesSource, session: SparkSession) -> None:
+    def __init__(self, spec: FilesSource, session: SparkSession, options: Options = None) -> None:
+        """`options`: of buckets."""
         self._specs = {t.name: t for t in spec.tables}
+        self._stores = {t.name: file_store(t, options) for t in spec.tables}
         if any(map(is_bucket, spec.tables)):
             self.remap_schema = BUCKET_REMAP_SCHEMA
         self._session = session
         self._known = {name: BoundFiles() for name in self._specs}
-        self._arrivals = {name: arrivals_of(table) for name, table in self._specs.items()}
+        self._arrivals = {name: arrivals_of(table, self._stores[name]) for name, table in self._specs.items()}
         self._waiting: dict[tuple[str, str], SourceFile] = {}
         self._changed: dict[str, int] = {}
         self._unbound = dict.fromkeys(self._specs, 0)
         self._list = FileList()
-        self._requests = FileRequests(self._specs, session)
+        self._requests = FileRequests(self._specs, self._stores, session)
         self._changes: list[Change] = []
         self._staged: list[Row] = []
         """Of the last binding: they are retracted in the next one."""
@@ -139,8 +145,9 @@ class FilesIngestion(Source):
             if not files or (table is None and dead is None):
                 continue
             self._reading = (monotonic(), _reading_text(name, files))
+            before = staged[table.id] if table is not None else []
             try:
-                made = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
+                made = self._stage_table(spec, _stage_rows(spec, table, dead, time), files, before)
             finally:
                 self._reading = (0.0, "")
             if table is not None:
@@ -192,27 +199,62 @@ class FilesIngestion(Source):
         if reason or len(self._waiting) < LISTED_FILES:
             self._waiting[(table.name, name)] = SourceFile(table.name, name, size, PENDING, reason)
 
-    def _stage_table(self, spec: FilesTable, function: StageRows, files: list[FileVersion]) -> StagedRows:
+    def _stage_table(
+        self, spec: FilesTable, function: StageRows, files: list[FileVersion], before: Sequence[StagedFile]
+    ) -> StagedRows:
         """Reads until the files did not change during the job. A file that cannot be read as a whole gives an error
-        row, or a dead letter."""
+        row, or a dead letter. `before`: what the table gets at this tick besides."""
         bad: dict[str, str] = {}
+        store = self._stores[spec.name]
         for _ in range(_READS_MAX):
             for file in files:
-                if file.name not in bad and (code := checks.file_problem(spec, function.columns, file)):
+                if file.name not in bad and (code := checks.file_problem(spec, store, function.columns, file)):
                     bad[file.name] = code
-            rows = stage(self._session, spec, function, [f for f in files if f.name not in bad])
-            moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(spec, f))}
+            rows = stage(self._session, spec, store, function, [f for f in files if f.name not in bad])
+            moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(store, f))}
             moved = rows.problems | moved
             if not moved:
                 if function.location is None:  # the table has its rows, the dead letters cannot be read any more
                     bad = dict.fromkeys(bad, DEAD_LETTERS_LOST)
                 refused = stage_refused(function, bad)
+                if spec.primary_key and function.location is not None:
+                    good = [file for file in files if file.name not in bad]
+                    unique, twice = self._unique(spec, function, good, rows, before)
+                    in_error = stage_refused(replace(function, set_aside=False), dict.fromkeys(twice, KEY_VIOLATED))
+                    rows.table[:] = unique + in_error.table
+                    bad |= dict.fromkeys(twice, KEY_VIOLATED)
                 self._record(spec, function, files, rows, bad)
                 return StagedRows(rows.table + refused.table, rows.dead_letters + refused.dead_letters, rows.counts)
             bad |= moved
-        raise SourceUnusable(
-            f"table {spec.name}: files change while they are read; write them elsewhere and move them in when complete"
-        )
+        raise _changing(spec)
+
+    def _unique(
+        self,
+        spec: FilesTable,
+        function: StageRows,
+        files: list[FileVersion],
+        rows: StagedRows,
+        before: Sequence[StagedFile],
+    ) -> tuple[list[StagedFile], list[str]]:
+        """The staged rows of files that do not violate the primary key, and the names of the others. Of two files with
+        one key the first by name is taken. `rows`: what all of the files gave."""
+        assert self._shards is not None
+        (shard,) = (shard for table, shard in self._shards.tables if table.table.name == spec.name)
+        if not key_violation(shard, spec.primary_key, [*before, *rows.table]):
+            return rows.table, []
+        if len(files) <= 1:
+            return [], [file.name for file in files]
+        files, store = sorted(files, key=lambda file: file.name), self._stores[spec.name]
+        taken: list[StagedFile] = []
+        refused: list[str] = []
+        for half in (files[: len(files) // 2], files[len(files) // 2 :]):
+            # letters and counts were staged with all files
+            alone = stage(self._session, spec, store, replace(function, dead_letter=None), half)
+            if alone.problems or any(checks.has_changed(store, file) for file in half):
+                raise _changing(spec)
+            unique, twice = self._unique(spec, function, half, alone, [*before, *taken])
+            taken, refused = taken + unique, refused + twice
+        return taken, refused
 
     def _record(
         self, spec: FilesTable, function: StageRows, files: list[FileVersion], rows: StagedRows, bad: Mapping[str, str]
@@ -222,7 +264,8 @@ class FilesIngestion(Source):
             good, malformed = rows.counts.get(file.name, (0, 0))
             problem = None
             if code := bad.get(file.name):
-                problem = Problem(code, 1, in_error=not function.writes_letters)
+                good = 0
+                problem = Problem(code, 1, in_error=code == KEY_VIOLATED or not function.writes_letters)
             elif malformed:
                 problem = Problem(MALFORMED_RECORD, malformed, in_error=not function.set_aside)
             self._list.add(spec.name, file, function.time, good, problem)
@@ -250,6 +293,12 @@ class FilesIngestion(Source):
             elif (base := name.removesuffix(DEAD_LETTER)) in self._specs:
                 self._list.add_problems(base, problems_in_dead_letters(shard))
         self._knows_problems = True
+
+
+def _changing(spec: FilesTable) -> SourceUnusable:
+    return SourceUnusable(
+        f"table {spec.name}: files change while they are read; write them elsewhere and move them in when complete"
+    )
 
 
 def _stage_rows(spec: FilesTable, table: IngestedTable | None, dead: IngestedTable | None, time: Time) -> StageRows:

@@ -7,4 +7,5 @@ durable.
             scan.py:     one reading of the shard's files, where keys are few and tables small
 
 `table.py` is the way in for sources that follow upstream; written tables use `scan.py`. `changes.py` is pure.
+`unique.py` checks tables whose rows are not changed by key.
 """

@@ -76,12 +76,12 @@ def _numbers(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
-def matching(shard: Shard, sought: Sought) -> Iterator[pa.Table]:
-    """The shard's updates of rows that may be sought, user columns and `__diff`, not consolidated."""
+def matching(shard: Shard, sought: Sought, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The shard's updates of rows that may be sought, these columns (by default all) and `__diff`, not consolidated."""
     upper = shard.refresh().upper
     if upper == 0:
         return
-    wanted, conditions = [*shard.schema.names, DIFF], sought.conditions()
+    wanted, conditions = [*(names or shard.schema.names), DIFF], sought.conditions()
     with shard.lease():
         for part in shard.snapshot_parts(upper - 1):
             for batch in read_part(part, columns=wanted, conditions=conditions):

@@ -16,6 +16,7 @@ def parse_delta_table(fields: Fields) -> DeltaTable:
         path=readable(fields.at("path"), location) if location.startswith("/") else location,
         names=column_names(fields),
         on_gap=fields.text("onGap", "stop"),
+        primary_key=fields.texts("primaryKey"),
     )
 
 

@@ -24,6 +24,7 @@ def parse_file_table(fields: Fields, directory: str) -> FilesTable:
         append_only=fields.flag("appendOnly", False),
         compression=fields.text("compression", ""),
         order=_order(fields, directory),
+        primary_key=fields.texts("primaryKey"),
     )
 
 

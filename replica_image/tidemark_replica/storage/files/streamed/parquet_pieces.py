@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import Column, TypeNotSupported
-from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.streamed.pieces import Piece
 from tidemark_replica.storage.files.streamed.problem_report import Mismatch
 from tidemark_replica.values.arrow_types import arrow_schema, sql_type
@@ -31,11 +30,11 @@ def parquet_fits(schema: pa.Schema, columns: Sequence[Column]) -> bool:
         return False
 
 
-def parquet_rows(table: FilesTable, columns: Sequence[Column], piece: Piece) -> Iterator[pa.RecordBatch]:
+def parquet_rows(store: FileStore, columns: Sequence[Column], piece: Piece) -> Iterator[pa.RecordBatch]:
     """The rows of the piece's row groups. Raises Mismatch, ArrowException, and what the store raises."""
     schema = arrow_schema(columns)
     with (
-        file_store(table).open(piece.file, sequential=False) as source,
+        store.open(piece.file, sequential=False) as source,
         pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True) as file,
     ):
         if any(key in (file.schema_arrow.metadata or {}) for key in _LEGACY):

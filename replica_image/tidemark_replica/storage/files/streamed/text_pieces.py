@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.checks import header_names
-from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of, decompressed
 from tidemark_replica.storage.files.streamed.lines import lines
 from tidemark_replica.storage.files.streamed.pieces import Piece, text_of
@@ -31,6 +32,7 @@ class ReadLines:
     line of each file, which is no line of the table then."""
 
     table: FilesTable
+    store: FileStore
     pieces: tuple[Piece, ...]
     header: tuple[str, ...] | None
     report: ProblemReport
@@ -46,26 +48,33 @@ class ReadLines:
     def _lines(self, piece: Piece) -> Iterator[pa.StringArray]:
         header = self.header if piece.start == 0 else None
         compression = compression_of(self.table, piece.file.name)
-        with file_store(self.table).open(piece.file) as source:
+        with self.store.open(piece.file) as source:
             read = text_of(source, piece) if compression == NONE else decompressed(source, compression, piece.file.size)
             for found in lines(read, at_start=piece.start == 0):
                 if header is not None:
                     if header_names(found[0].as_py(), self.table) != header:
                         raise Mismatch
                     found, header = found.slice(1), None
-                yield found
+                yield _without_blank(found) if self.table.format == "csv" else found
+
+
+def _without_blank(found: pa.StringArray) -> pa.StringArray:
+    """The lines of csv that have anything but spaces and control characters: of a file Spark drops the others, of lines
+    it drops those of spaces alone."""
+    return found.filter(pc.match_substring_regex(found, pattern=r"[^\x00-\x20]"))
 
 
 def read_pieces(
     session: SparkSession,
     reader: DataFrameReader,
     table: FilesTable,
+    store: FileStore,
     pieces: tuple[Piece, ...],
     header: tuple[str, ...] | None,
     report: ProblemReport,
 ) -> DataFrame:
     """The rows of the pieces as the reader parses them. Partition i of the frame has the rows of piece i."""
-    texts = numbers(session, pieces).mapInArrow(ReadLines(table, pieces, header, report), "value string")
+    texts = numbers(session, pieces).mapInArrow(ReadLines(table, store, pieces, header, report), "value string")
     return reader.csv(texts) if table.format == "csv" else reader.json(texts)
 
 

@@ -1,0 +1,105 @@
+"""Checks that the updates of a tick leave each key in a table once at most. The planner relies on it.
+
+    staged updates of the tick ──► keys, __diff ──┐ divided by a hash of the key
+    the shard before the tick ───► of these keys ─┴──► the diffs of each key add up to 1 or 0
+
+Memory is that of a share, and 8 bytes for each staged row where the shard has rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, ERROR, Part, Shard, StagedFile, consolidate, read_part
+from tidemark_persist.files.spill import divide, row_hash
+from tidemark_persist.times import Time
+from tidemark_protocol.types import Column
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.keyed_rows.scan import Sought, matching
+
+SHARE_ROWS, SHARES_MAX = 1 << 19, 256
+SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
+
+
+def key_columns(table: str, columns: Sequence[Column], key: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The keys of a SourceTable: the positions of the primary key's columns; none where there is no primary key.
+
+    Raises:
+        SourceUnusable: a column is not there, or has a type whose equal values may differ in their bits.
+    """
+    types = {column.name: column.type for column in columns}
+    for name in key:
+        if name not in types:
+            raise SourceUnusable(f"table {table}: primaryKey names {name!r}, which is no column of it")
+        if types[name].is_floating or types[name].is_nested:
+            reason = "a key has no floating numbers, arrays or structs"
+            raise SourceUnusable(f"table {table}: primaryKey names {name!r} of type {types[name]}: {reason}")
+    names = list(types)
+    return (tuple(names.index(name) for name in key),) if key else ()
+
+
+def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> str:
+    """Which key the shard would have twice, or NULL in it, with the staged updates after its last complete time; empty
+    where there is none. Raises StorageError."""
+    shares = min(1 + sum(file.rows for file in staged) // SHARE_ROWS, SHARES_MAX)
+
+    def share_of(table: pa.Table) -> np.ndarray:
+        return row_hash(table.select(list(key))) % np.uint64(shares)
+
+    schema = pa.schema([*(shard.schema.field(name) for name in key), pa.field(DIFF, pa.int64())])
+    new, there = (_conformed(tables, schema) for tables in (_new(shard, key, staged), _there(shard, key, staged)))
+    with (
+        closing(divide(new, schema, shares, share_of)) as some,
+        closing(divide(there, schema, shares, share_of)) as old,
+    ):
+        for share, met in zip(some, old, strict=True):
+            found = _violation(pa.concat_tables([schema.empty_table(), *share]), list(met), key)
+            if found:
+                return found
+    return ""
+
+
+def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> str:
+    if absent := next((name for name in key if new.column(name).null_count), None):
+        return f"a row has NULL in {absent}, which is of the primary key"
+    sums = consolidate(pa.concat_tables([new, *there]))
+    wrong = sums.filter(pc.not_equal(sums.column(DIFF), 1))
+    if not wrong.num_rows:
+        return ""
+    first = wrong.slice(0, 1)
+    shown = ", ".join(
+        f"{name} = {str(first.column(name).cast(pa.string())[0].as_py())[:SHOWN_LENGTH]!r}"
+        for name in key[:SHOWN_COLUMNS]
+    )
+    return f"{first.column(DIFF)[0].as_py()} rows have the primary key {shown}"
+
+
+def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
+    for file in staged:
+        part = Part(shard.location, file.path, Time(file.min_time), Time(file.max_time + 1), file.rows, file.size)
+        for batch in read_part(part, columns=[*key, DIFF, ERROR]):
+            rows = batch.filter(pc.is_null(batch.column(ERROR)))
+            if rows.num_rows:
+                yield pa.Table.from_batches([rows])
+
+
+def _there(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
+    """The rows of the shard with these keys. Error rows have NULL in them."""
+    upper = shard.refresh().upper
+    if upper == 0 or not shard.snapshot_parts(upper - 1):
+        return
+    sought = Sought((b for table in _new(shard, key, staged) for b in table.to_batches()), key)
+    for found in matching(shard, sought, key):
+        for name in key:
+            found = found.filter(pc.is_valid(found.column(name)))
+        yield found
+
+
+def _conformed(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    for table in tables:
+        yield table.select(schema.names).cast(schema)
