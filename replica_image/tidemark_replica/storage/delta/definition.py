@@ -2,6 +2,7 @@
 
 metaData ──► id               another id is another table
          ──► schema           declared columns keep their types, and their physical names (column mapping)
+         ──► tidemark.format  the rows are updates of a view of Tidemark's, with a time, a diff and perhaps an error
 protocol ──► reader features  known ones are read right; a table with any other is refused
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import deltalake
 
+from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, FEATURE_NOT_SUPPORTED
 from tidemark_replica.storage.errors import TableStopped
@@ -22,6 +24,7 @@ READABLE_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
 _PRIMITIVE = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+_FORMAT = "tidemark.format"
 _MODE = "delta.columnMapping.mode"
 _PHYSICAL = "delta.columnMapping.physicalName"
 
@@ -44,10 +47,20 @@ class Definition:
         metadata = table.metadata()
         return cls(str(metadata.id), json.loads(table.schema().to_json())["fields"], metadata.configuration)
 
+    @property
+    def keeps_updates(self) -> bool:
+        """Whether each row is an update, as another Tidemark writes them. Raises TableStopped for a later format."""
+        format = self.configuration.get(_FORMAT)
+        if format not in (None, "1"):
+            raise TableStopped(FEATURE_NOT_SUPPORTED, f"{_FORMAT} is {format!r}; known is '1'")
+        return format is not None
+
     def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The columns of these names, in their order; all where none is named. Raises TableStopped for a name that the
         table does not have, and for a type without a counterpart."""
         fields = {field["name"]: field for field in self.fields}
+        if self.keeps_updates:
+            fields = {name: field for name, field in fields.items() if name not in (TIME, DIFF, ERROR)}
         columns = []
         for name in names or fields:
             if name not in fields:

@@ -37,6 +37,7 @@ class FollowedTable:
         self.storage = Storage.at(spec.path, options)
         self.has_more = False
         """Whether `next` left versions for a later tick."""
+        self._keeps_updates: bool | None = None
         self._checked: tuple[int, object] | None = None
         """The version whose log entry was compared with its digest, and the entry's size and age then."""
 
@@ -81,6 +82,14 @@ class FollowedTable:
             return 0
         newest = newest_version(self.storage)
         return None if newest is None else max(newest - bound.version, 0)
+
+    def keeps_updates(self, bound: BoundVersion) -> bool:
+        """Whether the rows of the table are updates (`Definition`). A property of the table, not of a version."""
+        if self._keeps_updates is None:
+            definition = open_version(self.storage).definition
+            self._check_id(bound, definition)
+            self._keeps_updates = definition.keeps_updates
+        return self._keeps_updates
 
     def has_newer(self, bound: BoundVersion) -> bool:
         """Whether the table has a version after the bound one."""

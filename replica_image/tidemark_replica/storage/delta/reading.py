@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark_persist import DIFF, Storage
+from tidemark_persist import DIFF, ERROR, Storage
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.file_reads import FileRead, Share
 from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE
@@ -37,14 +37,19 @@ class _Damaged(Exception):
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads rows of the declared columns. `physical`: the columns' names in the files."""
+    """Reads rows of the declared columns. `physical`: the columns' names in the files. `of_updates`: the rows are
+    updates, which count as often as their own `__diff` says, and may be errors."""
 
     storage: Storage
     columns: tuple[Column, ...]
     physical: tuple[str, ...]
+    of_updates: bool = False
 
     def updates(self, read: FileRead) -> Iterator[pa.RecordBatch]:
-        """The file's rows with `__diff`; rows whose diffs cancel are left out. Raises TableStopped, StorageError."""
+        """The file's rows with `__diff`, and `__error` of updates; rows whose diffs cancel are left out.
+
+        Raises TableStopped, StorageError.
+        """
         where = f"file {read.path} of {self.storage.location}, which version {read.version} needs,"
         path = self._path(read.path)
         try:
@@ -71,13 +76,18 @@ class RowReader:
             wanted = [n for p, n in zip(self.physical, names, strict=True) if n is not None and p not in read.partition]
             if not read.shares:
                 wanted.append(_CHANGE)
+            wanted += [ERROR, DIFF] if self.of_updates else []
             first = 0
             # a file that has none of the columns is read for its number of rows
             for batch in file.iter_batches(BATCH_ROWS, columns=wanted or file.schema_arrow.names[:1]):
                 diffs = _diffs(batch, read.shares, first)
                 first += batch.num_rows
+                rows = self._conform(batch, read.partition, names)
+                if self.of_updates:
+                    diffs = pc.multiply_checked(diffs, batch.column(DIFF))
+                    rows = rows.append_column(ERROR, batch.column(ERROR))
                 kept = pc.not_equal(diffs, 0)
-                rows = self._conform(batch, read.partition, names).append_column(DIFF, diffs)
+                rows = rows.append_column(DIFF, diffs)
                 yield rows if pc.all(kept).as_py() else rows.filter(kept)
 
     def _conform(

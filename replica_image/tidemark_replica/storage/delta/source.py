@@ -18,7 +18,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tidemark_persist import DIFF, TIME, Shard, StagedFile, StorageError, consolidate, write_staged
+from tidemark_persist import DIFF, ERROR, TIME, Shard, StagedFile, StorageError, consolidate, write_staged
 from tidemark_persist.files.spill import divide
 from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import GlobalId, Time
@@ -150,20 +150,22 @@ class DeltaIngestion(Source):
     ) -> list[StagedFile]:
         table = self._tables[ingested.table.name]
         location, schema = ingested.shard.location, arrow_schema(table.columns)
-        reader = RowReader(table.storage, table.columns, now.physical)
+        of_updates = table.keeps_updates(now)
+        reader = RowReader(table.storage, table.columns, now.physical, of_updates)
         physical = dict(zip(schema.names, now.physical, strict=True))
         restarted = before is not None and now.restarts != before.restarts
         if before is None or restarted:
             reads = snapshot_reads(table.open(now), physical)
         else:
             reads = change_reads(table.storage, table.commits(before, now), physical)
-        gone = Withdrawal(self._shards[ingested.id], table.columns) if restarted else None
+        gone = Withdrawal(self._shards[ingested.id], table.columns, of_updates) if restarted else None
         if gone is None and all(read.only_adds for read in reads):
             pieces = [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
         else:
             updates = chain(_updates(reader, reads), gone.updates() if gone else ())
             size = sum(read.size for read in reads) + (gone.size if gone else 0)
-            pieces = [_consolidated(_timed(updates, time), schema, size)]
+            with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
+            pieces = [_consolidated(_timed(updates, time), with_errors, size)]
         written = (write_staged(location, _batches(piece), schema=schema) for piece in pieces)
         files = [file for file in written if file is not None]
         if table.primary_key and (text := key_violation(self._shards[ingested.id], table.primary_key, files)):
