@@ -40,6 +40,12 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         DELTA | {"delta.tables": [{"name": "t", "path": "/other"}]},
         r"delta.tables\[0\]: .* is immutable",
     ),
+    (
+        "DataSource",
+        DELTA,
+        DELTA | {"delta.tables": [{"name": "t", "path": "/lake/t", "primaryKey": ["a"]}]},
+        r"delta.tables\[0\]: .* is immutable but for columns and evolve",
+    ),
     ("DataSource", FILES, FILES | {"files.path": "/other"}, "files.path: .* is immutable"),
     ("DataSource", SECRETS, SECRETS | {"files.secret": "b"}, "secret is immutable"),
     ("DataSource", SECRETS, SECRETS | {"files.endpoint": "http://other"}, "endpoint is immutable"),
@@ -111,6 +117,13 @@ def test_tables_of_a_source_can_be_added_and_removed(
 
     kubectl.replace(bent("DataSource", kind_of_source | {path: [table, *tables]}))
     kubectl.replace(bent("DataSource", kind_of_source | {path: [table]}))
+
+
+def test_the_columns_of_a_delta_table_can_be_edited(kubectl: Kubectl) -> None:
+    """Named ones, or all that come; nothing else of it."""
+    kubectl.create(bent("DataSource", DELTA))
+    for more in ({"columns": ["a"]}, {"columns": ["b", "a"]}, {"evolve": "addColumns"}, {}):
+        kubectl.replace(bent("DataSource", DELTA | {"delta.tables": [{"name": "t", "path": "/lake/t", **more}]}))
 
 
 def test_a_dataflow_can_change_its_form(kubectl: Kubectl) -> None:

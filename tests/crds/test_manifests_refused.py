@@ -92,6 +92,8 @@ SOURCES = [
     (delta(path="/lake/../t"), "path: .* must not contain"),
     (delta(path="/etc/t"), "path: .* is a folder of the pod itself"),
     (delta(columns=[]), "columns: .* at least 1"),
+    (delta(evolve="all"), "evolve: Unsupported value"),
+    (delta(evolve="addColumns", columns=["a"]), "evolve is for tables whose columns are not named"),
     (delta(primaryKey=[]), "primaryKey: .* at least 1"),
     (files(primaryKey=["a", "a"]), "primaryKey.*: Duplicate value"),
     (bucket(secret="../a"), "secret: .* should match"),

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
 
 from tests.e2e.system import CHECKOUT, System, wait_for
 
@@ -24,6 +24,10 @@ def spent(system: System) -> dict[str, tuple[int, int]]:
     return {row["name"]: (row["orders"], row["spent"]) for row in rows}
 
 
+def vips(system: System) -> dict[str, bool | None]:
+    return {row["name"]: row["vip"] for row in system.query("SELECT name, vip FROM vips")["rows"]}
+
+
 def example(lake: Path) -> dict[str, Any]:
     """Its documents by kind, ticking faster, with the tables in this folder."""
     text = (EXAMPLE / "lake.yaml").read_text().replace("/var/lib/lake", str(lake)).replace("tick: 1s", "tick: 200ms")
@@ -31,7 +35,8 @@ def example(lake: Path) -> dict[str, Any]:
 
 
 def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) -> None:
-    """A merge, the replica killed with SIGKILL, an update and an OPTIMIZE; then another table at the path."""
+    """A merge, the replica killed with SIGKILL, an update and an OPTIMIZE; a column that is added, and named in the
+    spec; then another table at the path."""
     lake, writer = system.home / "lake", runpy.run_path(str(EXAMPLE / "lake.py"))
     writer["create"](str(lake))
     documents = example(lake)
@@ -49,6 +54,16 @@ def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) ->
     wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
     expected = {"ann": (3, 46), "bob": (3, 45), "eve": (2, 35)}
     wait_for("all commits", lambda: spent(system) == expected, system.log)
+
+    customers = DeltaTable(lake / "customers")
+    customers.alter.add_columns([Field("vip", "boolean")])
+    customers.update({"vip": "name = 'ann'"}, predicate="name <> 'bob'")
+    documents["DataSource"]["spec"]["delta"]["tables"][1]["columns"].append("vip")
+    system.apply("DataSource", "lake", documents["DataSource"]["spec"])
+    system.dataflow("vips", "SELECT name, vip FROM lake.customers")
+    system.wait_hydrated("vips")
+    wait_for("the new column", lambda: vips(system) == {"ann": True, "bob": None, "eve": False}, system.log)
+    assert spent(system) == expected
 
     shutil.rmtree(lake / "customers")
     write_deltalake(lake / "customers", pa.table({"id": pa.array([1]), "name": ["eve"]}))

@@ -16,10 +16,13 @@ from tests.handlers.tombstones import deleter
 from tests.protocol.samples import A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState, PlanningState
+from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.finalizers import FINALIZER
+from tidemark_operator.handlers.reconcile import table_edits
 from tidemark_operator.handlers.reconcile.data_source import EDIT_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_pinning import pinned_ingestion
+from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube import revisions
 from tidemark_operator.kube.cache import Key
@@ -33,7 +36,8 @@ from tidemark_protocol.messages.responses import Description, ShardDeleted
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.ingestion import FilesSource, SourceTable
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceTable
+from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.shards.shards import ShardHandles
 
 UID, R1 = "s1", ReplicaId("r1")
@@ -162,6 +166,54 @@ def test_a_conflict_loads_the_revision_that_is_stored(tmp_path: Path) -> None:
     edited(tmp_path, scenario)
 
 
+def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earlier table is ingested as long as a Dataflow reads it; SQL's name is the successor's. The replica is not
+    asked more often than once a minute."""
+    now, names = 1000.0, ["a"]
+    monkeypatch.setattr(table_edits, "monotonic", lambda: now)
+    tables = [{"name": "t", "path": "/lake/t", "evolve": "addColumns"}]
+    spec = {"instance": "default", "deletionPolicy": "Delete", "delta": {"tables": tables}}
+    document = body("DataSource", spec, "s", uid=UID, creationTimestamp="2026-01-01T00:00:00Z", finalizers=[FINALIZER])
+
+    async def scenario(source: Edited) -> None:
+        nonlocal now
+        asked = []
+
+        async def inspect(wanted: DeltaSource) -> compute_pb2.InspectSourceResponse:
+            asked.append([table.name for table in wanted.tables])
+            columns = tuple(Column(name, BIGINT) for name in names)
+            return compute_pb2.InspectSourceResponse(
+                tables=[codec.encode(SourceTable(table.name, columns)) for table in wanted.tables]
+            )
+
+        async def reconcile() -> list[str]:
+            source.harness.cache.put(KEY, document)
+            await source.reconciler.reconcile(KEY, document)
+            return source.ingested
+
+        cast(Any, source.running).inspect = inspect
+        assert await reconcile() == ["t"]
+        reader = planned("t")
+        source.harness.context.registry.put_dataflow(reader)
+        names.append("b")
+        now += EVOLVE_SECONDS / 2
+        assert await reconcile() == ["t"]
+        now += EVOLVE_SECONDS
+        assert await reconcile() == ["t", "t.2"]
+        assert await reconcile() == ["t", "t.2"]
+        assert asked == [["t"], ["t"], ["t"], ["t.2"]]
+        state = source.harness.context.registry.source(KEY)
+        assert state is not None
+        (relation,) = catalogue([state], []).relations
+        assert (relation.name, [c.name for c in relation.columns]) == ("t", ["a", "b"])
+        assert state.edit is None
+
+        source.harness.context.registry.forget(reader.key)
+        assert await reconcile() == ["t.2"]
+
+    edited(tmp_path, scenario)
+
+
 def test_an_edit_that_cannot_be_stored_stops_no_ingestion(tmp_path: Path) -> None:
     """The first reconcile of an operator fails at the edit: the tables that are stored are ingested all the same."""
 
@@ -205,9 +257,9 @@ def test_tables_that_no_revision_holds_are_reported(
     edited(tmp_path, scenario)
 
 
-def planned() -> DataflowState:
-    """Its plan reads table `b`."""
-    mark = rev("d", 1, tables=[ShardMetadata(ShardId(f"{UID}/b/v1"), "/data", (A,))])
+def planned(table: str = "b") -> DataflowState:
+    """Its plan reads the table."""
+    mark = rev("d", 1, tables=[ShardMetadata(ShardId(f"{UID}/{table}/v1"), "/data", (A,))])
     return dataflow("d", replace(mark, revision=replace(mark.revision, reads=(Parent("DataSource", "s"),))))
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.protocol.samples import INGESTION
 from tidemark_operator.planning import table_edit as edits
-from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit
+from tidemark_operator.planning.successors import spec_name
+from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit, with_more_columns
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import (
@@ -21,7 +22,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
-from tidemark_protocol.types import BIGINT, Column
+from tidemark_protocol.types import BIGINT, DOUBLE, Column
 
 COLUMNS = (Column("n", BIGINT),)
 
@@ -109,3 +110,48 @@ def test_tables_of_a_lake_keep_the_columns_that_were_found() -> None:
 def test_generated_tables_are_never_edited() -> None:
     before = replace(INGESTION, source=TpchSource("0.01", 5, 42))
     assert table_edit(before, TpchSource("1", 5, 42)).is_empty
+
+
+def lake(*names: str, **options: object) -> DeltaSource:
+    return DeltaSource(tuple(replace(DeltaTable(name, f"/lake/{spec_name(name)}"), **options) for name in names))
+
+
+def followed(*tables: DeltaTable, removed: tuple[str, ...] = ()) -> IngestionDescription:
+    found = tuple(ingested(table.name) for table in tables)
+    return replace(INGESTION, source=DeltaSource(tables), tables=found, removed=removed)
+
+
+def test_other_columns_of_a_delta_table_are_a_successor() -> None:
+    """It is added first, and the earlier ones go once it is there. Each has a name of its own, for good."""
+    (first,) = lake("d", names=("n",), columns=COLUMNS).tables
+    edit = table_edit(followed(first), lake("d", names=("n", "m")))
+    assert edit == TableEdit(added=lake("d.2", names=("n", "m")))
+
+    second = replace(first, name="d.2", names=("n", "m"))
+    edit = table_edit(followed(first, second), lake("d", names=("n", "m")))
+    assert (edit.added, names_of(edit), edit.refused) == (None, ["d"], "")
+    assert table_edit(followed(second, removed=("d",)), lake("d", names=("n", "m"))).is_empty
+    edit = table_edit(followed(second, removed=("d", "d.7")), lake("d", names=("m",)))
+    assert edit == TableEdit(added=lake("d.8", names=("m",)))
+
+
+def test_a_delta_table_that_differs_in_more_is_refused() -> None:
+    (first,) = lake("d", columns=COLUMNS).tables
+    assert table_edit(followed(first), lake("d", names=("n",), path="/other")).refused
+    assert table_edit(followed(replace(first, name="d.2")), lake("other")).removed[0].table.name == "d.2"
+    assert table_edit(followed(removed=("d", "d.2")), lake("d")).refused
+
+
+def test_a_table_evolves_where_all_of_its_columns_are_there_and_more() -> None:
+    """Not where one became another, and not twice for the same columns."""
+    more = (Column("m", BIGINT), *COLUMNS)
+    (first,) = lake("d", columns=COLUMNS).tables
+
+    def added(pinned: IngestionDescription, columns: tuple[Column, ...], *evolving: str) -> list[str]:
+        return [t.name for t in with_more_columns(pinned, [SourceTable("d", columns)], evolving)]
+
+    assert added(followed(first), more, "d") == ["d.2"]
+    assert added(followed(first, replace(first, name="d.2", columns=more)), more, "d") == []
+    assert added(followed(first), (Column("n", DOUBLE), *more[:1]), "d") == []
+    assert added(followed(first), COLUMNS, "d", "absent") == []
+    assert added(followed(first), more) == []

@@ -18,6 +18,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
+from tidemark_operator.planning.successors import newest, spec_name
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
 
@@ -85,11 +86,15 @@ def names(
 
 
 def _tables(source: SourceState) -> Iterator[Relation]:
-    for ingested in source.pinned.tables if source.pinned else ():
-        table = ingested.table
-        yield Relation(
-            source.key.name, table.name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic
-        )
+    """The relations that SQL names: of tables whose columns became others, the last one."""
+    tables = source.pinned.tables if source.pinned else ()
+    last = newest(table.table.name for table in tables)
+    for ingested in tables:
+        table, name = ingested.table, spec_name(ingested.table.name)
+        if last[name] == table.name:
+            yield Relation(
+                source.key.name, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic
+            )
 
 
 def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:

@@ -2,21 +2,26 @@
 
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
+    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables alone)
 
 A table of a spec may have a second one beside it, for its dead letters, which goes with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidemark_operator.planning.successors import newest, successor
 from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
+    DeltaSource,
+    DeltaTable,
     IngestedTable,
     IngestionDescription,
     SourceSpec,
+    SourceTable,
     TpchSource,
 )
 
@@ -43,10 +48,16 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     if isinstance(wanted, TpchSource) or isinstance(pinned.source, TpchSource):
         return TableEdit()
     known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
+    last, every = newest(known), [*known, *pinned.removed]
     added: list[Any] = []
     refused = ""
     for table in wanted.tables:
-        before = known.pop(table.name, None)
+        name = last.get(table.name, table.name)
+        if _takes_other_columns(table, known.get(name)):
+            added.append(replace(table, name=successor(table.name, every)))
+            del known[name]  # it is kept until its successor is there
+            continue
+        before = known.pop(name, None)
         if before is None and table.name not in pinned.removed:
             added.append(table)
         elif before is None or _with_columns_of(table, before) != before:
@@ -90,4 +101,29 @@ def _with_tables(source: Any, tables: Iterable[Any]) -> SourceSpec:
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:
     """The table with the columns that were found when it was pinned, where it declares none."""
-    return replace(table, columns=pinned.columns) if getattr(table, "columns", ()) is None else table
+    named = replace(table, name=pinned.name)
+    return replace(named, columns=pinned.columns) if getattr(table, "columns", ()) is None else named
+
+
+def _takes_other_columns(table: Any, pinned: Any) -> bool:
+    """Whether the spec differs from what is pinned in the columns that are taken of a Delta table, and in nothing
+    else."""
+    if not isinstance(table, DeltaTable) or not isinstance(pinned, DeltaTable) or table.names == pinned.names:
+        return False
+    return replace(table, name=pinned.name, names=pinned.names, columns=pinned.columns) == pinned
+
+
+def with_more_columns(
+    pinned: IngestionDescription, found: Iterable[SourceTable], evolving: Collection[str]
+) -> list[Any]:
+    """Successors of the Delta tables in `evolving` (names of the spec) that have all of their columns, as they were,
+    and further ones. `found`: the tables as they are now, by names of the spec."""
+    assert isinstance(pinned.source, DeltaSource)
+    known = {table.name: table for table in pinned.source.tables}
+    last, every, now = newest(known), [*known, *pinned.removed], {table.name: table for table in found}
+    added = []
+    for name in evolving:
+        before, columns = known.get(last.get(name, "")), now[name].columns if name in now else ()
+        if before is not None and set(before.columns or ()) < set(columns):
+            added.append(replace(before, name=successor(name, every), columns=None))
+    return added

@@ -32,7 +32,7 @@ from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile.source_addresses import ADDRESS_NOT_ALLOWED, address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
-from tidemark_operator.handlers.reconcile.table_edits import TableEdits
+from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS, TableEdits
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
@@ -99,6 +99,7 @@ class DataSourceReconciler:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._pinning.inspections.forget(key)
+        self._edits.forget(key)
         state = self._context.registry.source(key)
         if state is not None:
             self._deletion.forget(state)
@@ -132,6 +133,8 @@ class DataSourceReconciler:
             again = await self._ingest(state, source, running)
         if not await self._edits.delete_retired(state, source, running) or editing:
             again = min(again or EDIT_SECONDS, EDIT_SECONDS)
+        if source.evolving:
+            again = min(again or EVOLVE_SECONDS, EVOLVE_SECONDS)
         return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:

@@ -11,7 +11,8 @@ newest one is what is ingested, and tables that only an earlier one names are wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import monotonic
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
@@ -30,14 +31,26 @@ from tidemark_operator.handlers.reconcile.source_pinning import (
 )
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
+from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import Owner
 from tidemark_operator.planning.shards import free_version
-from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit
+from tidemark_operator.planning.successors import spec_name
+from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit, with_more_columns
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable, IngestionDescription, SourceSpec
+from tidemark_protocol.plan.ingestion import (
+    DEAD_LETTER,
+    DeltaSource,
+    IngestedTable,
+    IngestionDescription,
+    SourceSpec,
+    TpchSource,
+)
+
+EVOLVE_SECONDS = 60.0
+"""How often further columns are looked for."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,16 @@ class TableEdits:
 
     def __init__(self, context: ReconcileContext, deleter: TableDeleter, inspections: SourceInspectionQueue) -> None:
         self._context, self._deleter, self._inspections = context, deleter, inspections
+        self._looked: dict[Key, float] = {}
+        """When further columns were looked for last."""
 
     async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
         `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
         edit = table_edit(state.pinned, source.source)
+        if edit.added is None and source.evolving:
+            edit = replace(edit, added=await self._evolved(state, source, running))
         if edit.is_empty:
             state.edit = None
             return False
@@ -69,10 +86,31 @@ class TableEdits:
         try:
             if removed or added.tables:
                 await self._store(state, source, removed, added)
-            state.edit = added.failure or _obstacle(edit, readers)
+            state.edit = added.failure or _obstacle(edit, readers, source.source)
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
         return state.edit is not None
+
+    async def _evolved(self, state: SourceState, source: DataSource, running: RunningInstance) -> SourceSpec | None:
+        """Successors of the tables that take columns as they come, where there are some; None if not, or if it is not
+        known now. Each EVOLVE_SECONDS at most."""
+        assert state.pinned is not None
+        now = monotonic()
+        if now < self._looked.get(state.key, 0.0) + EVOLVE_SECONDS or not isinstance(source.source, DeltaSource):
+            return None
+        self._looked[state.key] = now
+        present = replace(source.source, tables=tuple(t for t in source.source.tables if t.name in source.evolving))
+        try:
+            with self._inspections.turn(state.key) as admitted:
+                found = tables_of(await running.inspect(present)) if admitted else ()
+        except Waiting:
+            return None
+        more = with_more_columns(state.pinned, found, sorted(source.evolving))
+        return replace(source.source, tables=tuple(more)) if more else None
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._looked.pop(key, None)
 
     async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
         instance = self._context.instance(state.key.namespace, state.instance)
@@ -174,9 +212,13 @@ class TableEdits:
         return readers
 
 
-def _obstacle(edit: TableEdit, readers: dict[str, list[str]]) -> IngestionFailure | None:
+def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec) -> IngestionFailure | None:
+    """Why tables are not those of the spec. A table whose successor is there is none of them: nobody has to edit its
+    readers."""
     if edit.refused:
         return IngestionFailure("TableNameUsed", edit.refused)
+    named = () if isinstance(wanted, TpchSource) else [table.name for table in wanted.tables]
+    readers = {name: dataflows for name, dataflows in readers.items() if spec_name(name) not in named}
     if not readers:
         return None
     name, dataflows = next(iter(readers.items()))

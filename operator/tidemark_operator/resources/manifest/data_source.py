@@ -51,6 +51,8 @@ class DataSource:
     deletion_policy: DeletionPolicy
     adopt: bool
     """Whether tables of an earlier DataSource of this name are gone on with."""
+    evolving: frozenset[str] = frozenset()
+    """The tables that take further columns as they come upstream."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -63,6 +65,11 @@ class DataSource:
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
+            evolving=frozenset(
+                table.text("name") for table in spec.child("delta").children("tables") if table.has("evolve")
+            )
+            if spec.has("delta")
+            else frozenset(),
         )
 
 

@@ -1,0 +1,30 @@
+"""Names of tables that take the place of earlier ones, since their columns are others.
+
+    orders  ──columns added──►  orders.2  ──►  orders.3        SQL's `orders` is the last one
+
+The earlier ones are ingested until no Dataflow reads them. A name of a spec has no dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def spec_name(name: str) -> str:
+    """The name in the spec, and in SQL."""
+    return name.partition(".")[0]
+
+
+def number(name: str) -> int:
+    """1 for the first table of its name."""
+    return int(name.partition(".")[2] or 1)
+
+
+def newest(names: Iterable[str]) -> dict[str, str]:
+    """The last of the tables of each name in the spec."""
+    return {spec_name(name): name for name in sorted(names, key=number)}
+
+
+def successor(name: str, known: Iterable[str]) -> str:
+    """The name of the next table after the known ones that have this name in the spec."""
+    return f"{name}.{1 + max((number(each) for each in known if spec_name(each) == name), default=0)}"
