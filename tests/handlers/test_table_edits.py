@@ -30,6 +30,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
 from tidemark_operator.kube.revisions import Owner, Revisions
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.planning.shards import ShardLocations
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.messages.responses import Description, ShardDeleted
@@ -180,6 +181,8 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
         asked = []
 
         async def inspect(wanted: DeltaSource) -> compute_pb2.InspectSourceResponse:
+            if "map" in names:
+                return compute_pb2.InspectSourceResponse(error="column 'map': has no counterpart")
             asked.append([table.name for table in wanted.tables])
             columns = tuple(Column(name, BIGINT) for name in names)
             return compute_pb2.InspectSourceResponse(
@@ -210,6 +213,14 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
 
         source.harness.context.registry.forget(reader.key)
         assert await reconcile() == ["t.2"]
+        names.append("map")
+        now += EVOLVE_SECONDS
+        for _ in range(2):
+            assert await reconcile() == ["t.2"]
+            assert state.edit == IngestionFailure("SourceUnreadable", "column 'map': has no counterpart")
+        names.remove("map")
+        now += EVOLVE_SECONDS
+        assert (await reconcile(), state.edit) == (["t.2"], None)
 
     edited(tmp_path, scenario)
 

@@ -62,13 +62,20 @@ class _Added:
     failure: IngestionFailure | None = None
 
 
+@dataclass(frozen=True)
+class _Look:
+    """When further columns were looked for last (monotonic seconds), and why they are not taken."""
+
+    at: float
+    failure: IngestionFailure | None = None
+
+
 class TableEdits:
     """`inspections`: the queue that all DataSources share."""
 
     def __init__(self, context: ReconcileContext, deleter: TableDeleter, inspections: SourceInspectionQueue) -> None:
         self._context, self._deleter, self._inspections = context, deleter, inspections
-        self._looked: dict[Key, float] = {}
-        """When further columns were looked for last."""
+        self._looks: dict[Key, _Look] = {}
 
     async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
@@ -78,7 +85,8 @@ class TableEdits:
         if edit.added is None and source.evolving:
             edit = replace(edit, added=await self._evolved(state, source, running))
         if edit.is_empty:
-            state.edit = None
+            looked = self._looks.get(state.key)
+            state.edit = looked.failure if looked is not None and source.evolving else None
             return False
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
         readers = self._readers(state, edit.removed)
@@ -95,22 +103,27 @@ class TableEdits:
         """Successors of the tables that take columns as they come, where there are some; None if not, or if it is not
         known now. Each EVOLVE_SECONDS at most."""
         assert state.pinned is not None
-        now = monotonic()
-        if now < self._looked.get(state.key, 0.0) + EVOLVE_SECONDS or not isinstance(source.source, DeltaSource):
+        now, looked = monotonic(), self._looks.get(state.key)
+        if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, DeltaSource):
             return None
-        self._looked[state.key] = now
         present = replace(source.source, tables=tuple(t for t in source.source.tables if t.name in source.evolving))
         try:
             with self._inspections.turn(state.key) as admitted:
-                found = tables_of(await running.inspect(present)) if admitted else ()
+                if not admitted:
+                    return None
+                answer = await running.inspect(present)
+            found = tables_of(answer)
         except Waiting:
             return None
+        self._looks[state.key] = _Look(
+            now, IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
+        )
         more = with_more_columns(state.pinned, found, sorted(source.evolving))
         return replace(source.source, tables=tuple(more)) if more else None
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
-        self._looked.pop(key, None)
+        self._looks.pop(key, None)
 
     async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
         instance = self._context.instance(state.key.namespace, state.instance)
