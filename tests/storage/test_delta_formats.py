@@ -114,6 +114,64 @@ def test_column_mapping_by_name_reads_physical_names(tmp_path: Path) -> None:
     check(tmp_path, spec)
 
 
+STREETS = pa.struct([("f-2", pa.string()), ("f-3", pa.list_(pa.struct([("f-4", pa.int64())])))])
+ADDRESSES = {
+    "type": "struct",
+    "fields": [
+        mapped("street", "string", "f-2", 2),
+        mapped(
+            "seen",
+            {
+                "type": "array",
+                "elementType": {"type": "struct", "fields": [mapped("at", "long", "f-4", 4)]},
+                "containsNull": True,
+            },
+            "f-3",
+            3,
+        ),
+    ],
+}
+
+
+def test_fields_inside_structs_are_read_by_their_physical_names(tmp_path: Path) -> None:
+    """Of arrays too, with NULLs at each level, in slices; a file that is older than a field has NULL in it. A field
+    that was dropped and added again is another one."""
+    path = str(tmp_path / "up")
+    values = [
+        {"f-2": "a", "f-3": [{"f-4": 1}, None, {"f-4": None}]},
+        {"f-2": None, "f-3": None},
+        None,
+        {"f-2": "b", "f-3": []},
+        {"f-2": "c", "f-3": [{"f-4": 2}]},
+    ]
+    rows = pa.table({"f-1": pa.array(values, STREETS)})
+    older = pa.table({"f-1": pa.array([{"f-2": "old"}], pa.struct([("f-2", pa.string())]))})
+    options = {"columnMapping_mode": "name", "columnMapping_maxColumnId": "4"}
+    files = (
+        data_file(path, "f.parquet", rows),
+        data_file(path, "g.parquet", rows.slice(2)),
+        data_file(path, "h.parquet", older),
+    )
+    definition = metadata("x", [mapped("address", ADDRESSES, "f-1", 1)], **options)
+    entry(path, 0, protocol(2, 5), definition, *files)
+    one, spec = followed(tmp_path, path)
+
+    def expected(value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        seen = value.get("f-3")
+        return {"street": value["f-2"], "seen": seen and [each and {"at": each["f-4"]} for each in seen]}
+
+    wanted = [expected(value) for value in [*values, *values[2:], {"f-2": "old"}]]
+    assert sorted(oks(tmp_path, "t", 1000), key=repr) == sorted(((each,) for each in wanted), key=repr)
+    one = ingester(tmp_path, spec)
+    one.recover()
+    fields = [mapped("street", "string", "f-9", 9), ADDRESSES["fields"][1]]
+    entry(path, 1, metadata("x", [mapped("address", {"type": "struct", "fields": fields}, "f-1", 1)], **options))
+    tick(one, 1100)
+    assert "ColumnChanged" in one._source.stopped()["t"]
+
+
 def with_partition(add: dict[str, Any], value: str) -> dict[str, Any]:
     return {"add": add["add"] | {"partitionValues": {"col-2": value}}}
 

@@ -6,6 +6,6 @@
         └──reading──► rows with diffs ──► what did not change cancels ──► staged files
 
 Read `source.py` first, then `followed_table.py` (which version comes next), `commit_log.py` (what a commit holds),
-`definition.py` (what is pinned of the table, and what is refused), `file_reads.py` (which rows of which files a change
-consists of) and `reading.py` (from files to rows).
+`definition.py` (what is pinned of the table, and what is refused), `physical_names.py` (column mapping),
+`file_reads.py` (which rows of which files a change consists of) and `reading.py` (from files to rows).
 """

@@ -3,7 +3,8 @@
     (table, table_id, version, digest, physical, restarts)      one live row per table
 
 `digest`: of the version's log entry, so that a rewritten log is noticed; empty where the log has no such entry.
-`physical`: the declared columns' names in files, as JSON. `restarts`: how often the table was resnapshotted.
+`physical`: the declared columns' names in files, as JSON (`physical_names.py`). `restarts`: how often the table was
+resnapshotted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF
+from tidemark_replica.storage.delta.physical_names import Physical
 
 REMAP_SCHEMA = pa.schema(
     [
@@ -36,7 +38,7 @@ class BoundVersion:
     table_id: str
     version: int
     digest: str
-    physical: tuple[str, ...]
+    physical: tuple[Physical, ...]
     restarts: int = 0
 
 

@@ -17,6 +17,7 @@ import deltalake
 
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
+from tidemark_replica.storage.delta.physical_names import Physical, physical_of
 from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, FEATURE_NOT_SUPPORTED
 from tidemark_replica.storage.errors import TableStopped
 
@@ -26,7 +27,6 @@ READABLE_FEATURES = frozenset(
 _PRIMITIVE = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _FORMAT = "tidemark.format"
 _MODE = "delta.columnMapping.mode"
-_PHYSICAL = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,11 @@ class Definition:
                 raise TableStopped(FEATURE_NOT_SUPPORTED, f"column {name!r}: {error}; {advice}") from None
         return tuple(columns)
 
-    def physical_names(self, columns: Sequence[Column]) -> tuple[str, ...]:
-        """The names of the columns in data files. Raises TableStopped where a column is not as it was declared."""
+    def physical_names(self, columns: Sequence[Column]) -> tuple[Physical, ...]:
+        """The names of the columns in data files, and of the fields inside them.
+
+        Raises TableStopped where a column is not as it was declared.
+        """
         present = {field["name"]: field for field in self.fields}
         names = []
         for column, now in zip(columns, self.columns([c.name for c in columns]), strict=True):
@@ -83,16 +86,13 @@ class Definition:
             names.append(self._physical_name(present[column.name]))
         return tuple(names)
 
-    def _physical_name(self, field: Mapping[str, Any]) -> str:
+    def _physical_name(self, field: Mapping[str, Any]) -> Physical:
         mode = self.configuration.get(_MODE, "none")
         if mode == "none":
             return str(field["name"])
         if mode != "name":
             raise TableStopped(FEATURE_NOT_SUPPORTED, f"column mapping of mode {mode!r} is not read; only mode name is")
-        if _renames_inside(field["type"]):
-            text = f"column {field['name']!r}: column mapping renames fields inside it, which is not read"
-            raise TableStopped(FEATURE_NOT_SUPPORTED, text)
-        return str(field["metadata"][_PHYSICAL])
+        return physical_of(field)
 
 
 def check_features(protocol: Mapping[str, Any]) -> None:
@@ -121,14 +121,3 @@ def type_text(type: Any) -> str:
         inside = (f"`{f['name'].replace('`', '``')}`:{type_text(f['type'])}" for f in type["fields"])
         return f"struct<{','.join(inside)}>"
     raise TypeNotSupported(f"type {type['type']} has no counterpart")
-
-
-def _renames_inside(type: Any) -> bool:
-    if isinstance(type, str):
-        return False
-    if type["type"] == "array":
-        return _renames_inside(type["elementType"])
-    return any(
-        f.get("metadata", {}).get(_PHYSICAL, f["name"]) != f["name"] or _renames_inside(f["type"])
-        for f in type.get("fields", ())
-    )

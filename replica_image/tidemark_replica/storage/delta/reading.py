@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from tidemark_persist import DIFF, ERROR, Storage
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.file_reads import FileRead, Share
+from tidemark_replica.storage.delta.physical_names import Physical, conformed, inside_of, name_of
 from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -42,7 +43,7 @@ class RowReader:
 
     storage: Storage
     columns: tuple[Column, ...]
-    physical: tuple[str, ...]
+    physical: tuple[Physical, ...]
     of_updates: bool = False
 
     def updates(self, read: FileRead) -> Iterator[pa.RecordBatch]:
@@ -72,8 +73,9 @@ class RowReader:
     def _file_updates(self, source: Any, read: FileRead) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
             _check_calendar(file.schema_arrow.metadata or {}, read.path)
-            names = _names_in(file.schema_arrow.names, self.physical)
-            wanted = [n for p, n in zip(self.physical, names, strict=True) if n is not None and p not in read.partition]
+            physical = list(map(name_of, self.physical))
+            names = _names_in(file.schema_arrow.names, physical)
+            wanted = [n for p, n in zip(physical, names, strict=True) if n is not None and p not in read.partition]
             if not read.shares:
                 wanted.append(_CHANGE)
             wanted += [ERROR, DIFF] if self.of_updates else []
@@ -96,13 +98,12 @@ class RowReader:
         schema = arrow_schema(self.columns)
         arrays = []
         for field, physical, name in zip(schema, self.physical, names, strict=True):
-            if physical in partition:
-                arrays.append(pa.repeat(partition_value(partition[physical], field.type), batch.num_rows))
+            if (own := name_of(physical)) in partition:
+                arrays.append(pa.repeat(partition_value(partition[own], field.type), batch.num_rows))
             elif name is None:  # the file is older than the column
                 arrays.append(pa.nulls(batch.num_rows, field.type))
             else:
-                array = batch.column(name)
-                arrays.append(array if array.type == field.type else array.cast(field.type))
+                arrays.append(conformed(batch.column(name), field.type, inside_of(physical)))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _path(self, encoded: str) -> str:

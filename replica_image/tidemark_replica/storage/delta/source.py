@@ -27,6 +27,7 @@ from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
 from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
 from tidemark_replica.storage.delta.followed_table import FollowedTable
+from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.delta.stop import KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
@@ -152,7 +153,7 @@ class DeltaIngestion(Source):
         location, schema = ingested.shard.location, arrow_schema(table.columns)
         of_updates = table.keeps_updates(now)
         reader = RowReader(table.storage, table.columns, now.physical, of_updates)
-        physical = dict(zip(schema.names, now.physical, strict=True))
+        physical = dict(zip(schema.names, map(name_of, now.physical), strict=True))
         restarted = before is not None and now.restarts != before.restarts
         if before is None or restarted:
             reads = snapshot_reads(table.open(now), physical)
