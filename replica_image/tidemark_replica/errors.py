@@ -6,6 +6,7 @@ ReplicaError
 ├── ClientTooSlow          the client does not read what it asked for
 ├── StreamBroken           the client's stream ended without a normal end
 ├── SourceNotReadable      the tables of a source cannot be determined
+├── SourceNotReleased      what a deleted source keeps upstream cannot be ended
 ├── ScratchInUse           another process uses the scratch folder
 ├── AddressNotUsable       the server cannot listen at the address
 ├── ExecutorsNotDeleted    executor pods of an earlier process cannot be deleted
@@ -44,6 +45,10 @@ class ClientTooSlow(ReplicaError):
 
 class StreamBroken(ReplicaError):
     """The connection broke off, so no status can be sent."""
+
+
+class SourceNotReleased(ReplicaError):
+    """ReleaseSource could not end what a deleted source keeps upstream. The message says why."""
 
 
 class SourceNotReadable(ReplicaError):

@@ -47,6 +47,7 @@ def replica(address: str, tls: CertificateFolder | None) -> Iterator[None]:
         lambda _, __: b"",
         _not_written,
         lambda _: compute_pb2.ListShardsResponse(),
+        lambda _: None,
     )
     server = start_server(service, address, tls)
     try:

@@ -76,7 +76,8 @@ def apply_example(system: System, port: int) -> None:
 def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     system: System, server: Postgres, port: int, tmp_path: Path
 ) -> None:
-    """The replica is killed, then the database, each with transactions after it; then a table is dropped."""
+    """The replica is killed, then the database, each with transactions after it; then a table is dropped, and at the
+    end the DataSource is deleted, and with it its slot."""
     with upstream(server, port, "postgres") as connection:
         connection.execute("create database shop")
         connection.execute("select pg_reload_conf()")
@@ -109,3 +110,10 @@ def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     message = system.wait_condition("datasource", "shop", "Ingesting", "False", "TableMissing")
     assert "table customers:" in message
     assert PASSWORD not in json.dumps(system.get("datasource", "shop")) + system.log()
+
+    with upstream(server, port, "shop") as connection:
+        slots = "select count(*) from pg_replication_slots"
+        assert connection.execute(slots).fetchone() == (1,)
+        system.kubectl("delete", "dataflow", "spent", "--wait=true")
+        system.kubectl("delete", "datasource", "shop", "--wait=true")
+        assert connection.execute(slots).fetchone() == (0,)

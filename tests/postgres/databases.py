@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,9 @@ TABLES = (
 
 
 def connect(server: Postgres, database: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    return psycopg.connect(host=str(server.folder), user="test", dbname=database, autocommit=autocommit)
+    return psycopg.connect(
+        host=str(server.folder), port=server.port, user="test", dbname=database, autocommit=autocommit
+    )
 
 
 def create_database(server: Postgres, name: str, schema: str = SCHEMA) -> None:
@@ -65,19 +67,19 @@ def drop_slots(server: Postgres) -> None:
 def spec_of(server: Postgres, database: str, *tables: PostgresTable, **more: Any) -> PostgresSource:
     """The tables with the columns that they have now, as the operator pins them."""
     spec = PostgresSource(
-        str(server.folder), 5432, database, "db", "everything", tables or TABLES, ssl_mode="disable", **more
+        str(server.folder), server.port, database, "db", "everything", tables or TABLES, ssl_mode="disable", **more
     )
     found = {table.name: table.columns for table in tables_of(spec, lambda: CREDENTIALS)}
     return replace(spec, tables=tuple(replace(table, columns=found[table.name]) for table in spec.tables))
 
 
-def ingester(root: Path, spec: PostgresSource, term: int = 1) -> Ingester:
+def ingester(
+    root: Path, spec: PostgresSource, term: int = 1, credentials: Callable[[], Mapping[str, str]] = lambda: CREDENTIALS
+) -> Ingester:
     """A new one, as a new process would make it."""
     tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
     described = description(root, spec, tables)
-    return Ingester(
-        described, WriterTerm(term), PostgresIngestion(spec, described.id, lambda: CREDENTIALS), ShardWriters()
-    )
+    return Ingester(described, WriterTerm(term), PostgresIngestion(spec, described.id, credentials), ShardWriters())
 
 
 def source_of(one: Ingester) -> PostgresIngestion:

@@ -96,7 +96,7 @@ def test_crash_the_database_restarts(database: Database, tmp_path: Path) -> None
     for round in range(3):
         with history.going_on():
             for time in range(1000 * (1 + round), 1000 * (1 + round) + 500, 100):
-                one = _ticked(tmp_path, spec, one, time)
+                one = ticked(tmp_path, spec, one, time)
                 sleep(0.05)
         database.server.stop()
         database.server.start()
@@ -105,7 +105,7 @@ def test_crash_the_database_restarts(database: Database, tmp_path: Path) -> None
     check(tmp_path, history.states)
 
 
-def _ticked(root: Path, spec: PostgresSource, one: Ingester | None, time: int) -> Ingester | None:
+def ticked(root: Path, spec: PostgresSource, one: Ingester | None, time: int) -> Ingester | None:
     """The ingester after the tick; None where it failed, and another one is to go on."""
     if one is None:
         one = ingester(root, spec)

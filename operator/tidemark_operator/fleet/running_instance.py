@@ -204,6 +204,14 @@ class RunningInstance(InstanceFacade):
         data = codec.encode(source)
         return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
+    async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
+        """Have a replica end what a deleted source keeps upstream: its ingester, if that is online. Returns what went
+        wrong; empty if nothing did. Raises: Waiting where none answers."""
+        data, state = codec.encode(description), self.replicas.get(ingester)
+        asked = {ingester: state} if state is not None and state.online else self.replicas
+        answer = await ask_any(self.namespace, self.name, asked, lambda replica: replica.release(data))
+        return answer[1].error
+
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
         """Have any replica list shards below a location. Raises: Waiting where none answers."""
         return (

@@ -1,4 +1,5 @@
-"""Our finalizer: on objects that Dataflows read, and on objects whose tables are to be deleted with them.
+"""Our finalizer: on objects that Dataflows read, and on objects whose tables, or what they
+keep upstream, are to be deleted with them.
 
 It is set before a plan that reads the object is stored, so that an import cannot vanish in between.
 """

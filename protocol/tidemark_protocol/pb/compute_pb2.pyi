@@ -553,6 +553,18 @@ class InspectSourceResponse(_message.Message):
     error: str
     def __init__(self, tables: _Optional[_Iterable[bytes]] = ..., error: _Optional[str] = ...) -> None: ...
 
+class ReleaseSourceRequest(_message.Message):
+    __slots__ = ("ingestion",)
+    INGESTION_FIELD_NUMBER: _ClassVar[int]
+    ingestion: bytes
+    def __init__(self, ingestion: _Optional[bytes] = ...) -> None: ...
+
+class ReleaseSourceResponse(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    def __init__(self, error: _Optional[str] = ...) -> None: ...
+
 class WriteRowsHeader(_message.Message):
     __slots__ = ("ingestion", "table", "operation", "format", "key")
     INGESTION_FIELD_NUMBER: _ClassVar[int]

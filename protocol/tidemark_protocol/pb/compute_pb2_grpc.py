@@ -49,6 +49,11 @@ class ComputeStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
                 _registered_method=True)
+        self.ReleaseSource = channel.unary_unary(
+                '/tidemark.compute.v1.Compute/ReleaseSource',
+                request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceResponse.FromString,
+                _registered_method=True)
         self.ListShards = channel.unary_unary(
                 '/tidemark.compute.v1.Compute/ListShards',
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsRequest.SerializeToString,
@@ -85,6 +90,13 @@ class ComputeServicer:
 
     def InspectSource(self, request, context):
         """Tables and schemas of a source, before anything of it is ingested.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseSource(self, request, context):
+        """Ends what a deleted source keeps upstream: a replication slot. May be asked again and again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +141,11 @@ def add_ComputeServicer_to_server(servicer, server):
                     servicer.InspectSource,
                     request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.SerializeToString,
+            ),
+            'ReleaseSource': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseSource,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceResponse.SerializeToString,
             ),
             'ListShards': grpc.unary_unary_rpc_method_handler(
                     servicer.ListShards,
@@ -227,6 +244,33 @@ class Compute:
             '/tidemark.compute.v1.Compute/InspectSource',
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseSource(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.compute.v1.Compute/ReleaseSource',
+            tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_compute__pb2.ReleaseSourceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,6 +9,7 @@ the user gave, or which were inferred once (`InspectSource`) and pinned in the s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import GlobalId, ShardId
@@ -144,6 +145,11 @@ class PostgresSource:
                 return each
             earlier.add((each.schema, each.table))
         return None
+
+
+def replication_slot(id: GlobalId) -> str:
+    """The name of a `postgres:` ingestion's replication slot: small letters, digits and underscores, at most 63."""
+    return "tidemark_" + re.sub(r"[^a-z0-9]", "_", id.lower())[:48]
 
 
 @wire_name("WrittenTable")

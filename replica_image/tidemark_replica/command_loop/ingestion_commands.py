@@ -16,14 +16,14 @@ from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
-from tidemark_protocol.plan.ingestion import SourceSpec, SourceTable
-from tidemark_replica.errors import SourceNotReadable
+from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec, SourceTable
+from tidemark_replica.errors import SourceNotReadable, SourceNotReleased
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.retry import Backoff
 from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
-from tidemark_replica.storage.ingestion_threads import IngestionThreads
+from tidemark_replica.storage.ingestion_threads import IngestionThreads, release
 from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.written.inbox import PendingWrite
 from tidemark_replica.storage.written.receive import WriteHeader
@@ -98,6 +98,20 @@ class IngestionCommands:
         except Exception as error:  # gRPC would answer with its text, which may have data and secrets
             LOG.warning("a source cannot be inspected: %s", log_text(error))
             raise SourceNotReadable(self._secrets.scrub(public_text(error))) from error
+
+    def release(self, description: IngestionDescription) -> None:
+        """Ends what a deleted source keeps upstream; callable from any thread, again and again. Raises
+        SourceNotReleased."""
+        manager = self._manager
+        if description.id in self._waiting or (manager is not None and manager.is_alive(description.id)):
+            raise SourceNotReleased("the replica has not ended its ingestion yet")
+        try:
+            release(description, self._secrets)
+        except IngestionError as error:
+            raise SourceNotReleased(self._secrets.scrub(str(error))) from error
+        except Exception as error:  # as for `inspect`
+            LOG.warning("a source cannot be released: %s", log_text(error))
+            raise SourceNotReleased(self._secrets.scrub(public_text(error))) from error
 
     def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:
         """Receives a call that writes rows; callable from any thread. Raises as `IngestionThreads.write`."""

@@ -118,7 +118,10 @@ class Replica:
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
         write = self._ingestions.write
-        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, write, list_shards)
+        release = self._ingestions.release
+        service = ComputeService(
+            self._gate, self._mailbox, self._describer, inspect, piece, write, list_shards, release
+        )
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)

@@ -37,6 +37,7 @@ from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
+    IngestionDescription,
     PostgresSource,
     SourceSpec,
     SourceTable,
@@ -60,6 +61,7 @@ from tidemark_replica.errors import (
     ClientTooSlow,
     EpochRefused,
     SourceNotReadable,
+    SourceNotReleased,
     StashNotFound,
     StreamBroken,
 )
@@ -95,6 +97,7 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 Describe = Callable[[pb.DescribeRequest], Description]
 Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
+Release = Callable[[IngestionDescription], None]
 ListShards = Callable[[pb.ListShardsRequest], pb.ListShardsResponse]
 ReadStash = Callable[[str, int], bytes]
 
@@ -170,12 +173,13 @@ class ComputeService:
         read_stash: ReadStash,
         write: Write,
         list_shards: ListShards,
+        release: Release,
     ) -> None:
         """`read_stash` returns the bytes of a stashed answer from an offset on; `write` receives rows."""
         self._writes = WriteCalls(write)
         self._gate, self._mailbox, self._refusals = gate, mailbox, RefusalLog()
         self._describe, self._inspect, self._read_stash = describe, inspect, read_stash
-        self._list_shards = list_shards
+        self._list_shards, self._release = list_shards, release
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
         conversation = Conversation(self._gate, self._mailbox, self._refusals)
@@ -209,6 +213,16 @@ class ComputeService:
             raise
         return pb.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
 
+    def release_source(self, request: pb.ReleaseSourceRequest, context: Any) -> pb.ReleaseSourceResponse:
+        try:
+            self._release(codec.decode(request.ingestion, IngestionDescription))
+        except SourceNotReleased as error:
+            return pb.ReleaseSourceResponse(error=str(error))
+        except MalformedPlan as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+        return pb.ReleaseSourceResponse()
+
     def list_shards(self, request: pb.ListShardsRequest, context: Any) -> pb.ListShardsResponse:
         return self._list_shards(request)
 
@@ -240,6 +254,9 @@ class ComputeService:
                 ),
                 "InspectSource": grpc.unary_unary_rpc_method_handler(
                     self.inspect_source, pb.InspectSourceRequest.FromString, pb.InspectSourceResponse.SerializeToString
+                ),
+                "ReleaseSource": grpc.unary_unary_rpc_method_handler(
+                    self.release_source, pb.ReleaseSourceRequest.FromString, pb.ReleaseSourceResponse.SerializeToString
                 ),
                 "ListShards": grpc.unary_unary_rpc_method_handler(
                     self.list_shards, pb.ListShardsRequest.FromString, pb.ListShardsResponse.SerializeToString

@@ -43,6 +43,7 @@ from tidemark_replica.storage.ingester import Ingester, LostRace
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
 from tidemark_replica.storage.kafka.source import KafkaIngestion
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
+from tidemark_replica.storage.postgres.release import release as release_postgres
 from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
@@ -102,6 +103,11 @@ class IngestionThreads:
     def _end(self, running: _Ingestion) -> None:
         running.stop()
         self._ending = [*filter(_Ingestion.is_alive, self._ending), running]
+
+    def is_alive(self, id: GlobalId) -> bool:
+        """Whether the ingestion runs, or has not ended yet. Callable from any thread."""
+        running = self._running.get(id)
+        return any(each.description.id == id and each.is_alive() for each in (running, *self._ending) if each)
 
     def is_ending(self, location: str) -> bool:
         """Whether an ingestion that was dropped or replaced may still write at the location."""
@@ -166,6 +172,13 @@ class IngestionThreads:
         if isinstance(spec, KafkaSource):
             return KafkaIngestion(spec, self.secrets.read)
         return TpchIngestion(spec, self._cache)
+
+
+def release(description: IngestionDescription, secrets: SourceSecrets) -> None:
+    """Ends what a deleted source keeps upstream. Raises IngestionError."""
+    spec = description.source
+    if isinstance(spec, PostgresSource):
+        release_postgres(description, spec, partial(secrets.read, spec.secret))
 
 
 class _Ingestion(threading.Thread):

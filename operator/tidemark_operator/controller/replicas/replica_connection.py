@@ -122,6 +122,14 @@ class ReplicaConnection:
         )
         return answer
 
+    async def release(self, ingestion: bytes) -> compute_pb2.ReleaseSourceResponse:
+        """Ends what a deleted source keeps upstream. Raises: grpc.RpcError; OperatorError without a connection."""
+        request = compute_pb2.ReleaseSourceRequest(ingestion=ingestion)
+        answer: compute_pb2.ReleaseSourceResponse = await self._connected().ReleaseSource(
+            request, timeout=DESCRIBE_SECONDS
+        )
+        return answer
+
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
         """A page of the shards below a location. Raises: grpc.RpcError; OperatorError without a connection."""
         request = compute_pb2.ListShardsRequest(location=location, after=after, without=without)

@@ -1,8 +1,9 @@
 """Deletion of a DataSource that no Dataflow reads.
 
 1. its ingestion stops, and readers of its tables get an end message
-2. with `deletionPolicy: Delete`: its tables and its bindings are deleted (table_deletion.py)
-3. the finalizer goes; then the API server removes the object, and what is remembered of it goes too
+2. what it keeps upstream is ended (upstream_release.py), while its bindings can say what that is
+3. with `deletionPolicy: Delete`: its tables and its bindings are deleted (table_deletion.py)
+4. the finalizer goes; then the API server removes the object, and what is remembered of it goes too
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter, waited_ms
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.deletion.upstream_release import UpstreamRelease
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.adopted_history_hold import release_history
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -26,11 +28,14 @@ POLL_SECONDS = 1.0
 class DataSourceDeletion:
     def __init__(self, context: ReconcileContext, tables: TableDeleter) -> None:
         self._context, self._tables = context, tables
+        self._upstream = UpstreamRelease(context)
 
     async def delete(self, state: SourceState, source: DataSource, body: Body) -> float | None:
         """Takes the deletion as far as it can go now. Returns the seconds until it must be tried again; None once the
         finalizer is gone."""
         self.stop(state)
+        if not await self._upstream.release(state):
+            return POLL_SECONDS
         if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
             running = self._context.running(state.key.namespace, state.instance)
             pinned = [shard for one in (*state.retired, state.pinned) for shard in pinned_shards(one)]
@@ -52,6 +57,7 @@ class DataSourceDeletion:
     def forget(self, state: SourceState) -> None:
         """The object is gone, and so is what is remembered of it. Tables that no tombstone lists stay."""
         self.stop(state)
+        self._upstream.forget(state.uid)
         self._context.registry.forget(state.key)
         book = self._context.fleet.book(state.key.namespace)
         book.release(ingesting(GlobalId(state.uid)))  # another DataSource may adopt the same tables

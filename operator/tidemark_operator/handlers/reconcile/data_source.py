@@ -25,6 +25,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.data_source_deletion import DataSourceDeletion, pinned_shards
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
+from tidemark_operator.handlers.deletion.upstream_release import keeps_upstream
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
@@ -114,7 +115,8 @@ class DataSourceReconciler:
         if source.meta.deleting and not users:
             return await self._deletion.delete(state, source, body)
         deletes_tables = source.deletion_policy is DeletionPolicy.DELETE
-        wanted = bool(users) or (deletes_tables and not source.meta.deleting)
+        holds = deletes_tables or keeps_upstream(source.source)
+        wanted = bool(users) or (holds and not source.meta.deleting)
         await set_finalizer(self._context.kube, self._context.cache, key, wanted)
         if running is None:
             return None

@@ -76,10 +76,19 @@ class Upstream:
 
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
-        """An ordinary connection, in autocommit mode."""
-        connection = self.opened()
-        with connection, self.errors():
+        """An ordinary connection in autocommit mode, for at most COMMAND_SECONDS."""
+        with self.connect_for_long() as connection, Patience(connection.pgconn, COMMAND_SECONDS):
             yield connection
+
+    @contextmanager
+    def connect_for_long(self) -> Iterator[psycopg.Connection]:
+        """An ordinary connection in autocommit mode, whose user bounds each wait for the server."""
+        connection = self.opened()
+        try:
+            with self.errors():
+                yield connection
+        finally:
+            connection.close()  # without a rollback, which would wait for the server
 
     def opened(self) -> psycopg.Connection:
         """An ordinary connection in autocommit mode, which its caller closes."""

@@ -9,6 +9,7 @@ numeric, infinity as a date) is read as texts; `text_values` finds which ones.
 from __future__ import annotations
 
 import select
+import time
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ import pyarrow.csv as csv
 from psycopg import pq, sql
 
 from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience
 from tidemark_replica.storage.postgres.relations import Connection
 from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE
 
@@ -33,7 +35,8 @@ def copied_blocks(connection: Connection, query: sql.Composed) -> Iterator[bytes
         TableStopped (RowTooLarge): a row has more than ROW_BYTES_MAX bytes.
     """
     copying = connection.pgconn
-    result = copying.exec_(query.as_bytes(connection))
+    with Patience(copying, COMMAND_SECONDS):
+        result = copying.exec_(query.as_bytes(connection))
     try:
         if result.status != pq.ExecStatus.COPY_OUT:
             raise psycopg.errors.error_from_result(result)
@@ -58,10 +61,13 @@ def _blocks(copying: pq.abc.PGconn) -> Iterator[bytes]:
     poll = select.poll()
     poll.register(copying.socket, select.POLLIN)
     rows: list[bytes] = []
-    size = 0
+    size, heard_at = 0, time.monotonic()
     while (length := (message := copying.get_copy_data(1))[0]) >= 0:
         if length == 0:
-            poll.poll(WAIT_MS)
+            if poll.poll(WAIT_MS):
+                heard_at = time.monotonic()
+            elif time.monotonic() > heard_at + COMMAND_SECONDS:
+                raise psycopg.OperationalError(f"the server owes more rows, and sent none for {COMMAND_SECONDS:g} s")
             copying.consume_input()
             continue
         if length > ROW_BYTES_MAX:
@@ -70,7 +76,7 @@ def _blocks(copying: pq.abc.PGconn) -> Iterator[bytes]:
         size += length
         if size >= BLOCK_BYTES:
             yield b"".join(rows)
-            rows, size = [], 0
+            rows, size, heard_at = [], 0, time.monotonic()
     if rows:
         yield b"".join(rows)
 

@@ -21,7 +21,7 @@ from tidemark_persist import StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
-from tidemark_replica.storage.postgres.connection import Upstream
+from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience, Upstream
 from tidemark_replica.storage.postgres.copied_rows import copied_blocks, parsed
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
 from tidemark_replica.storage.postgres.updates import updates
@@ -72,7 +72,8 @@ class Snapshot:
             found = SnapshotTables({}, {}, {}, connection.info.server_version)
             for table in tables:
                 try:
-                    definition = self._locked(connection, table)
+                    with Patience(connection.pgconn, COMMAND_SECONDS):
+                        definition = self._locked(connection, table)
                     found.pinned[table.name] = definition.pinned(table.columns or ())
                     found.pages[table.name] = definition.pages
                 except TableStopped as error:
@@ -132,9 +133,10 @@ class Snapshot:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._upstream.connect() as connection:
-            connection.execute("begin isolation level repeatable read, read only")
-            connection.execute(sql.SQL("set transaction snapshot {}").format(self._exported))
+        with self._upstream.connect_for_long() as connection:
+            with Patience(connection.pgconn, COMMAND_SECONDS):
+                connection.execute("begin isolation level repeatable read, read only")
+                connection.execute(sql.SQL("set transaction snapshot {}").format(self._exported))
             yield connection
 
 

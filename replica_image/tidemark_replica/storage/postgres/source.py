@@ -13,7 +13,6 @@ resnapshot` their difference to the shard is bound, at a position that the other
 
 from __future__ import annotations
 
-import re
 import time as clock
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import pyarrow as pa
 from tidemark_persist import Shard, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
-from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
+from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable, replication_slot
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
@@ -89,7 +88,7 @@ class PostgresIngestion(Source):
     remap_schema = REMAP_SCHEMA
 
     def __init__(self, spec: PostgresSource, id: GlobalId, credentials: Credentials) -> None:
-        self._spec, self._slot = spec, slot_name(id)
+        self._spec, self._slot = spec, replication_slot(id)
         self._upstream = Upstream(spec, credentials)
         self._bindings = StagedBindings()
         self._tables: dict[str, _Table] = {}
@@ -198,7 +197,8 @@ class PostgresIngestion(Source):
                 system = replication.system()
                 with self._upstream.connect() as connection:
                     check_publication(connection, self._spec.publication)
-                self._drop_slot(replication)
+                for slot in {self._slot} if self._at.system is None else {self._slot, self._at.slot}:
+                    self._drop_slot(replication, slot)
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
                 changes, staged = self._snapshot(exported, list(self._tables), time)
@@ -210,18 +210,18 @@ class PostgresIngestion(Source):
                 replication.close()
         return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), staged)
 
-    def _drop_slot(self, replication: Replication) -> None:
+    def _drop_slot(self, replication: Replication, slot: str) -> None:
         """A slot of this name is of a process that died before it bound, or cannot be used any more."""
         for _ in range(SLOT_TRIES):
             with self._upstream.connect() as connection:
-                state = slot_state(connection, self._slot)
+                state = slot_state(connection, slot)
             if state is None:
                 return
             if state.active_pid is None:
-                replication.drop_slot(self._slot)
+                replication.drop_slot(slot)
                 return
             clock.sleep(0.5)
-        raise IngestionError(f"replication slot {self._slot} is in use by another connection")
+        raise IngestionError(f"replication slot {slot} is in use by another connection")
 
     def _snapshot(self, exported: str, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]]]:
         """Stages the contents of tables; where a shard has rows, the difference to them. A table whose snapshot cannot
@@ -404,8 +404,3 @@ class PostgresIngestion(Source):
         if not activity or not self._activity:
             self._active_since = clock.monotonic()
         self._activity = activity
-
-
-def slot_name(id: GlobalId) -> str:
-    """The name of the ingestion's replication slot: small letters, digits and underscores, at most 63."""
-    return "tidemark_" + re.sub(r"[^a-z0-9]", "_", id.lower())[:48]
