@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kube.api_requests import ApiRequests
+from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import Binaries, ensure_binaries
 from tidemark_devcluster.programs.progress import Progress
@@ -41,8 +43,8 @@ def control_plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A new namespace with its default service account; its deletion is begun when the test ends."""
-    name = f"t-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", name)
-    control_plane.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=110s")
+    requests, name = ApiRequests(control_plane.kubeconfig), f"t-{secrets.token_hex(4)}"
+    requests.create_namespace(name)
+    until(lambda: requests.has_service_account(name))
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    requests.delete_namespace(name)

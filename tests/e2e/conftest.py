@@ -1,9 +1,16 @@
-"""Systems for end-to-end tests: starting one takes half a minute, so a module shares one."""
+"""Systems for end-to-end tests: an operator and its planner take ten seconds of CPU to start, a replica thirteen.
+
+shared_operator   the session's operator and planner, for one module after the other
+bare_system       it, with an instance and a replica that a module has for itself, and no source
+system            that, with a small TPC-H source
+own_system        as `system`, with an operator of the module's own: for tests of Leases, standbys and environments
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +32,8 @@ __all__ = [
     "system",
 ]
 HERE = Path(__file__).parent
+TICK = "2s"
+"""Of the TPC-H source: each tick costs a tenth of a second of CPU, whether a test waits for it or not."""
 # several waits of up to BOUND, one after the other, and a Spark that starts before them
 TIMEOUT_SECONDS = 1800
 
@@ -35,16 +44,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
-@pytest.fixture(scope="module")
-def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A system in a namespace of its own, with an instance, a replica and a small TPC-H source.
+@contextmanager
+def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    name = f"e2e-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
-    Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it.
-    """
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
-    with running(control_plane, namespace, tmp_path_factory.mktemp("system")) as system:
-        system.base(readPolicy={"lag": "10m"})
-        system.tpch()
+
+def set_up(system: System) -> None:
+    """Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it."""
+    system.base(readPolicy={"lag": "10m"})
+
+
+@pytest.fixture(scope="session")
+def shared_operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """It serves one namespace, which each module empties; a module that kills it starts the next one."""
+    home = tmp_path_factory.mktemp("operator")
+    with new_namespace(control_plane) as namespace, running(control_plane, namespace, home) as system:
         yield system
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def bare_system(shared_operator: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    system = shared_operator
+    system.folder = tmp_path_factory.mktemp("system")
+    system.location, system.arguments = str(system.folder / "shards"), ()
+    set_up(system)
+    yield system
+    system.empty_namespace()
+
+
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    bare_system.tpch(tick=TICK)
+    return bare_system
+
+
+@pytest.fixture(scope="module")
+def own_system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    home = tmp_path_factory.mktemp("system")
+    with new_namespace(control_plane) as namespace, running(control_plane, namespace, home) as system:
+        set_up(system)
+        system.tpch(tick=TICK)
+        yield system

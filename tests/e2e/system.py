@@ -82,6 +82,9 @@ class System:
     plane: ControlPlane
     namespace: str
     home: Path
+    """Where the operator's files are."""
+    folder: Path
+    """Where a module's files are: those that its sources read, and shards."""
     location: str
     """Where shards are."""
     store: Mapping[str, str]
@@ -93,11 +96,19 @@ class System:
     # --- processes ---
 
     def start_operator(self) -> None:
-        """Starts it, and waits until its gateway can be found."""
-        (self.home / "gateway.json").unlink(missing_ok=True)
+        """Starts it, and waits until its gateway can be found. Clients find that of the one before it until then."""
+        before = self._gateway_file()
         with (self.home / "operator.log").open("ab") as log:
             self.operator = subprocess.Popen(self.operator_command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_for("the gateway", (self.home / "gateway.json").exists, self.log)
+        wait_for("the gateway", lambda: self._gateway_file() not in (None, before), self.log)
+
+    def _gateway_file(self) -> tuple[int, int] | None:
+        """Another value for each file that an operator has written; None where there is none."""
+        try:
+            found = (self.home / "gateway.json").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def operator_command(self) -> list[str]:
         return [
@@ -172,9 +183,16 @@ class System:
         """A Dataflow of the short form, by default with a materialized view."""
         self.apply("Dataflow", name, {"instance": "default", "sql": sql, **(export or {"materializedView": {}})})
 
-    def tpch(self, scale_factor: float = 0.001, transactions_per_second: int = 20) -> None:
+    def tpch(self, scale_factor: float = 0.001, transactions_per_second: int = 20, tick: str = "1s") -> None:
         generator = {"scaleFactor": scale_factor, "transactionsPerSecond": transactions_per_second, "seed": TPCH_SEED}
-        self.apply("DataSource", "tpch", {"instance": "default", "tick": "1s", "loadGenerator": {"tpch": generator}})
+        self.apply("DataSource", "tpch", {"instance": "default", "tick": tick, "loadGenerator": {"tpch": generator}})
+
+    def empty_namespace(self) -> None:
+        """Delete all objects of the operator's kinds, in an order in which nobody reads what goes, and wait until the
+        operator has let them go and ended their replicas."""
+        for kind in ("dataflows", "datasources", "computereplicas", "computeinstances"):
+            self.kubectl("delete", kind, "--all", f"--timeout={PATIENCE_SECONDS}s")
+        wait_for("replicas to end", lambda: not self.replica_pids(), self.log)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         return Reader(self.plane.kubeconfig).get(self.namespace, kind, name)
@@ -290,7 +308,7 @@ def running(
     """A system whose operator runs, with these arguments besides, its shards on disk unless said otherwise; nothing of
     it is left afterwards."""
     plane.serve(CHECKOUT / "crds")
-    system = System(plane, namespace, home, location or str(home / "shards"), store, arguments=arguments)
+    system = System(plane, namespace, home, home, location or str(home / "shards"), store, arguments=arguments)
     try:
         system.start_operator()
         yield system

@@ -31,6 +31,11 @@ BINDINGS = 60
 
 
 @pytest.fixture(scope="module")
+def system(own_system: System) -> System:
+    return own_system
+
+
+@pytest.fixture(scope="module")
 def status_view(system: System) -> str:
     """A hydrated Dataflow that the tests of this module watch."""
     system.dataflow("status", STATUS)

@@ -21,6 +21,11 @@ VIEW = {
 }
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def test_tables_go_with_their_object_and_come_again(system: System) -> None:
     """Deleted while it is read, the source waits for its reader; then both are gone with their tables, and made
     again they start from nothing, at the same places, on the same replica."""

@@ -19,6 +19,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 EXAMPLE = CHECKOUT / "examples" / "delta"
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def spent(system: System) -> dict[str, tuple[int, int]]:
     rows = system.query("SELECT name, orders, spent FROM spent")["rows"]
     return {row["name"]: (row["orders"], row["spent"]) for row in rows}
@@ -37,7 +42,7 @@ def example(lake: Path) -> dict[str, Any]:
 def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) -> None:
     """A merge, the replica killed with SIGKILL, an update and an OPTIMIZE; a column that is added, and named in the
     spec; then another table at the path."""
-    lake, writer = system.home / "lake", runpy.run_path(str(EXAMPLE / "lake.py"))
+    lake, writer = system.folder / "lake", runpy.run_path(str(EXAMPLE / "lake.py"))
     writer["create"](str(lake))
     documents = example(lake)
     for kind, document in documents.items():

@@ -18,9 +18,14 @@ POSITIVE = "SELECT k, v FROM drop.readings WHERE v > 1"
 COLUMNS = [{"name": "k", "type": "STRING"}, {"name": "v", "type": "INT"}]
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def arrive(system: System, name: str, text: str) -> None:
     """A complete file, as a careful writer leaves it."""
-    folder = system.home / "in" / "readings"
+    folder = system.folder / "in" / "readings"
     (folder / f".{name}").write_text(text)
     os.replace(folder / f".{name}", folder / name)
 
@@ -31,9 +36,9 @@ def totals(system: System) -> dict[str, tuple[int, int]]:
 
 def test_crash_files_reach_the_view_once_each_despite_kills(system: System) -> None:
     """Three files, the replica killed with SIGKILL after the second arrived; then a file that is refused."""
-    (system.home / "in" / "readings").mkdir(parents=True)
+    (system.folder / "in" / "readings").mkdir(parents=True)
     table = {"name": "readings", "format": "csv", "pattern": "*.csv", "path": "readings", "columns": COLUMNS}
-    files = {"path": str(system.home / "in"), "tables": [table]}
+    files = {"path": str(system.folder / "in"), "tables": [table]}
     system.apply("DataSource", "drop", {"instance": "default", "tick": "200ms", "files": files})
     arrive(system, "1.csv", "k,v\na,1\nb,2\n")
     system.dataflow("totals", TOTALS)

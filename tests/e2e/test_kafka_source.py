@@ -18,6 +18,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 EXAMPLE = CHECKOUT / "examples" / "kafka"
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def spent(system: System) -> dict[str, tuple[int, Decimal]]:
     rows = system.query("SELECT customer, orders, spent FROM revenue")["rows"]
     return {row["customer"]: (row["orders"], Decimal(str(row["spent"]))) for row in rows}

@@ -17,6 +17,11 @@ OLDER = Path(__file__).with_name("older")
 COUNT = "SELECT count(*) AS orders FROM tpch.orders"
 
 
+@pytest.fixture(scope="module")
+def system(own_system: System) -> System:
+    return own_system
+
+
 @pytest.fixture(scope="module", autouse=True)
 def older() -> Iterator[None]:
     """The replica r1 of the system that is started then is of an older image."""

@@ -14,13 +14,18 @@ from tests.e2e.system import System, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def append(system: System, table: str, *numbers: int) -> None:
-    write_deltalake(str(system.home / "lake" / table), pa.table({"n": list(numbers)}), mode="append")
+    write_deltalake(str(system.folder / "lake" / table), pa.table({"n": list(numbers)}), mode="append")
 
 
 def name_tables(system: System, *tables: str, **spec: Any) -> None:
     """Applies the DataSource with these tables."""
-    entries = [{"name": table, "path": str(system.home / "lake" / table)} for table in tables]
+    entries = [{"name": table, "path": str(system.folder / "lake" / table)} for table in tables]
     given = {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete", "delta": {"tables": entries}}
     system.apply("DataSource", "lake", given | spec)
 

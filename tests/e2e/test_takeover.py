@@ -32,6 +32,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 NAMES = ("r1", "r2")
 
 
+@pytest.fixture(scope="module")
+def system(own_system: System) -> System:
+    return own_system
+
+
 def lease(system: System) -> dict[str, object]:
     spec: dict[str, object] = json.loads(system.kubectl("get", "lease", "tidemark-operator", "-o", "json"))["spec"]
     return spec

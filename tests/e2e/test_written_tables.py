@@ -25,6 +25,11 @@ EXAMPLE = CHECKOUT / "examples" / "written"
 CALL_SECONDS = 240
 
 
+@pytest.fixture(scope="module")
+def system(bare_system: System) -> System:
+    return bare_system
+
+
 def spent(system: System, as_of: int | None = None) -> dict[str, tuple[int, str]]:
     rows = system.query("SELECT name, orders, spent FROM spent", as_of)["rows"]
     return {row["name"]: (row["orders"], str(row["spent"])) for row in rows}
