@@ -83,6 +83,7 @@ oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random 
 .PHONY: oracle-answers
 oracle-answers: java venv ## write Spark's answers for the histories of make test anew (tests/oracle/kept_answers.py)
 	$(IN_VENV) $(BIN)/python -m tests.oracle.keep_answers
+	$(IN_VENV) $(BIN)/python -m tests.tpch.keep_answers
 
 .PHONY: fuzz
 fuzz: venv ## TIDEMARK_FUZZ_FRAMES (1,000,000) garbled frames against both edges of the protocol (minutes)

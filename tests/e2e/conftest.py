@@ -32,6 +32,8 @@ __all__ = [
     "system",
 ]
 HERE = Path(__file__).parent
+LAG = {"lag": "10m"}
+"""Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it."""
 TICK = "2s"
 """Of the TPC-H source: each tick costs a tenth of a second of CPU, whether a test waits for it or not."""
 # several waits of up to BOUND, one after the other, and a Spark that starts before them
@@ -52,11 +54,6 @@ def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def set_up(system: System) -> None:
-    """Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it."""
-    system.base(readPolicy={"lag": "10m"})
-
-
 @pytest.fixture(scope="session")
 def shared_operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """It serves one namespace, which each module empties; a module that kills it starts the next one."""
@@ -67,12 +64,9 @@ def shared_operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def bare_system(shared_operator: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    system = shared_operator
-    system.folder = tmp_path_factory.mktemp("system")
-    system.location, system.arguments = str(system.folder / "shards"), ()
-    set_up(system)
-    yield system
-    system.empty_namespace()
+    with shared_operator.emptied_after(tmp_path_factory.mktemp("system")) as system:
+        system.base(readPolicy=LAG)
+        yield system
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +79,6 @@ def system(bare_system: System) -> System:
 def own_system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     home = tmp_path_factory.mktemp("system")
     with new_namespace(control_plane) as namespace, running(control_plane, namespace, home) as system:
-        set_up(system)
+        system.base(readPolicy=LAG)
         system.tpch(tick=TICK)
         yield system

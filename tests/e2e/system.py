@@ -187,9 +187,14 @@ class System:
         generator = {"scaleFactor": scale_factor, "transactionsPerSecond": transactions_per_second, "seed": TPCH_SEED}
         self.apply("DataSource", "tpch", {"instance": "default", "tick": tick, "loadGenerator": {"tpch": generator}})
 
-    def empty_namespace(self) -> None:
-        """Delete all objects of the operator's kinds, in an order in which nobody reads what goes, and wait until the
-        operator has let them go and ended their replicas."""
+    @contextmanager
+    def emptied_after(self, folder: Path) -> Iterator[System]:
+        """This system for one module, whose files and shards are below `folder`. All objects of the operator's kinds
+        are deleted afterwards, so that nobody reads what goes, and their replicas have ended."""
+        self.folder, self.location, self.arguments = folder, str(folder / "shards"), ()
+        yield self
+        if self.operator is None or self.operator.poll() is not None:  # a test that failed has not started it again
+            self.start_operator()
         for kind in ("dataflows", "datasources", "computereplicas", "computeinstances"):
             self.kubectl("delete", kind, "--all", f"--timeout={PATIENCE_SECONDS}s")
         wait_for("replicas to end", lambda: not self.replica_pids(), self.log)

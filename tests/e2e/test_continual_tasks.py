@@ -4,7 +4,6 @@ of the SQL."""
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ import pytest
 import yaml
 
 from tests.e2e.oracle import expanded
-from tests.e2e.system import CHECKOUT, System, running, wait_for
-from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tests.e2e.system import CHECKOUT, System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -28,15 +26,12 @@ SEEN = ("o_orderkey", "o_custkey", "o_totalprice")
 
 
 @pytest.fixture(scope="module")
-def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system(shared_operator: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """As elsewhere, but all times stay readable: whichever task is behind, everything is compared at its time."""
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
-    with running(control_plane, namespace, tmp_path_factory.mktemp("system")) as system:
+    with shared_operator.emptied_after(tmp_path_factory.mktemp("system")) as system:
         system.base(readPolicy={"lag": "1h"})
         system.tpch()
         yield system
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def count_by(system: System, step: int) -> None:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -23,7 +24,7 @@ import pyspark
 from tests.oracle.check import Case, rounded
 from tests.oracle.harness import Updates, contents
 from tests.oracle.histories import History
-from tests.oracle.reference import SETTINGS, Answer, Rows
+from tests.oracle.reference import SETTINGS, Answer
 from tidemark_replica.values.arrow_types import sql_type
 
 FILE = Path(__file__).with_suffix(".json")
@@ -76,12 +77,13 @@ def write(answers: Mapping[str, KeptAnswer]) -> None:
 def digest_of_question(case: Case, history: History) -> str:
     tables = [(name, table.columns) for name, table in case.tables.items()]
     asked = (case.spark or case.sql, case.in_files, tables, history)
-    return _digest(pyspark.__version__, SETTINGS, *asked)
+    return digest(pyspark.__version__, SETTINGS, *asked)
 
 
-def digest_of_rows(rows: Rows) -> str:
-    return _digest(sorted(map(repr, rounded(rows).items())))
+def digest_of_rows(rows: Mapping[Any, int]) -> str:
+    return digest(sorted(map(repr, rounded(rows).items())))
 
 
-def _digest(*parts: object) -> str:
+def digest(*parts: object) -> str:
+    """Of the parts' texts."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGEST_CHARACTERS]

@@ -26,6 +26,8 @@ from tidemark_replica.storage.tpch.transactions import changes
 SCALE_FACTOR = "0.01"
 SEED = 7
 INITIAL = 1
+ENDS = (30, 120)
+"""Of the stream of `make test`."""
 
 
 class Stream:
