@@ -161,7 +161,7 @@ def test_other_types_are_refused_by_name(t: pa.DataType) -> None:
         check_type(t)
 
 
-def test_a_batch_whose_floats_are_canonical_already_is_passed_on_as_it_is() -> None:
+def test_a_batch_of_canonical_floats_is_passed_on_unchanged() -> None:
     """Every stream is made canonical where it begins; most have nothing to change."""
     times, diffs = np.array([1, 1]), np.array([1, 1])
     clean = make_updates([pa.array([0.0, None]), pa.array(["a", "b"])], times, diffs)

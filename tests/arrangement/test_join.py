@@ -121,7 +121,7 @@ def maintain_shared(driver: Driver, lower: int, upper: int, stream: list, shared
 
 @pytest.mark.parametrize("shared", ["", "left", "right", "left right"])
 @pytest.mark.parametrize("seed", seeds(3, 12))
-def test_split_any_steps_and_chunks_give_what_nested_loops_give(seed: int, shared: str, tmp_path: Path) -> None:
+def test_split_any_steps_and_chunks_give_the_rows_of_nested_loops(seed: int, shared: str, tmp_path: Path) -> None:
     """Chunks of 1 to 64 rows, any interleaving, any step bounds, sides maintained or shared."""
     rng = np.random.default_rng(seed)
     rows = history(rng, 20, 120)

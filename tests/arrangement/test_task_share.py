@@ -52,7 +52,7 @@ def test_agree_batches_of_several_tasks_are_levels_of_one_spine(tasks: int, tmp_
     assert len(read[0]) == 700
 
 
-def test_a_small_step_leaves_what_several_tasks_wrote_side_by_side(tmp_path: Path) -> None:
+def test_a_small_step_leaves_the_batches_of_several_tasks_side_by_side(tmp_path: Path) -> None:
     """Eight files of a hydration are one level: some new rows do not make all of them be rewritten."""
     driver = hydrated(tmp_path, 8, 300)
     before = driver.manifests[A].batches

@@ -18,7 +18,7 @@ from tidemark_replica.kernels.window.frames import Frame
 from tidemark_replica.kernels.window.window import WindowFunction
 
 
-def test_a_frame_whose_sum_overflows_is_an_error_until_it_does_not(tmp_path: Path) -> None:
+def test_a_frame_with_an_overflowing_sum_is_an_error_until_it_fits(tmp_path: Path) -> None:
     """The partition's rows give way to one error row; other partitions keep theirs."""
     types = [pa.int64()]
     calls = (Call("sum", (0,), pa.int64(), "sum(c0) OVER", RUNNING),)

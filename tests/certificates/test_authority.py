@@ -46,7 +46,7 @@ def test_it_does_nothing_before_two_thirds_of_its_life() -> None:
         assert advance(authority(START_MS), START_MS + 243 * DAY_MS, spread, new_authority) is None
 
 
-def test_it_waits_until_all_have_what_the_step_says() -> None:
+def test_a_rotation_waits_until_all_holders_have_taken_its_step() -> None:
     """In both steps that somebody could be left behind in."""
     introducing = after(authority(START_MS), DUE_MS, spread=False)
     assert advance(introducing, DUE_MS + 30 * DAY_MS, False, new_authority) is None

@@ -78,7 +78,7 @@ def test_of_two_operators_that_make_the_authority_at_once_one_does() -> None:
     asyncio.run(scenario())
 
 
-def test_a_holder_has_what_it_needs_when_hold_returns_and_it_is_not_made_again() -> None:
+def test_a_holder_has_its_certificate_when_hold_returns_and_it_is_not_issued_again() -> None:
     """By this operator or the next."""
 
     async def scenario() -> None:
@@ -151,7 +151,7 @@ def test_the_operators_own_is_renewed_though_nothing_can_be_kept() -> None:
     asyncio.run(scenario())
 
 
-def test_a_certificate_that_somebody_deleted_is_made_again() -> None:
+def test_a_deleted_certificate_is_issued_again() -> None:
     """It is looked for now and then, though nothing is due."""
 
     async def scenario() -> None:
@@ -168,7 +168,7 @@ def test_a_certificate_that_somebody_deleted_is_made_again() -> None:
     asyncio.run(scenario())
 
 
-def test_an_authority_that_somebody_deleted_is_made_again_and_all_get_certificates_of_it() -> None:
+def test_a_deleted_authority_is_made_again_and_issues_all_certificates() -> None:
     """The way to a new one, for who fears that the old one's key is known."""
 
     async def scenario() -> None:
@@ -262,7 +262,7 @@ def test_one_place_that_cannot_be_used_keeps_no_other_from_a_renewal() -> None:
     asyncio.run(scenario())
 
 
-def test_the_authority_waits_for_one_whose_certificate_cannot_be_written() -> None:
+def test_the_authority_waits_for_a_holder_with_an_unwritable_certificate() -> None:
     """It would meet a signer that it was never told of."""
 
     async def scenario() -> None:

@@ -127,7 +127,7 @@ def test_other_authorities_alone_change_no_key() -> None:
     assert better == leaf
 
 
-def test_openssl_reads_what_is_made(tmp_path: Path) -> None:
+def test_openssl_reads_issued_certificates(tmp_path: Path) -> None:
     """Another library than the one that made it."""
     found = material(new_authority(START_MS), R1, START_MS)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

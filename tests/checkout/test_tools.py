@@ -76,7 +76,7 @@ def test_a_python_without_venv_is_told_which_package_to_install(tmp_path: Path) 
     assert answer.stderr.count("\n") == 1
 
 
-def test_a_check_of_every_change_runs_what_a_user_runs() -> None:
+def test_the_check_of_every_change_runs_the_command_of_a_user() -> None:
     """`.ci/run` is `make test`, and `make help` names every target that it lists."""
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test </dev/null")
     listed = subprocess.run(["make", "-C", ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout

@@ -236,7 +236,7 @@ def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(
     assert json.loads(capsys.readouterr().out)["causes"][0]["because"][0]["holds"] is True
 
 
-def test_files_are_printed_with_what_became_of_them(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_printed_with_their_states(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
     """As a table, with the number of files that are not shown, and as JSON."""
     assert main(["files", "drop"]) == 0
     out, err = capsys.readouterr()

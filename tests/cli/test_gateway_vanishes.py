@@ -85,7 +85,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quiet]:
         way.shutdown(socket.SHUT_RDWR)
 
 
-def test_crash_a_subscribe_whose_gateway_is_gone_without_a_word_ends(
+def test_crash_a_subscribe_ends_when_its_gateway_is_gone(
     quiet: Quiet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Who follows a query that does not change would take the silence for that."""

@@ -22,7 +22,7 @@ HEAVY = ("grpc", "pyarrow", "numpy", "rich", "google.protobuf")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_says_what_their_own_help_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_commands_repeats_their_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The list does not import them; each has examples and options of its own that it takes."""
     assert main([name, "--help"]) == 0
     help = capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_help_imports_nothing_that_takes_long() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_says_what_is_wrong_and_where_help_is(
+def test_wrong_usage_names_the_mistake_and_the_help(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit status 2, nothing on standard output."""

@@ -73,7 +73,7 @@ def test_a_table_on_a_terminal_has_colours_unless_they_are_unwanted(monkeypatch:
     assert GREEN not in on_terminal(table)
 
 
-def test_rows_are_aligned_by_what_they_take_on_a_terminal() -> None:
+def test_rows_are_aligned_by_their_width_on_a_terminal() -> None:
     """Characters of two columns count twice; a column grows with a later block."""
     plain = "name   n\n日本   1\nab    10\nlonger   2\n"
     assert in_pipe(rows) == plain

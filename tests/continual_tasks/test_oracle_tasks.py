@@ -24,7 +24,7 @@ NARROWED = ("changes met with what another table holds now", "upsert", "each val
 
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_oracle_a_task_writes_what_the_fold_does(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> None:
+def test_oracle_a_task_writes_the_rows_of_the_fold(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> None:
     """Through real shards, in few steps of many changes, restarted in between: at each time exactly the fold's rows."""
     expected = run(oracle, tmp_path, task, seed)
 

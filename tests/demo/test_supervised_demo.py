@@ -34,7 +34,7 @@ def test_an_operator_that_was_killed_has_died_and_one_that_was_stopped_has_not(t
     assert list(group.died()) == []
 
 
-def test_an_operator_whose_api_server_has_moved_is_ended_to_be_started_again(tmp_path: Path) -> None:
+def test_an_operator_of_a_moved_api_server_is_started_again(tmp_path: Path) -> None:
     """It would ask at the old port for ever."""
     home = Home(tmp_path)
     home.kubeconfig.write_text("server: https://127.0.0.1:1")
@@ -45,7 +45,7 @@ def test_an_operator_whose_api_server_has_moved_is_ended_to_be_started_again(tmp
     assert not identity.is_running()
 
 
-def test_make_demo_tells_apart_what_ran_what_had_died_and_what_is_new(tmp_path: Path) -> None:
+def test_make_demo_tells_running_from_dead_and_new_processes(tmp_path: Path) -> None:
     home = Home(tmp_path)
     identity = started(home)
     try:

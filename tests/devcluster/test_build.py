@@ -180,7 +180,7 @@ def test_the_go_mod_files_say_which_versions(tmp_path: Path) -> None:
     assert recipe.minimum_go() == (1, 24)
 
 
-def test_kubebuilder_assets_are_used_and_only_what_they_lack_is_compiled(bench: Bench) -> None:
+def test_kubebuilder_assets_are_used_and_only_missing_programs_are_compiled(bench: Bench) -> None:
     """Their usual maker has no controller manager: that one is ours."""
     assets = bench.folder / "assets"
     assets.mkdir()
@@ -219,7 +219,7 @@ def test_too_little_disk_is_said_in_one_line(tmp_path: Path) -> None:
         require_disk(tmp_path / "not" / "there", 1 << 60, "building")
 
 
-def test_available_memory_is_what_the_kernel_calls_available() -> None:
+def test_available_memory_is_the_figure_of_the_kernel() -> None:
     """Free memory alone would leave out what the page cache gives back."""
     assert available_memory("MemTotal: 8 kB\nMemFree: 1 kB\nMemAvailable: 5 kB\n") == 5 * 1024
     assert available_memory("MemTotal: 8 kB\n") is None

@@ -104,7 +104,7 @@ def test_crash_a_killed_server_is_repaired_with_its_data_and_address(
     assert after.pids[ETCD] != before.pids[ETCD]
 
 
-def test_up_of_what_runs_changes_nothing_and_down_ends_every_process(
+def test_up_of_a_running_control_plane_changes_nothing_and_down_ends_every_process(
     plane: ControlPlane, control_plane_binaries: Binaries
 ) -> None:
     """`up` twice is `up` once; after `down` none of the three is left, and the next `up` has the data."""

@@ -32,7 +32,7 @@ def test_the_node_runs_the_kubernetes_of_the_control_plane() -> None:
         assert f"k8s.io/kubernetes {recipe.kubernetes_version()}" in text
 
 
-def test_a_program_of_our_own_is_part_of_what_names_its_binary() -> None:
+def test_the_source_of_a_program_is_part_of_the_name_of_its_binary() -> None:
     """Otherwise a changed main.go would go on under the old binary."""
     digests = {recipe.digest((program,)) for program in (recipe.COREDNS_SERVER, recipe.PAUSE_PROGRAM)}
     assert len(digests) == 2

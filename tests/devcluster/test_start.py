@@ -101,7 +101,7 @@ def test_a_folder_that_holds_something_else_is_neither_used_nor_changed(tmp_path
 
 
 @pytest.mark.parametrize("stranger", [False, True])
-def test_delete_removes_what_a_control_plane_made_and_nothing_else(tmp_path: Path, stranger: bool) -> None:
+def test_delete_removes_the_files_of_a_control_plane_and_no_other(tmp_path: Path, stranger: bool) -> None:
     """A file that somebody put beside it stays, and so does the folder then."""
     state = tmp_path / "state"
     plane = ControlPlane(state)
@@ -151,7 +151,9 @@ def test_the_command_line_says_an_error_in_one_line(
     assert output.count("\n") == 1
 
 
-def test_down_and_status_of_what_never_ran_are_no_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_down_and_status_without_a_control_plane_are_no_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`down` twice is `down` once; `status` says stopped, with an exit status of its own."""
     assert main(["down", "--state", str(tmp_path / "state")]) == 0
     assert main(["status", "--state", str(tmp_path / "state"), "--json"]) == 3

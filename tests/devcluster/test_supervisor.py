@@ -153,7 +153,7 @@ def test_crash_of_the_supervisor_and_the_next_one_adopts(one: Supervised) -> Non
     assert processes.running(one.program.pid_file) == running
 
 
-def test_the_table_tells_what_runs_what_died_and_what_was_stopped(tmp_path: Path, one: Supervised) -> None:
+def test_the_table_tells_running_from_dead_and_stopped_programs(tmp_path: Path, one: Supervised) -> None:
     gone_file = tmp_path / "died"
     gone_file.write_text("")
     running = processes.running(one.program.pid_file)

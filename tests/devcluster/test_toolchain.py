@@ -24,7 +24,7 @@ def a_go(folder: Path, version: str) -> Path:
     ("text", "version"),
     [("go1.26.8\n", (1, 26)), ("go1.24", (1, 24)), ("go1.27rc1", (1, 27)), ("devel go1.28-abc", None), ("", None)],
 )
-def test_a_version_is_read_from_what_go_says(text: str, version: tuple[int, int] | None) -> None:
+def test_a_version_is_read_from_the_output_of_go(text: str, version: tuple[int, int] | None) -> None:
     """Releases and candidates have a version; development builds have none that can be compared."""
     assert parse_version(text) == version
 

@@ -51,7 +51,7 @@ def spark_text(dialect: str, sql: str) -> str:
 
 
 @pytest.mark.parametrize(("dialect", "sql"), [*(("duckdb", sql) for sql in DUCKDB_ADMITTED), *ADMITTED])
-def test_what_is_admitted_of_other_dialects_is_translated(dialect: str, sql: str) -> None:
+def test_admitted_constructs_of_other_dialects_are_translated(dialect: str, sql: str) -> None:
     assert spark_text(dialect, sql)
 
 
@@ -73,7 +73,7 @@ def test_quotients_and_the_place_of_null_are_the_dialects(dialect: str, sql: str
 
 
 @pytest.mark.parametrize(("dialect", "expression", "why"), REFUSED)
-def test_what_is_not_admitted_of_other_dialects_is_refused_by_name(dialect: str, expression: str, why: str) -> None:
+def test_other_constructs_of_other_dialects_are_refused_by_name(dialect: str, expression: str, why: str) -> None:
     refuses(dialect, f"SELECT {expression} AS x FROM t", why)
 
 
@@ -90,7 +90,7 @@ def refuses(dialect: str, sql: str, why: str) -> None:
 
 
 @pytest.mark.spark
-def test_what_is_admitted_of_other_dialects_is_planned(catalyst: Catalyst) -> None:
+def test_admitted_constructs_of_other_dialects_are_planned(catalyst: Catalyst) -> None:
     """Of statements of all dialects; the planner names them where it knows none of that name."""
     for dialect, sql in [*ADMITTED, *(("duckdb", sql) for sql in DUCKDB_QUERIES)]:
         planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", dialect))
@@ -142,7 +142,7 @@ def test_duckdb_gives_the_same_answer(duckdb_session: Any, engine: Any, sql: str
 
 @pytest.mark.spark
 @pytest.mark.parametrize("expression", entries(DUCKDB_ERRORS))
-def test_what_fails_in_duckdb_fails_here(duckdb_session: Any, engine: Any, expression: str) -> None:
+def test_statements_that_fail_in_duckdb_fail_here(duckdb_session: Any, engine: Any, expression: str) -> None:
     """Overflow and a bad cast: never a value."""
     sql = f"SELECT k, {expression} AS x FROM t"
     with pytest.raises(duckdb.Error):

@@ -78,7 +78,7 @@ def test_a_dataflow_and_a_query_speak_postgres(system: System) -> None:
     system.kubectl("delete", "dataflow", "halves")
 
 
-def test_an_edit_replaces_and_what_changes_nothing_rehydrates_nothing(system: System) -> None:
+def test_an_edit_replaces_and_an_equal_plan_rehydrates_nothing(system: System) -> None:
     """A label and a read policy leave the computation alone; other SQL replaces it, and whoever reads its table reads
     on: the same table, with the new rows."""
     system.dataflow("edited", NATIONS)

@@ -170,7 +170,7 @@ def test_a_targeted_peek_fails_with_its_target(fleet: Fleet, r1: Remote, r2: Rem
     data.follows(r1, r2)
 
 
-def test_the_history_follows_what_is_there(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
+def test_the_history_follows_the_installed_dataflows(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
     """Not what was said: after many dataflows and peeks it is as short as before."""
     fleet.attach("r1", r1.proxy.address)
     data = Data(fleet, tmp_path)

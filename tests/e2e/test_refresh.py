@@ -69,7 +69,7 @@ def is_right(system: System, first: int, end: int) -> None:
             assert at >= end or shown(system, at) == expected, f"at {at}, refreshed at {planned}"
 
 
-def test_oracle_a_view_holds_what_was_at_its_last_refresh(system: System, refreshed: int) -> None:
+def test_oracle_a_view_holds_the_rows_of_its_last_refresh(system: System, refreshed: int) -> None:
     """Its frontier follows its inputs meanwhile, and so does that of a view over it. A replica that is killed between
     two refreshes leaves no trace, and an operator computes nothing anew."""
     end = wait_upper(system, refreshed + 15_000)
@@ -117,7 +117,7 @@ def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system
     wait_upper(system, end, "over")
 
 
-def test_a_view_whose_last_refresh_has_come_is_finished(system: System) -> None:
+def test_a_view_is_finished_after_its_last_refresh(system: System) -> None:
     """It holds what its query gave then."""
     at = (int(time.time()) + 20) * 1000
     apply(system, {"at": [datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")]}, "once")

@@ -37,7 +37,7 @@ def located(system: System) -> None:
     system.wait_hydrated("nations", "located")
 
 
-def test_an_edit_and_what_imports_it_take_over_together_without_a_gap(system: System) -> None:
+def test_an_edit_and_its_importers_take_over_together_without_a_gap(system: System) -> None:
     """The importer's table is the same one; at each of its times it holds all of the old nations, or all of the new."""
     before, since = marks(system), upper(system)
     system.dataflow("nations", NATIONS + " WHERE n_nationkey > 4", index=KEY)
@@ -111,7 +111,7 @@ def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
     system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
 
 
-def test_an_edit_of_what_writes_a_finished_table_begins_it_again(system: System) -> None:
+def test_an_edit_of_the_writer_of_a_finished_table_begins_it_again(system: System) -> None:
     """Constants are complete for all times: their table takes no correction any more."""
     system.dataflow("constant", "SELECT 1 AS x")
     system.wait_hydrated("constant")
@@ -122,7 +122,7 @@ def test_an_edit_of_what_writes_a_finished_table_begins_it_again(system: System)
     assert system.shard("constant", "constant", version=2).exists()
 
 
-def test_a_subscribe_to_what_is_edited_says_so_and_can_be_taken_up(system: System) -> None:
+def test_a_subscribe_to_an_edited_view_reports_the_edit_and_can_be_resumed(system: System) -> None:
     """It ends with the index that it reads, and names the time as of which another one loses and repeats nothing."""
     system.dataflow("counted", COUNTED, **BY_STATUS)
     system.wait_hydrated("counted")

@@ -82,7 +82,7 @@ def test_crash_a_subscribe_goes_on_without_gap_or_duplicate_when_replicas_are_ki
     assert followed.before(upper) == expected
 
 
-def test_crash_a_subscribe_whose_leader_dies_within_its_snapshot_tells_each_row_once(both: System) -> None:
+def test_crash_of_the_leader_within_a_snapshot_repeats_no_row_of_a_subscribe(both: System) -> None:
     """The snapshot is in many batches; a replica is killed after the first of its lines."""
     at = both.query("SELECT count(*) AS n FROM tpch.lineitem")["as_of"]
     with following(both, WIDE, "--as-of", str(at), "--up-to", str(at + 1)) as followed:

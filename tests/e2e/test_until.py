@@ -143,7 +143,7 @@ def test_crash_an_end_that_comes_while_an_edit_hydrates_is_not_that_of_the_edit(
 
 
 @pytest.mark.parametrize("export", ["index", "materializedView"])
-def test_an_edit_of_what_a_finished_report_reads_leaves_it_alone(system: System, export: str) -> None:
+def test_an_edit_of_the_input_of_a_finished_report_leaves_it_alone(system: System, export: str) -> None:
     """The parent has another index, or another table as it has another column: the report does not stand in its way,
     and is not made anew."""
     parent, report = f"parent-{export.lower()}", f"report-{export.lower()}"

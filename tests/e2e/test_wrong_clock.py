@@ -45,7 +45,7 @@ def ahead(home: Path, network: Toxiproxy) -> Iterator[Remote]:
     yield from remote(home, network, "ahead", {**os.environ, "PYTHONPATH": path})
 
 
-def test_a_replica_whose_clock_is_ahead_moves_no_other(fleet: Fleet, r1: Remote, ahead: Remote, tmp_path: Path) -> None:
+def test_a_replica_with_a_fast_clock_moves_no_other(fleet: Fleet, r1: Remote, ahead: Remote, tmp_path: Path) -> None:
     """It mints no tick beyond the controller's clock and says so; another that takes over goes on at once."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("a\n1\n2\n")

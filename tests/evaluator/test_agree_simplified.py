@@ -100,7 +100,7 @@ def chains(of: SqlType) -> Iterator[ScalarExpr]:
 
 
 @pytest.mark.parametrize("of", [SqlType("tinyint"), SqlType("smallint"), INT, BIGINT], ids=str)
-def test_agree_on_chains_whose_order_catalyst_changes(spark: Any, of: SqlType) -> None:
+def test_agree_on_chains_that_catalyst_reorders(spark: Any, of: SqlType) -> None:
     """It adds up what is no constant first, where other rows overflow."""
     asked = list(map(Asked, chains(of)))
     assert check(spark, ROW, asked, rows_of(ROW, 2)) > len(asked)

@@ -69,7 +69,7 @@ def test_a_certificate_is_looked_at_with_every_call() -> None:
         door.authenticate_certificate(shown)
 
 
-def test_a_holder_may_what_the_api_server_says() -> None:
+def test_a_holder_has_the_rights_that_the_api_server_grants() -> None:
     """Asked of the user and all groups, as for whoever comes with a token."""
 
     class Judge(ApiServer):

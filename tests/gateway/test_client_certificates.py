@@ -225,7 +225,7 @@ def test_an_authority_that_is_renewed_holds_from_the_next_connection_on(place: P
     run(scenario)
 
 
-def test_the_command_line_shows_what_kubectl_shows(place: Place) -> None:
+def test_the_command_line_shows_the_answers_of_kubectl(place: Place) -> None:
     """The certificate of the current context; and says what is wrong where there is none, or it is not taken."""
 
     async def scenario() -> None:

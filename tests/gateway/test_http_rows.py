@@ -98,7 +98,7 @@ def test_each_failure_has_its_status(failure: Exception, status: int, retries: b
     assert served(Ingester(failure), calls) == (status, retries, {"error": str(failure)})
 
 
-def test_a_call_without_a_key_whose_answer_is_lost_is_not_to_be_repeated() -> None:
+def test_a_call_without_a_key_is_not_to_be_repeated_after_a_lost_answer() -> None:
     async def calls(session: aiohttp.ClientSession, url: str) -> Any:
         answers = []
         for key in ({"Idempotency-Key": "k"}, {"Idempotency-Key": ""}, {}):

@@ -144,7 +144,7 @@ def test_a_lag_is_counted_below_the_next_power_of_two(lag_ms: int, up_to: int) -
     assert 1 << bucket_of(lag_ms) == up_to
 
 
-def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
+def test_lags_are_sampled_of_readable_collections_and_forgotten_with_them() -> None:
     """Neither of what is hydrating nor of what is finished; the total stays."""
     lags, a, b = LagHistogram(), GlobalId("a"), GlobalId("b")
     lags.sample([(a, at(9_500)), (b, None)], 10_000)
@@ -164,7 +164,7 @@ def shown_rows(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) ->
     return [tuple(value.value for value in row.values) for row in found.rows]
 
 
-def test_operators_are_told_once_while_they_hydrate_and_then_with_what_they_keep() -> None:
+def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state() -> None:
     """Of a dataflow of two exports, both of which say how far it is."""
     made = fleet()
     instance = made.get("ns", "default")

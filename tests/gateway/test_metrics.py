@@ -62,7 +62,7 @@ def fleet() -> Fleet:
     return made
 
 
-def test_a_scrape_tells_what_there_is() -> None:
+def test_a_scrape_has_every_metric() -> None:
     """Gauges as of now, counters since the beginning, lag in buckets of powers of two."""
 
     async def scraped() -> Scraped:
@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_is_named() -> None:
             asyncio.run(serve())
 
 
-def test_peeks_are_counted_by_what_came_of_them() -> None:
+def test_peeks_are_counted_by_outcome() -> None:
     """Rows, and an asker who gave up."""
     (instance,) = fleet().all()
     assert instance.counts.peeks.results == {"rows": 1, "canceled": 1}

@@ -69,7 +69,7 @@ def test_callers_take_turns_whatever_they_asked() -> None:
     play(story, turns_of(2))
 
 
-def test_a_caller_whose_statement_takes_long_leaves_the_rest_of_the_planner_to_others() -> None:
+def test_a_caller_with_a_long_statement_leaves_the_rest_of_the_planner_to_others() -> None:
     """However many it has: they wait for its own, and begin one after the other."""
 
     async def story(planner: Planner) -> None:

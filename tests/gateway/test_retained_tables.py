@@ -99,7 +99,7 @@ def delete(storage: Storage, table: str, uid: str = "", instance: str = "") -> s
     return str(asked(storage, lambda tables, _: tables.delete("ns", table, instance), uid))
 
 
-def test_a_listing_says_what_made_a_table_and_what_becomes_of_it() -> None:
+def test_a_listing_has_the_maker_and_the_state_of_each_table() -> None:
     """Of every page; tables that objects have are left out."""
     own = dataflow("d", rev("d", 1, view=2)).active
     assert own is not None
@@ -171,7 +171,7 @@ def test_a_deletion_is_stored_before_it_is_begun() -> None:
         ("d/d/v1", "Dataflow d exists"),
     ],
 )
-def test_what_may_not_be_deleted_is_refused(table: str, why: str) -> None:
+def test_tables_that_may_not_be_deleted_are_refused(table: str, why: str) -> None:
     """Nothing is stored: also an older table of a name that exists stays, since the object may go back to it."""
     storage = Storage(listed("x/v/v1"), listed("d/d/v1", "mine"))
     with pytest.raises(QueryRefused, match=why):

@@ -126,7 +126,7 @@ def test_a_right_that_is_taken_back_ends_it(what: str, says: str, takes: bool, m
 
 
 @pytest.mark.parametrize("how", ["away", "strange"])
-def test_while_the_api_server_is_away_what_it_said_last_holds(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_decision_holds_while_the_api_server_is_away(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outage ends no subscribes, nor does what nobody understands of it; and what changed meanwhile is found out
     when it is back."""
 

@@ -76,12 +76,12 @@ def test_each_table_has_its_metrics() -> None:
         assert (f"{prefix}{missing}", "lines") not in found
 
 
-def test_a_suspended_source_alarms_nobody() -> None:
+def test_a_suspended_source_raises_no_alarm() -> None:
     """It stands still because somebody asked for that."""
     assert samples(ingests=False) == {}
 
 
-def test_frontiers_have_what_a_table_lacks_in_the_units_of_its_source() -> None:
+def test_frontiers_have_the_backlog_of_a_table_in_the_units_of_its_source() -> None:
     """For `kubectl tidemark frontiers`."""
     found = {c.name: c for c in frontiers(context(), "ns", False).collections}
     orders, lines = found["shop.orders"], found["shop.lines"]

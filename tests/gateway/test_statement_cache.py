@@ -67,7 +67,7 @@ def ask(asked: StatementCache, *sql: str, place: str | None = "default") -> list
     return [asyncio.run(asked.planned("anne", "ns", text, place)) for text in sql]
 
 
-def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
+def test_a_statement_is_planned_once_until_its_catalogue_changes() -> None:
     """A new Dataflow may hide, or make ambiguous, what was meant; one that the statement does not name may not."""
     known, planner = registry(), Planner()
     made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
@@ -118,7 +118,7 @@ def test_statements_that_waited_for_the_planner_use_a_plan_that_was_kept_meanwhi
     assert len(planner.asked) == 2
 
 
-def test_statements_whose_plan_depends_on_a_literal_are_all_planned() -> None:
+def test_statements_with_a_plan_that_depends_on_a_literal_are_all_planned() -> None:
     """The second literal gives another number of columns, so nothing is known of a third, also where it looks alike."""
     planner = TemplatePlanner(depends_on="7")
     made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
@@ -136,7 +136,7 @@ def test_statements_whose_plan_depends_on_a_literal_are_all_planned() -> None:
         ("TABLE `delays-2`", {"delays", "delays-2"}),
     ],
 )
-def test_the_planner_is_told_of_what_the_text_can_mean_alone(sql: str, names: set[str]) -> None:
+def test_the_planner_gets_only_relations_that_the_text_can_name(sql: str, names: set[str]) -> None:
     """In a namespace of a thousand Dataflows all of them would take longer to tell than most queries take. A name that
     is a part of a word is told too, as `s` mostly is."""
     known, planner = registry(), Planner()

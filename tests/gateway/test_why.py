@@ -71,7 +71,7 @@ def test_a_replica_that_catches_up_says_how_far_it_is() -> None:
     assert catch_up({}) is None
 
 
-def test_a_replica_says_what_it_is_busy_with() -> None:
+def test_a_replica_reports_the_step_it_is_busy_with() -> None:
     """Beside the reason."""
     text = "DataSource big reads 1 file(s) of table t, 254 MB"
     busy = ReplicaSnapshot("r1", at(100), at(100), at(100), True, busy=text)
@@ -89,7 +89,7 @@ def test_a_replica_says_what_it_is_busy_with() -> None:
         (ReplicaSnapshot("r1", at(200), at(200), at(100), True), "has computed more than it has written"),
     ],
 )
-def test_a_replica_says_what_it_is_at(on: ReplicaSnapshot, message: str) -> None:
+def test_a_replica_reports_its_current_step(on: ReplicaSnapshot, message: str) -> None:
     """Its own words come first."""
     assert message in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
 

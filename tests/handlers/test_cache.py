@@ -41,7 +41,7 @@ def test_an_older_event_does_not_undo_our_own_write() -> None:
         ({"managedFields": ["long"], "annotations": {"a": "b"}}, False),
     ],
 )
-def test_only_what_is_wanted_matters_not_the_status(metadata: dict[str, Any], matters: bool) -> None:
+def test_only_the_spec_matters_not_the_status(metadata: dict[str, Any], matters: bool) -> None:
     """Otherwise each of our writes would cause the next reconcile."""
     cache = Cache()
     cache.put(KEY, body(1))
@@ -52,7 +52,7 @@ def test_only_what_is_wanted_matters_not_the_status(metadata: dict[str, Any], ma
     assert "managedFields" not in newest["metadata"]
 
 
-def test_a_full_list_tells_what_came_went_and_changed() -> None:
+def test_a_full_list_reports_new_deleted_and_changed_objects() -> None:
     """Also what was deleted while nobody watched."""
     cache = Cache()
     for name in ("same", "changed", "gone"):
@@ -66,7 +66,7 @@ def test_a_full_list_tells_what_came_went_and_changed() -> None:
     assert cache.all(DATAFLOWS, "other") == []
 
 
-def test_a_list_does_not_undo_what_a_watch_told_while_it_was_under_way() -> None:
+def test_a_list_does_not_undo_the_events_of_a_concurrent_watch() -> None:
     """What was deleted stays so, what was created stays, and what was changed is as new as anybody knows."""
     cache = Cache()
     for name in ("deleted", "changed", "gone"):
@@ -89,7 +89,7 @@ def test_a_list_does_not_undo_what_a_watch_told_while_it_was_under_way() -> None
     ]
 
 
-def test_a_body_is_parsed_once_and_what_takes_its_place_again() -> None:
+def test_a_body_is_parsed_once_and_its_replacement_again() -> None:
     """Whatever of it changed; what is gone says nothing."""
     cache, parsed = Cache(), []
 

@@ -88,7 +88,7 @@ def test_must_the_end_of_one_object_and_the_beginning_of_the_next_of_its_name_ar
     asyncio.run(scenario())
 
 
-def test_crash_of_what_is_made_of_one_object_loses_no_other() -> None:
+def test_crash_of_the_handler_of_one_object_loses_no_other() -> None:
     """They are taken together, and given once."""
 
     async def scenario() -> None:

@@ -60,7 +60,7 @@ def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() ->
     assert reported["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
 
 
-def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -> None:
+def test_a_shape_without_executors_does_not_take_over_and_reports_the_reason() -> None:
     """Its driver answers, and has nothing to compute with. One that only starts is no trouble yet."""
     old, new = process("a", None), process("b", Workers(2, 0, Problem("Unschedulable", "no room")))
     assert conditions(old, new)["UpToDate"].startswith("False/SurgeUnschedulable: the old shape goes on serving")

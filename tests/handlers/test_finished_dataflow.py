@@ -129,7 +129,7 @@ def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() 
     assert harness.instance.dataflows.get(one.owner) is not None
 
 
-def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
+def test_an_adopted_table_is_all_that_is_left_of_a_finished_dataflow() -> None:
     """A restored Dataflow: its end is long past, and its inputs can be read from a later time on."""
     harness, restored = Reports(), state("report", None)
     harness.shards.observe(INPUT, at(900), at(800))
@@ -165,7 +165,7 @@ def test_inputs_of_a_finished_dataflow_may_be_deleted() -> None:
 
 
 @pytest.mark.parametrize(("table", "held"), [(EMPTY, False), (at(350), True)], ids=["it is over", "it may go on"])
-def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier, held: bool) -> None:
+def test_a_finished_dataflow_holds_nothing_while_it_is_suspended(table: Frontier, held: bool) -> None:
     """Nor while an operator that has just begun has it loaded, and learns that it is."""
     harness = Reports(table)
     one = serving(replace(dataflow("report", 300), index_exports=(), until=Time(400)))

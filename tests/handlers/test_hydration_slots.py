@@ -203,7 +203,7 @@ EXITS: list[tuple[str, Exit | None, bool]] = [
 
 
 @pytest.mark.parametrize(("shape", "last", "died"), EXITS)
-def test_a_pod_of_whose_end_nothing_is_known_was_deleted_and_a_process_may_have_died(
+def test_a_pod_with_an_unknown_end_was_deleted_and_a_process_may_have_died(
     shape: str, last: Exit | None, died: bool
 ) -> None:
     """A drain of the node while no operator looked is nobody's fault; of a process, the doubt counts as a death."""

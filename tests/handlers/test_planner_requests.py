@@ -93,7 +93,7 @@ def test_must_the_planner_gets_every_relation_that_the_text_can_mean(spec: dict[
     assert named <= parents <= named | {"a"}
 
 
-def test_must_a_task_is_asked_with_what_it_watches() -> None:
+def test_must_a_task_is_planned_with_its_watched_relation() -> None:
     """Though no SELECT names it."""
     task = {"watch": "orders", "columns": [{"name": "k", "type": "BIGINT"}]}
     spec = {"sql": "SELECT 1 AS k", "continualTask": task}

@@ -54,7 +54,7 @@ def test_must_waiting_objects_are_reconciled_each_minute() -> None:
     assert len(set(asked)) == MIN_BATCH + 2
 
 
-def test_must_a_reconcile_that_fails_shows_what_it_found_out_by_then() -> None:
+def test_must_a_failed_reconcile_publishes_its_findings() -> None:
     """It comes again after up to a minute: conditions do not wait for that."""
     harness, shown = OperatorHarness(), list[Key]()
 

@@ -100,7 +100,7 @@ def test_which_revision_is_wanted(state: DataflowState, others: list[DataflowSta
     assert decide(state, [state, *others]) == decision
 
 
-def test_the_closure_is_all_that_imports_what_goes_away() -> None:
+def test_the_closure_is_all_importers_of_a_dropped_export() -> None:
     """However deep, once it is planned anew; who reads the table that stays is not in it."""
     a = dataflow("a", rev("a", 1, view=1), rev("a", 2, view=1))
     reader = dataflow("d", rev("d", 1, tables=[table("a", 1)]))
@@ -126,7 +126,7 @@ def test_of_two_edits_above_one_the_first_by_name_comes_first() -> None:
     assert joins(both, [z, A_EDITED, both]) == WITH_A2
 
 
-def test_a_plan_is_made_on_what_will_be_there_when_it_takes_over() -> None:
+def test_a_plan_is_made_on_the_catalogue_after_its_takeover() -> None:
     """Members of its replacement as pending, all others as they serve; without a replacement, all as they serve."""
     other = dataflow("z", rev("z", 1), rev("z", 2))
     view = as_replaced([A_EDITED, B, other], WITH_A2)
@@ -157,7 +157,7 @@ def test_an_indirect_reader_cannot_be_an_input() -> None:
     assert dependants(C, [dataflow("a", A1), B, C]) == set()
 
 
-def test_a_successor_may_write_at_once_what_no_other_writes() -> None:
+def test_a_successor_may_write_at_once_to_a_table_without_a_writer() -> None:
     """A new version of a table, or a new one; what its predecessor writes it may only watch."""
     before, same, other = (rev("a", n, view=v).revision for n, v in ((1, 1), (2, 1), (3, 2)))
     ids = {GlobalId("a/i/2"): GlobalId("a/i/1"), GlobalId("a/v/2"): GlobalId("a/v/1")}

@@ -72,7 +72,7 @@ def test_errors_of_a_dataflow_without_a_replica_are_the_last_reported() -> None:
 
 
 @pytest.mark.parametrize(("finished", "remembered"), [({"finished": True}, 1), ({"time": 3}, 0), (None, 0)])
-def test_errors_of_what_is_not_installed_are_those_of_a_finished_table(
+def test_errors_of_a_dataflow_that_is_not_installed_are_those_of_its_finished_table(
     finished: dict[str, object] | None, remembered: int
 ) -> None:
     """It is suspended, or the operator has just begun. Of what goes on, nobody knows."""

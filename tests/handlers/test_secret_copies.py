@@ -122,7 +122,7 @@ def test_secrets_of_sources_are_those_that_the_instance_lists_now(
         assert SourceSecrets(folder).read(name)["lock"] == "an entry"
 
 
-def test_what_was_copied_stays_while_the_api_server_refuses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_copied_secrets_stay_while_the_api_server_refuses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And the log says it once, not every second."""
     api = Secrets()
 
@@ -142,7 +142,7 @@ def test_what_was_copied_stays_while_the_api_server_refuses(tmp_path: Path, capl
 
 
 @pytest.mark.cluster
-def test_a_secret_of_kubectl_is_what_the_next_connection_reads(
+def test_the_next_connection_reads_the_secret_that_kubectl_applied(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """It is created after the replica started, changed under it, and deleted: nothing is started anew."""

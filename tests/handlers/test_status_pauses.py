@@ -7,7 +7,7 @@ from itertools import pairwise
 from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS, StatusPauses
 
 
-def test_the_first_change_is_written_at_once_and_what_follows_later_once() -> None:
+def test_the_first_change_is_written_at_once_and_the_following_ones_later_together() -> None:
     """Each object has a pause of its own."""
     pauses: StatusPauses[str] = StatusPauses()
     assert not pauses.holds("a", 10.0)

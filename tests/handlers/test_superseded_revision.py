@@ -130,7 +130,7 @@ def test_a_first_revision_is_never_superseded() -> None:
     assert (one.has_ended, set(one.ends.superseded)) == (True, set())
 
 
-def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
+def test_crash_an_end_of_an_unknown_revision_does_not_finish_the_dataflow() -> None:
     """A table is seen finished, and nobody has told by whom: that is asked, and the inputs are kept."""
     context, one = Reports(EMPTY), state("report", revision(view(400), 2))
     source = context.shards.get(INPUT)

@@ -150,7 +150,7 @@ class Edited:
 
 
 @pytest.mark.parametrize("takes_over", [False, True], ids=["while it hydrates", "as it takes over"])
-def test_crash_an_edit_whose_table_is_finished_has_the_next_version_of_it(takes_over: bool) -> None:
+def test_crash_an_edit_of_a_finished_table_has_its_next_version(takes_over: bool) -> None:
     """With nothing to be done by anybody, and once: also where the operator dies after the plan is stored."""
 
     async def scenario() -> None:

@@ -39,7 +39,7 @@ def test_each_reason_is_told_once_and_again_after_a_while(caplog: pytest.LogCapt
     assert "LookupError: dataflows" in told_by(ends, caplog, MISSING, 16 + LOG_AGAIN_SECONDS)
 
 
-def test_that_they_are_well_again_is_told_and_ends_what_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_recovery_of_watches_is_reported_and_ends_the_backoff(caplog: pytest.LogCaptureFixture) -> None:
     """Not after a single end, which is as good as none; the next one is told whatever its reason."""
     caplog.set_level(logging.WARNING)
     ends = WatchBackoff()

@@ -111,7 +111,7 @@ def test_agree_a_queue_that_is_swept_all_the_time_gives_the_same_keys(
     assert taken(-1_000) == taken(10**9)
 
 
-def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
+def test_the_queue_runs_added_work_also_after_a_failure() -> None:
     """With real workers: every key is worked on, and the one that failed once is worked on again."""
     seen: Counter[str] = Counter()
 

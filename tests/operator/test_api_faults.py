@@ -154,7 +154,7 @@ async def again_and_again(step: Step, place: Place) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_crash_of_a_request_and_trying_again_leaves_what_one_try_would_have(
+def test_crash_of_a_request_and_its_retry_leave_the_state_of_one_request(
     operation: str, fault: Fault, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
 ) -> None:
     """Two requests meet the fault, one after the other."""

@@ -66,7 +66,7 @@ def test_must_each_operator_leads_under_a_higher_term(run: Callable[[Scenario], 
     run(scenario)
 
 
-def test_crash_a_lease_that_was_deleted_is_made_again_above_what_replicas_report(
+def test_crash_a_deleted_lease_is_made_again_above_the_terms_of_replicas(
     run: Callable[[Scenario], None], namespace: str
 ) -> None:
     """The next operator counts from one; a replica that was served under 3 refuses it, so it leads under 4. The one

@@ -20,7 +20,7 @@ def operator(kubeconfig: Path, state: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
 
 
-def test_without_our_kinds_it_ends_and_says_what_to_apply(
+def test_without_the_kinds_an_operator_ends_and_names_the_manifests_to_apply(
     control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """On a control plane that nobody has installed anything on."""

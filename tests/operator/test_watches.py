@@ -102,7 +102,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("fault", [*OF_WATCHES, *AT_ONCE, Fault.LOST, Fault.HANGS], ids=lambda fault: fault.name)
-def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
+def test_crash_of_each_watch_loses_no_later_change(
     fault: Fault,
     proxy: FaultProxy,
     kinds_installed: ControlPlane,

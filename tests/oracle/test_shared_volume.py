@@ -127,7 +127,7 @@ def java_home(folder: Path, node: Node) -> Path:
     return folder
 
 
-def test_state_in_a_bucket_agrees_and_survives_what_fails(volume: Volume) -> None:
+def test_state_in_a_bucket_agrees_and_survives_failures(volume: Volume) -> None:
     """Hydration and steps with retractions give what they give on a disk, and what Spark says as a batch; also when
     the executors' node loses the volume, when the bucket does not answer, and when the driver is killed.
     """

@@ -12,7 +12,7 @@ from tidemark_operator.orchestrator.kubernetes.settings import Settings
 PODS = ["--state-dir", "s", "--orchestrator", "kubernetes"]
 
 
-def test_pods_have_what_the_command_line_says() -> None:
+def test_pods_have_the_settings_of_the_command_line() -> None:
     """And the rest by default."""
     least = parse([*PODS, "--replica-image", "i", "--planner", "p:1"]).pods
     most = parse(

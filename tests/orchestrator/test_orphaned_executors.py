@@ -68,14 +68,14 @@ def test_a_driver_deletes_the_executors_of_the_one_before_and_no_other_pod(clust
         assert cluster.kubectl("get", "pods", "-o", "name").split() == ["pod/beside", "pod/driver"]
 
 
-def test_a_driver_that_may_not_delete_them_says_what_it_needs(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_driver_without_the_right_to_delete_executors_names_the_right(cluster: Cluster, tmp_path: Path) -> None:
     """And does not start Spark beside them."""
     server = account(cluster, tmp_path, "get", "list")
     with pytest.raises(ExecutorsNotDeleted, match=r"403 Forbidden; .* needs the verb deletecollection on pods"):
         ExecutorPods(f"k8s://{server}", cluster.namespace, tmp_path).delete(labels(MINE))
 
 
-def test_a_driver_whose_api_server_does_not_answer_says_so(tmp_path: Path) -> None:
+def test_a_driver_reports_that_the_api_server_does_not_answer(tmp_path: Path) -> None:
     """A pod without a token, too."""
     with pytest.raises(ExecutorsNotDeleted, match="No such file"):
         ExecutorPods("k8s://https://127.0.0.1:1", "ns", tmp_path).delete("a=b")

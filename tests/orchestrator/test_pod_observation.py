@@ -140,6 +140,6 @@ def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
     assert late.problem.message.endswith("cannot write wrong data")
 
 
-def test_agree_the_exit_code_of_a_driver_whose_executors_never_came() -> None:
+def test_agree_the_exit_code_of_a_driver_without_executors() -> None:
     """The operator does not import replicas: another number on one side would blame what was hydrating."""
     assert pod_observation.EXIT_NO_EXECUTORS == program.EXIT_NO_EXECUTORS

@@ -83,7 +83,7 @@ def test_only_drivers_of_executors_have_a_token() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_replica_understands_what_its_pod_tells_it(case: str) -> None:
+def test_the_replica_parses_the_command_line_of_its_pod(case: str) -> None:
     """The program's own reading of the arguments; Kubernetes fills in what is of the pod."""
     (container,) = pods(CASES[case])[0]["containers"]
     program, *arguments = container["args"]

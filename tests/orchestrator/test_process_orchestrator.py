@@ -116,7 +116,7 @@ def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
     assert orchestrator.observe("dead") == ()
 
 
-def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path) -> None:
+def test_stop_ends_the_processes_of_an_operator_and_no_other(tmp_path: Path) -> None:
     """A real child that outlived its operator; a folder that is no child's stays."""
     home = Home(tmp_path / "replicas" / "0a1b")
     home.create()

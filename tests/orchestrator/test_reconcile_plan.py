@@ -46,7 +46,7 @@ def test_a_retained_replica_is_left_alone_until_its_shape_is_known() -> None:
     assert (decision.apply, decision.delete) == ((), ())
 
 
-def test_a_surge_keeps_what_serves_until_it_is_taken_over() -> None:
+def test_a_surge_keeps_the_serving_pod_until_the_takeover() -> None:
     """The new shape is made beside it."""
     before = decide({KEY: NEW}, [OLD, CURRENT], frozenset())
     after = decide({KEY: NEW}, [OLD, CURRENT], {(KEY, NEW.shape)})
@@ -61,7 +61,7 @@ def test_of_several_surges_the_oldest_shape_serves() -> None:
     assert decide({KEY: NEW}, [there("older", 0, going=True), OLD], frozenset()).delete == ()
 
 
-def test_an_edit_that_is_taken_back_leaves_what_serves() -> None:
+def test_an_edit_that_is_taken_back_leaves_the_serving_pod() -> None:
     """What hydrated beside it goes."""
     serving = there(NEW.shape, 0)
 
@@ -88,7 +88,7 @@ def test_recreate_waits_until_the_old_one_is_gone() -> None:
     assert decide({KEY: RECREATED}, [], frozenset()).apply == (RECREATED,)
 
 
-def test_a_resource_that_is_made_again_waits_for_what_its_predecessor_leaves() -> None:
+def test_a_recreated_resource_waits_for_the_pods_of_its_predecessor() -> None:
     """The API server would refuse a StatefulSet of that name, and the refusal stand in a condition."""
     left = there(NEW.shape, key="deleted")
     going = there(NEW.shape, key="deleted", going=True)

@@ -73,7 +73,7 @@ def executors(cluster: Cluster) -> list[dict[str, Any]]:
     return [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
 
 
-def test_a_driver_keeps_what_it_has_until_more_are_admitted(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_driver_keeps_its_executors_until_more_are_admitted(cluster: Cluster, tmp_path: Path) -> None:
     """What is tried is what Spark makes. Of two executors one is lost and refused: the driver goes on with the other,
     for longer than Spark, which asks every second, would bear it; and has two again when there may be.
     """

@@ -123,7 +123,7 @@ def test_a_minute_of_health_forgives_earlier_failures(home: Home) -> None:
     assert home.attempts().restarts == 1
 
 
-def test_crash_the_next_operator_adopts_what_runs(home: Home) -> None:
+def test_crash_the_next_operator_adopts_running_processes(home: Home) -> None:
     """Same process, no second one; unclaimed, it is left alone."""
     _, process = start(home, SLEEP)
 

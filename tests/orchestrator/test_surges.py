@@ -46,7 +46,7 @@ def test_an_edit_that_is_taken_back_is_as_if_it_had_never_been(cluster: Cluster)
     cluster.run(scenario)
 
 
-def test_an_edit_that_is_taken_back_after_the_takeover_keeps_what_serves(cluster: Cluster) -> None:
+def test_an_edit_that_is_taken_back_after_the_takeover_keeps_the_serving_pod(cluster: Cluster) -> None:
     """The shape that is wanted again took over once, but has nothing of it left when it comes back."""
     spec = cluster.replica(SMALL)
     shapes = [replace(spec, cores=cores) for cores in (2, 3, 4)]
@@ -75,7 +75,7 @@ def test_an_edit_that_is_taken_back_after_the_takeover_keeps_what_serves(cluster
     cluster.run(scenario)
 
 
-def test_an_operator_that_begins_leaves_the_budget_of_what_runs(cluster: Cluster) -> None:
+def test_a_new_operator_leaves_the_budget_of_running_pods(cluster: Cluster) -> None:
     """It knows what is kept before it knows in which shape; a drain in between would end all replicas at once. The
     budget goes with the last of them."""
     spec = cluster.replica(SMALL)

@@ -76,7 +76,7 @@ def test_rows_spread_over_shares() -> None:
     assert sizes.max() < 1600
 
 
-def test_stream_larger_than_what_may_be_pending_is_consolidated_on_the_way() -> None:
+def test_a_stream_larger_than_the_pending_limit_is_consolidated_on_the_way() -> None:
     """Ten million updates of three rows; the sum is exact."""
     piece = pa.table({"k": pa.repeat("x", 400_000), DIFF: pa.repeat(1, 400_000)})
     result = consolidate_stream((piece for _ in range(25)), piece.schema)

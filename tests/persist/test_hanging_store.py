@@ -85,7 +85,7 @@ ASKED: dict[str, Callable[[Shard], object]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_others_run_while_somebody_asks_a_store_that_hangs(s3: S3Server, what: str) -> None:
+def test_other_calls_run_while_one_waits_for_a_hanging_store(s3: S3Server, what: str) -> None:
     shard = made(s3)
     with s3.hanging() as go_on:
         _let_go_on(go_on)

@@ -71,7 +71,7 @@ def test_a_folder_that_is_replaced_during_the_read_is_read_again(
     assert found.contents == {"password": b"new", "user": b"b"}
 
 
-def test_what_is_larger_than_any_secret_is_not_read(tmp_path: Path) -> None:
+def test_a_file_larger_than_any_secret_is_not_read(tmp_path: Path) -> None:
     """Nor is more than the limit read to find out."""
     mount(tmp_path, "1", {"a": "x" * BYTES_MAX})
     assert read_files(tmp_path) is not None

@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "store"
 
 
-def test_files_are_settings_and_what_is_not_of_aws_is_left_alone(folder: Path) -> None:
+def test_files_are_settings_and_names_outside_aws_are_left_alone(folder: Path) -> None:
     """Line ends are no part of a secret: editors leave them."""
     mount(folder, "1", {**KEYS, "AWS_REGION": "eu-1\n", "password": "x", "..hidden": "y"})
     assert mounted_settings.read_mounted().settings == {**KEYS, "AWS_REGION": "eu-1"}
@@ -58,7 +58,7 @@ def test_without_the_variable_the_environment_alone_counts(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("missing", list(KEYS))
-def test_settings_without_credentials_are_told_by_what_is_missing(folder: Path, missing: str) -> None:
+def test_settings_without_credentials_name_the_missing_ones(folder: Path, missing: str) -> None:
     """Instead of going to look for some elsewhere, which takes long where there are none."""
     mount(folder, "1", {name: value for name, value in KEYS.items() if name != missing})
     with pytest.raises(StorageError, match=f"has no {missing}: check") as raised:

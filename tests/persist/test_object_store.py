@@ -56,7 +56,7 @@ def test_settings_bound_every_request_and_leave_other_options_alone() -> None:
     assert found == {**PATIENCE, "timeout": "1s", "AWS_REGION": "x", "aws_conditional_put": "etag"}
 
 
-def test_errors_are_one_line_without_secrets_and_without_what_a_server_repeats() -> None:
+def test_errors_are_one_line_without_secrets_and_echoes_of_a_server() -> None:
     """A server that does not like a signature answers with all that was signed."""
     answer = (
         "Generic S3 error\n \x1b[31m↳\x1b[0m 403 Forbidden: <?xml version='1.0'?>\n<Error><Code>SignatureDoesNotMatch"

@@ -88,7 +88,7 @@ def test_listen_holds_the_updates_between_two_times_however_they_were_appended(s
     assert len(shard.listen(8, 10)) == 1  # one file, not all of them
 
 
-def test_a_listing_of_what_is_known_looks_at_nothing(shard: Shard) -> None:
+def test_a_listing_of_known_parts_reads_no_file(shard: Shard) -> None:
     """The same as with a look, where the handle has seen so far; otherwise it says that it does not know."""
     other = open_shard(shard.location)
     assert other.listen_cached(2, 6) == other.listen(2, 6)
@@ -208,7 +208,7 @@ class Going(io.BytesIO):
         return super().read(size)
 
 
-def test_part_whose_file_goes_while_it_is_read_says_what_to_do(
+def test_a_part_that_loses_its_file_while_it_is_read_names_the_remedy(
     shard: Shard, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Vacuum of another process took it, between two requests."""
@@ -220,7 +220,7 @@ def test_part_whose_file_goes_while_it_is_read_says_what_to_do(
         list(read_part(part))
 
 
-def test_part_whose_file_is_gone_says_what_to_do(shard: Shard, place: Place) -> None:
+def test_a_part_without_its_file_names_the_remedy(shard: Shard, place: Place) -> None:
     """Not a bare FileNotFoundError from somewhere inside."""
     [part] = shard.listen(5, 6)
     (place.folder / part.path).unlink()
@@ -229,7 +229,7 @@ def test_part_whose_file_is_gone_says_what_to_do(shard: Shard, place: Place) -> 
         list(read_part(part))
 
 
-def test_follower_sees_what_another_handle_appends_without_reopening(shard: Shard) -> None:
+def test_a_follower_sees_the_appends_of_another_handle_without_reopening(shard: Shard) -> None:
     """`refresh` reads the new entries of the log; `state` alone looks at nothing."""
     follower = open_shard(shard.location)
     shard.compare_and_append(batch([(("c", 1), 10, 1)]), expected_upper=10, new_upper=12, term=1)

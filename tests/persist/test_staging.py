@@ -118,7 +118,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_staged_file_that_is_not_what_it_claims_is_refused(shard: Shard, place: Place, name: str) -> None:
+def test_a_staged_file_that_differs_from_its_description_is_refused(shard: Shard, place: Place, name: str) -> None:
     """delta-rs would commit it; here it is looked at first."""
     spoil, lie, message = WRONG[name]
     file = staged(shard)

@@ -27,7 +27,7 @@ class Clock:
     monotonic = time
 
 
-def test_vacuum_deletes_what_was_removed_a_grace_period_ago(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vacuum_deletes_files_removed_a_grace_period_ago(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marked in one round, swept in the next, and never while the grace lasts."""
     clock = Clock()
     for module in (maintenance, vacuum):

@@ -62,7 +62,7 @@ def test_agree_text_and_tree_for_every_combination_of_types(catalyst: Catalyst, 
         catalyst.drop_relations()
 
 
-def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
+def test_must_never_raise_in_infallible_calls(rows: DataFrame) -> None:
     """Over edge values, no infallible call raises, and no call that is never NULL is NULL."""
     every = dict.fromkeys(c for function in EVERY for c in calls_of(function))
     calls = [c for c in every if not is_fallible(c)]

@@ -26,7 +26,7 @@ def test_the_page_has_examples_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize(("query", "why", "sql"), EXAMPLES, ids=[" ".join(e[2].split())[:50] for e in EXAMPLES])
-def test_an_example_does_what_the_page_says(catalyst: Catalyst, query: str, why: str, sql: str) -> None:
+def test_an_example_gives_the_result_of_the_page(catalyst: Catalyst, query: str, why: str, sql: str) -> None:
     """An example is planned, or refused with the words that it states."""
     if query:
         outcome: object = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))

@@ -236,7 +236,7 @@ def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
     planner.close()
 
 
-def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: Process) -> None:
+def test_crash_of_a_jvm_with_a_full_heap_is_blamed_on_the_statement(planner: Process) -> None:
     """The refusal blames the statement, since it would fill any heap."""
     ((worker, jvm),) = planner.workers().items()
     refused = decode(planner.plan(one_view(LARGE)), Refused)

@@ -89,7 +89,7 @@ def test_a_task_deletes_existing_rows_only(catalyst: Catalyst) -> None:
     assert "u1/log/own" not in outcome.references
 
 
-def test_a_task_whose_rows_depend_on_its_output_declares_its_columns(catalyst: Catalyst) -> None:
+def test_a_task_that_reads_its_own_output_declares_its_columns(catalyst: Catalyst) -> None:
     """The task's own name means the output, even if another relation has it."""
     outcome = planned(catalyst, {"log": ONCE}, TaskRequest("s.u", columns=K))
 
@@ -108,7 +108,7 @@ def test_an_edit_after_which_a_column_may_be_null_goes_on_with_the_table(catalys
 CASTS = ("CAST", "TRY_CAST")
 
 
-def test_recursion_may_begin_with_what_changed(catalyst: Catalyst) -> None:
+def test_recursion_may_begin_with_the_changes(catalyst: Catalyst) -> None:
     """table_changes() can be joined like any relation."""
     reached = "SELECT k FROM table_changes('s.u') UNION SELECT t.k FROM r JOIN s.t ON t.x = r.k"
     sql = f"WITH RECURSIVE r AS ({reached}) SELECT k FROM r"

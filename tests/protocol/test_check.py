@@ -186,7 +186,7 @@ def test_a_sound_dataflow_passes() -> None:
         ({"source_imports": (replace(dataflow().source_imports[0], columns=(0, 7)),)}, "beyond the 2"),
     ],
 )
-def test_must_refuse_a_dataflow_whose_parts_do_not_fit(changes: dict[str, Any], why: str) -> None:
+def test_must_refuse_a_dataflow_of_mismatched_parts(changes: dict[str, Any], why: str) -> None:
     """Wrong versions, ids, keys and columns are refused."""
     with pytest.raises(PlanNotAllowed, match=why):
         check_dataflow(dataflow(**changes))

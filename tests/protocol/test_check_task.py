@@ -74,7 +74,7 @@ def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
     assert decode(encode(description), DataflowDescription) == description
 
 
-def test_a_task_explains_what_it_watches() -> None:
+def test_a_task_explains_its_watched_relation() -> None:
     """The printed dataflow names the task."""
     message = explain_dataflow(with_object(CHANGES))
 
@@ -82,7 +82,7 @@ def test_a_task_explains_what_it_watches() -> None:
     assert f"Changes\n  Get {SOURCE}" in message
 
 
-def test_the_output_must_have_the_columns_of_what_is_exported() -> None:
+def test_the_output_must_have_the_columns_of_the_export() -> None:
     """The sink of a task needs permission to write, like that of a view."""
     shard = replace(SINK.sink.shard, columns=(A, Column("b", STRING)))
     with pytest.raises(PlanNotAllowed, match=f"columns of sink {TASK} are not those"):

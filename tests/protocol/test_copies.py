@@ -78,7 +78,7 @@ def test_in_an_object_store_the_places_are_the_same() -> None:
         f"{STORE}x/team-a/_copies/x",
     ],
 )
-def test_a_replica_refuses_what_no_gateway_sends(location: str) -> None:
+def test_a_replica_refuses_copies_that_no_gateway_sends(location: str) -> None:
     """A replica knows the storage of the instance, and no namespace."""
     with pytest.raises(ValueError, match=r"is not below|is not a location|is outside the folder"):
         folder_of(STORE, location)

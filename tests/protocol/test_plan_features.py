@@ -82,7 +82,7 @@ def test_each_addition_has_a_feature_name() -> None:
     assert _members(DataflowDescription) - first == set(FEATURES), "what is new has a line in understanding.FEATURES"
 
 
-def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
+def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     """A field with its default is not encoded, so it requires no feature."""
     plain = dataflow("d", 300)
     assert plain.required_features == frozenset()

@@ -72,7 +72,7 @@ def test_a_schedule_survives_the_wire() -> None:
     assert protobuf.command_from_proto(pb.Command.FromString(data)) == command
 
 
-def test_a_view_without_a_schedule_is_what_it_was() -> None:
+def test_a_view_without_a_schedule_is_encoded_as_before() -> None:
     """Digests of plans without a schedule do not change."""
     assert b"refresh" not in encode(refreshed(None))
     assert refreshed(None).plan_digest == "c3fe882e44ab9733363c8901d7ab96c1d3f551c077463f53806eba5637b0d3ab"
@@ -114,7 +114,7 @@ def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> Non
         (RefreshSchedule(at=tuple(map(Time, range(MAX_TIMES + 1)))), "33 times"),
     ],
 )
-def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) -> None:
+def test_must_refuse_an_invalid_schedule(schedule: RefreshSchedule, why: str) -> None:
     """The frame is refused before anything acts on it."""
     data = protobuf.command_to_proto(CreateDataflow(refreshed(schedule))).SerializeToString()
 

@@ -100,7 +100,7 @@ def test_agree_an_index_and_the_collection_it_is_of(spark: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("plan", [joined(INDEXED, GET_U), joined(GET_U, INDEXED), joined(INDEXED, INDEXED)])
-def test_until_leaves_out_what_the_index_has_already(spark: Any, tmp_path: Path, plan: Plan) -> None:
+def test_until_leaves_out_updates_that_the_index_has_already(spark: Any, tmp_path: Path, plan: Plan) -> None:
     """The index is further than the end of its reader: the reader's updates are those before `until`, no others."""
     direct = joined(*(GET_T if i == INDEXED else GET_U for i in inputs_of(plan)))
     until = HISTORY.times[4]
@@ -151,7 +151,7 @@ def test_a_reader_that_is_behind_holds_compaction_back(spark: Any, tmp_path: Pat
         assert consolidated(made) == expected(of, joined(GET_T, GET_U))
 
 
-def test_a_reader_that_comes_later_begins_with_what_is_there(spark: Any, tmp_path: Path) -> None:
+def test_a_late_reader_begins_with_the_contents(spark: Any, tmp_path: Path) -> None:
     """Its as_of is past much of the index's history, some of which is compacted."""
     made: Counter[Any] = Counter()
     as_of = HISTORY.times[5]

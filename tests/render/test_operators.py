@@ -97,7 +97,7 @@ def test_an_operator_is_charged_for_the_expressions_of_its_input(tmp_path: Path,
     assert named(operators, fragment.stage, times(fragment.stage, p.Publish)) == {"index index": 1}
 
 
-def test_in_several_tasks_an_operator_is_known_by_what_it_keeps(tmp_path: Path) -> None:
+def test_in_several_tasks_an_operator_is_known_by_its_arrangement(tmp_path: Path) -> None:
     """Sums that are made before rows move are the reduce's; a merge is of whom the arrangement is."""
     fragments, operators = lowered(tmp_path, counted(GET_T))
     one, many, _ = shapes(fragments)

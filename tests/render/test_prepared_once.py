@@ -25,7 +25,7 @@ PLAN = counted(quotients(GET_T))
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_ten_steps_and_more_run_what_was_planned_once(
+def test_ten_steps_and_more_run_one_plan(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
     """By Spark, with Catalyst in between: one plan for one task, which is made when the dataflow is built, and one for

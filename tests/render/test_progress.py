@@ -95,7 +95,7 @@ def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationProgress, Stag
     assert (found["read t"], found["read u"], found["join"]) == (25, 30, 0)
 
 
-def test_behind_an_exchange_an_operator_is_as_far_as_what_was_sent(
+def test_behind_an_exchange_an_operator_is_as_far_as_the_sent_rows(
     watched: tuple[HydrationProgress, StageFrame, Path],
 ) -> None:
     """And nowhere at 100 before all tasks have come to their end; the whole goes by the rows that are read below."""
@@ -129,7 +129,7 @@ def test_a_file_cut_short_says_nothing(watched: tuple[HydrationProgress, StageFr
     assert percents(progress)["read t"] == 0
 
 
-def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_reports_the_rows_of_each_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its tree, and no more often than twice a second."""
     now = [0.0]
     monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
@@ -148,7 +148,7 @@ def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch
     assert read_counts(tmp_path, "stage1", 0) == (OperatorCount(), OperatorCount(), OperatorCount(5, True))
 
 
-def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_fail_counted_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is for people."""
     now = [0.0]
     monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 HISTORY = random_history({"t": T}, 3)
 
 
-def test_a_step_whose_state_does_not_fit_fails_and_leaves_the_state(spark: Any, tmp_path: Path) -> None:
+def test_a_step_with_too_large_a_state_fails_and_leaves_the_state(spark: Any, tmp_path: Path) -> None:
     """The error says how much, and what to do."""
     with harness(spark, tmp_path, {"t": T}, HISTORY) as made:
         made.store.close()

@@ -75,7 +75,7 @@ def test_a_cancelled_peek_holds_no_file_of_its_index(tmp_path: Path) -> None:
         assert not [*of.store.directory.glob("*/*")]
 
 
-def test_a_job_that_failed_keeps_nothing_of_what_it_worked_on() -> None:
+def test_a_failed_job_keeps_no_frames_of_its_work() -> None:
     """Its error says what happened; the frames in which it happened are gone."""
 
     class Worked:

@@ -137,7 +137,7 @@ def test_must_speak_the_older_generation_over_a_socket(
 
 
 @pytest.mark.parametrize("time", [-1, 2**63 - 1])
-def test_must_refuse_what_is_no_time(
+def test_must_refuse_an_invalid_time(
     client: ScriptedClient, replica: ReplicaProcess, config: InstanceConfig, time: int
 ) -> None:
     """Times inside a plan are checked where they come in."""

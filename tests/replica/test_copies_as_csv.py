@@ -49,7 +49,7 @@ def lines(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [0, len(TEXTS)], ids=["no rows", "rows"])
-def test_agree_a_copy_as_csv_is_what_spark_writes(spark: Any, tmp_path: Path, count: int) -> None:
+def test_agree_a_copy_as_csv_has_the_text_of_spark(spark: Any, tmp_path: Path, count: int) -> None:
     """NULL, empty text, quotes, blanks, line breaks, numbers and times; the header also of nothing. Wherever it is."""
     contents = rows()[:count]
     updates: list[Update] = [(row, 10, 1) for row in contents]

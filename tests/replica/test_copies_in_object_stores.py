@@ -78,7 +78,7 @@ def test_a_copy_holds_each_row_as_often_as_it_is_there(bucket: Bucket) -> None:
     ("contents", "message"),
     [([*CONTENTS, (FAILS, 10, 1)], "EXPRESSION_FAILED in 1 / n"), ([((1, "a"), 10, -1)], "NEGATIVE_MULTIPLICITY")],
 )
-def test_must_refuse_to_copy_what_is_in_error(bucket: Bucket, contents: list[Update], message: str) -> None:
+def test_must_refuse_to_copy_a_collection_in_error(bucket: Bucket, contents: list[Update], message: str) -> None:
     """Nothing is there afterwards."""
     with pytest.raises(CopyFailed, match=message):
         bucket.written(bucket.copy(), contents)

@@ -309,7 +309,7 @@ class Forgetful(ShardHandles):
         return Cleaned()  # type: ignore[return-value]
 
 
-def test_crash_an_append_of_unknown_outcome_is_compared_with_what_is_there(tmp_path: Path) -> None:
+def test_crash_an_append_of_unknown_outcome_is_compared_with_the_table(tmp_path: Path) -> None:
     """When even the log has forgotten, the sink begins from the shard as it is."""
     updates = history(8, 24)
     view = View(tmp_path / "r1", tmp_path / "shard", updates, 0, Loop(Forgetful()))

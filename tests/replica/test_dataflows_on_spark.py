@@ -73,7 +73,7 @@ def _costs_of(id: GlobalId, responses: Iterable[Response]) -> tuple[OperatorCost
     return operator_costs(statuses[-1]) if statuses else ()
 
 
-def test_reconnect_reuses_what_is_the_same(
+def test_reconnect_reuses_equal_dataflows(
     spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
     """The same process, no hydration more, and the new client hears every frontier from its own as_of on."""

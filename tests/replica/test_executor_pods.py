@@ -111,7 +111,7 @@ def test_where_there_is_nothing_nothing_is_left(api: Api, account: Path) -> None
 
 
 @pytest.mark.parametrize(("code", "is_for_rights"), [(403, True), (401, False), (429, False), (500, False)])
-def test_a_refusal_is_told_with_what_it_needs(api: Api, account: Path, code: int, is_for_rights: bool) -> None:
+def test_a_refusal_is_reported_with_the_missing_right(api: Api, account: Path, code: int, is_for_rights: bool) -> None:
     """Rights only where these are missing."""
     api.code = code
     with pytest.raises(ExecutorsNotDeleted, match=f"cannot be deleted: {code} ") as refused:

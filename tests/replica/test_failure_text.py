@@ -80,7 +80,7 @@ SEE = "; its text is in the replica's log"
     ],
 )
 @pytest.mark.parametrize("before", [LOST, "An error occurred while calling o7.count.\n: " + LOST])
-def test_of_what_spark_says_the_type_the_code_and_the_place_are_told(says: str, message: str, before: str) -> None:
+def test_a_failure_of_spark_is_reported_by_type_code_and_place(says: str, message: str, before: str) -> None:
     """And our own words, which have no data; an executor's end is Spark's business, and told in its words."""
     assert public_spark_text(before + says, "Py4JJavaError") == message
 

@@ -45,7 +45,7 @@ def replica(root: str, tmp_path: Path) -> Iterator[ReplicaProcess]:
     process.close()
 
 
-def test_a_replica_whose_store_hangs_describes_itself_answers_from_memory_and_goes_on(
+def test_a_replica_with_a_hanging_store_describes_itself_answers_from_memory_and_goes_on(
     s3: S3Server, root: str, replica: ReplicaProcess
 ) -> None:
     """Describe comes within the operator's patience, again and again, and with what it cannot read told as that."""

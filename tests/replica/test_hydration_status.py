@@ -47,7 +47,7 @@ def percents(responses: list[Response]) -> list[str]:
     return [r.fields.get("percent", r.fields["state"]) for r in responses if isinstance(r, Status)]
 
 
-def test_only_what_has_changed_is_told(reporting: tuple[HydrationStatus, list[Response]]) -> None:
+def test_only_changes_are_reported(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """The same again is none; so is a step that has not begun, or a look that failed."""
     hydration, responses = reporting
     for look in (at(0, 0), at(40, 0), None, at(40, 0), at(40, 20)):

@@ -100,7 +100,7 @@ def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
     wait_until(lambda: all(replica_metrics(f"arrangement_{kind}") == 0 for kind in kept_of_them))
 
 
-def test_peeks_are_told_by_what_was_answered_and_when(
+def test_peeks_are_reported_by_answer_and_time(
     connect: Callable[..., ScriptedClient], replica_metrics: MetricsReader, tmp_path: Path
 ) -> None:
     """One that is given up counts for as long as it was waited for."""

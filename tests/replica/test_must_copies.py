@@ -96,7 +96,7 @@ def test_a_copy_of_nothing_tells_its_columns(tmp_path: Path) -> None:
     ("contents", "message"),
     [([*CONTENTS, (FAILS, 10, 1)], "EXPRESSION_FAILED in 1 / n"), ([((1, "a"), 10, -1)], "NEGATIVE_MULTIPLICITY")],
 )
-def test_must_refuse_to_copy_what_is_in_error(tmp_path: Path, contents: list[Update], message: str) -> None:
+def test_must_refuse_to_copy_a_collection_in_error(tmp_path: Path, contents: list[Update], message: str) -> None:
     """Nothing is there afterwards."""
     copy = copy_of(tmp_path)
     with pytest.raises(CopyFailed, match=message):

@@ -156,7 +156,7 @@ def test_a_dropped_index_lives_on_while_it_is_imported() -> None:
     assert [d.calls[-1] for d in scene.drivers] == ["stop", "stop"]
 
 
-def test_must_not_compact_what_an_importer_still_reads() -> None:
+def test_must_not_compact_times_that_an_importer_still_reads() -> None:
     """AllowCompaction speaks for external readers only: an importer holds its as_of, then what lies before its step."""
     scene = Scene()
     scene.dataflows.create(copies("a", 10, source=shard("t"), index="i"))

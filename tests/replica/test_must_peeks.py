@@ -115,7 +115,7 @@ def test_a_peek_that_was_readable_stays_so_while_it_waits() -> None:
     assert scene.peeks.hold(INDEX) == Frontier.empty()
 
 
-def test_must_cancel_once_and_only_what_is_pending() -> None:
+def test_must_cancel_once_and_only_pending_peeks() -> None:
     """Canceled while waiting or reading; after an answer, or a cancel, or for unknown uuids: nothing."""
     scene = Scene(since=0, upper=10)
     for uuid, at in (("waiting", 10), ("reading", 9), ("answered", 8)):
@@ -168,7 +168,7 @@ def stashed(scene: Scene, content: bytes) -> StashedResult:
     return StashedResult(spool, 1)
 
 
-def test_must_answer_once_what_is_stashed_and_keep_it_until_cancelled(tmp_path: Path) -> None:
+def test_must_answer_a_stashed_peek_once_and_keep_it_until_cancelled(tmp_path: Path) -> None:
     """One PeekStashed; pieces from any offset; CancelPeek takes it away, and is not answered."""
     scene = Scene(0, 10, tmp_path)
     scene.peeks.add(peek("p", 9))

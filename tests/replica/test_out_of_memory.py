@@ -44,7 +44,7 @@ def test_a_process_that_was_killed_is_told_with_the_field_to_raise(text: str, ma
         raise failure("step s", RuntimeError(text), master)
 
 
-def test_other_failures_are_what_they_are() -> None:
+def test_other_failures_are_reported_unchanged() -> None:
     """One executor that ended otherwise, one task that raised."""
     text = LOST + "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52"
     assert type(failure("step s", RuntimeError(text), "local[2]")) is StepFailed

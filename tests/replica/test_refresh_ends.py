@@ -33,7 +33,7 @@ def test_the_last_of_some_times_is_the_end_also_where_until_is_later() -> None:
     assert going.upper == EMPTY_SENTINEL
 
 
-def test_a_view_whose_refreshes_are_all_over_is_what_it_is_when_it_is_created() -> None:
+def test_a_view_with_past_refreshes_alone_has_its_contents_at_creation() -> None:
     """The first write is the only one."""
     _, table = one(RefreshTimes(RefreshSchedule(at=(Time(1),))), inputs=8)
     table.check()

@@ -197,7 +197,7 @@ def overwritten(tmp_path: Path, updates: list[Update], upper: int) -> Refreshed:
     return first
 
 
-def test_one_that_let_go_of_what_another_revision_overwrote_writes_no_more(tmp_path: Path) -> None:
+def test_a_sink_overwritten_by_another_revision_writes_no_more(tmp_path: Path) -> None:
     """And says so: what the table holds is not known to it."""
     first = overwritten(tmp_path, history(3, 60), 18)
     first.sink.allow_writes(WriterTerm(3))

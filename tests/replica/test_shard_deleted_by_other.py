@@ -150,7 +150,7 @@ def test_another_owners_shard_is_not_compacted(tmp_path: Path) -> None:
     assert downgrade(handles, NEW, location, Frontier.at(40)).since == Frontier.at(40)
 
 
-def test_compacting_what_was_deleted_does_not_make_it_again(tmp_path: Path) -> None:
+def test_compacting_a_deleted_shard_does_not_make_it_again(tmp_path: Path) -> None:
     """An empty table of the old owner would keep the location from the next one."""
     handles = ShardHandles()
     location = made(tmp_path, OLD, 50).location
@@ -229,7 +229,7 @@ def test_a_sink_writes_on_where_its_shard_was_made_again(tmp_path: Path) -> None
     assert_exact(tmp_path / "v", view.updates, 40)
 
 
-def test_a_sink_whose_shard_was_deleted_stops_and_makes_no_other(tmp_path: Path) -> None:
+def test_a_sink_of_a_deleted_shard_stops_and_makes_no_other(tmp_path: Path) -> None:
     view = view_of_before(tmp_path, 20)
     delete_shard(str(tmp_path / "v"), "v")
     view.step(40)
@@ -240,7 +240,7 @@ def test_a_sink_whose_shard_was_deleted_stops_and_makes_no_other(tmp_path: Path)
     assert not (tmp_path / "v" / "_delta_log").exists()
 
 
-def test_a_sink_whose_shard_is_another_owners_by_now_stops(tmp_path: Path) -> None:
+def test_a_sink_of_a_shard_with_another_owner_stops(tmp_path: Path) -> None:
     """Else it would wait, and make its own anew as soon as that one is gone."""
     view = view_of_before(tmp_path, 20)
     delete_shard(str(tmp_path / "v"), "v")

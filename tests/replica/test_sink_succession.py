@@ -71,7 +71,7 @@ def test_a_view_that_seems_equal_beside_another_writer_is_corrected(tmp_path: Pa
         assert persisted(tmp_path / "shard", at) == contents(new, at), f"at {at}: the new contents, without a gap"
 
 
-def test_one_that_waits_long_keeps_up_and_stages_about_what_its_view_is(
+def test_a_sink_that_waits_long_keeps_up_and_stages_about_the_size_of_its_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can be as far as the old one at any time, however large its snapshot and however much has changed; and what
@@ -198,7 +198,7 @@ def _kinds(loop: Loop) -> set[str]:
 
 
 @pytest.mark.parametrize("fenced_first", [True, False])
-def test_one_that_is_to_go_on_over_what_another_revision_wrote_stops(fenced_first: bool, tmp_path: Path) -> None:
+def test_a_sink_that_meets_the_rows_of_another_revision_stops(fenced_first: bool, tmp_path: Path) -> None:
     """An edit is reverted: the same view under a newer term, by a replica that heard of neither. It has let go of what
     it had written before the edit, so it cannot correct what came with that, and touches nothing."""
     first, second, _, new = revisions(tmp_path)

@@ -40,7 +40,7 @@ def inputs(folder: Path) -> StepInputs:
     return StepInputs([SourceImport(T, metadata, (0,))], ShardHandles())
 
 
-def test_a_hydration_keeps_what_it_listed_until_it_has_ended(tmp_path: Path) -> None:
+def test_a_hydration_keeps_its_listed_parts_until_its_end(tmp_path: Path) -> None:
     """The shard is compacted and vacuumed while it reads; afterwards nothing is left over."""
     shard, listed = filled(tmp_path / "t"), inputs(tmp_path / "t")
     parts = listed.hydration(3, TICKS)[T]

@@ -403,7 +403,7 @@ def test_every_condition_and_reason_is_in_the_reference() -> None:
     assert {word for word in said_by_us if f"`{word}`" not in reference and f"| {word} |" not in reference} == set()
 
 
-def test_files_in_error_are_named_with_what_to_do() -> None:
+def test_files_in_error_are_named_with_the_remedy() -> None:
     """Ten of them, and how many more there are."""
     named = tuple(f"t/{i}.csv (SCHEMA_MISMATCH)" for i in range(12))
     facts = replace(READING, name="drop", files_in_error=1200, named_in_error=named)

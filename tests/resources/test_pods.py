@@ -74,7 +74,7 @@ def test_spark_only_reaches_the_program(tmp_path: Path) -> None:
         ({"updateStrategy": "Surge"}, "spec.updateStrategy: Surge"),
     ],
 )
-def test_a_process_is_refused_what_only_pods_have(spec: dict[str, Any], named: str, tmp_path: Any) -> None:
+def test_a_process_is_refused_the_fields_of_pods(spec: dict[str, Any], named: str, tmp_path: Any) -> None:
     """Nothing is accepted and ignored."""
     refusal = ProcessOrchestrator(tmp_path, {}, planner=False).refusal(replica_spec(replica(spec), INSTANCE))
 
@@ -82,7 +82,7 @@ def test_a_process_is_refused_what_only_pods_have(spec: dict[str, Any], named: s
     assert named in refusal
 
 
-def test_a_process_is_given_what_it_can_have(tmp_path: Any) -> None:
+def test_a_process_is_given_the_fields_of_processes(tmp_path: Any) -> None:
     """Cores, memory, and to be recreated."""
     plain = INSTANCE
     spec = {"resources": {"limits": {"cpu": 1}}, "updateStrategy": "Recreate", "executors": {"instances": 0}}

@@ -56,7 +56,7 @@ def test_every_reason_is_explained() -> None:
     assert {word for word in operator | planner if f"`{word}`" not in PAGE} == set()
 
 
-def test_every_reason_of_a_failure_says_what_happened() -> None:
+def test_every_reason_of_a_failure_names_the_event() -> None:
     """Its row has the status False, the reason, and in the cell before the last what happened."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
     failures = [row for row in rows if "False" in row and row[-3].startswith("`") and row[-3] != "`NoErrors`"]

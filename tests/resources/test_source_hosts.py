@@ -96,7 +96,7 @@ def test_a_refusal_says_which_address_and_how_to_allow_it() -> None:
         "[::1", "::1]", "[a]", "[127.0.0.1]", "fe80::1%eth0", "[fe80::1%25eth0]", "1::2::3", "::g", "a:80", "[[::1]]",
     ],
 )  # fmt: skip
-def test_what_is_no_host_in_one_form_is_refused(text: str) -> None:
+def test_a_text_that_is_no_host_in_one_form_is_refused(text: str) -> None:
     """Each of these is read in two ways by some pair of resolvers and parsers, or by none."""
     with pytest.raises(InvalidAddress):
         host_of(text)
@@ -104,7 +104,7 @@ def test_what_is_no_host_in_one_form_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, True, "80", 80.0, None])
-def test_what_is_no_port_is_refused(port: Any) -> None:
+def test_a_text_that_is_no_port_is_refused(port: Any) -> None:
     """A bool is an int for Python."""
     assert refusal_of(AllowedHosts.parse(EVERYTHING), "db", port) is not None
 
@@ -180,7 +180,7 @@ def test_whatever_is_let_by_a_name_is_that_name(text: str, port: int) -> None:
 
 
 @given(st.one_of(AWKWARD, st.integers(0, 2**32 - 1).flatmap(lambda number: st.sampled_from(spellings(number)))))
-def test_a_name_is_never_what_a_resolver_reads_as_an_address(text: str) -> None:
+def test_a_name_is_never_a_text_that_a_resolver_reads_as_an_address(text: str) -> None:
     """getaddrinfo reads more spellings of an IPv4 address than the decimal one."""
     try:
         host = host_of(text)

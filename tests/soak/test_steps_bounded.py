@@ -38,7 +38,7 @@ def batches_at_most(manifest: Manifest) -> int:
     return FAN_IN + math.ceil(math.log2(1 + manifest.rows / SMALL_ROWS))
 
 
-def test_a_dataflow_stepped_for_long_keeps_what_is_alive(spark: Any, tmp_path: Path) -> None:
+def test_a_dataflow_stepped_for_long_keeps_live_rows_alone(spark: Any, tmp_path: Path) -> None:
     """After every tick scratch holds the manifests' files and no others, with nothing swept; they stay few."""
     with harness(spark, tmp_path, TU, HISTORY) as made:
         dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_U))))

@@ -118,7 +118,7 @@ def test_constraints_survive_translation() -> None:
         ("statement ok\nSELECT 1\n", "spark"),
     ],
 )
-def test_a_files_own_signs_tell_whose_it_is(tmp_path: Path, text: str, dialect: str) -> None:
+def test_the_signs_of_a_file_tell_its_engine(tmp_path: Path, text: str, dialect: str) -> None:
     """Where the command does not."""
     path = tmp_path / "a.test"
     path.write_text(text)

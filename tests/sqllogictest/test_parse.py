@@ -98,7 +98,7 @@ def test_loops_repeat_their_records(read: Reader) -> None:
     assert found[3].place.line == 5
 
 
-def test_simple_blocks_are_statements_whose_effect_is_wanted(read: Reader) -> None:
+def test_simple_blocks_are_statements_with_a_wanted_effect(read: Reader) -> None:
     """What the other engine says of them is not compared."""
     found = read("simple conn=a,user=b\nINSERT INTO t VALUES (';');\nBEGIN;\n----\nCOMPLETE 1\nCOMPLETE 0\n")
     assert [(s.sql, s.expects) for s in found] == [("INSERT INTO t VALUES (';')", "maybe"), ("BEGIN", "maybe")]

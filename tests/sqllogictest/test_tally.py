@@ -14,7 +14,7 @@ from tests.sqllogictest.time_limit import StatementTimedOut, bounded
 from tests.waiting import BOUND
 
 
-def test_the_last_line_counts_everything_and_lists_what_failed() -> None:
+def test_the_last_line_counts_all_records_and_lists_failed_ones() -> None:
     """With reasons for what is not supported beside it."""
     total, place = Tally(), Place(Path("a.slt"), 7)
     for kind, reason in (("passed", ""), ("failed", "a wrong answer"), ("unsupported", "MAP"), ("unsupported", "MAP")):

@@ -28,7 +28,7 @@ main(MemberRunner(), int(sys.argv[1]))
 """
 
 
-def test_an_idle_worker_lets_go_of_what_has_been_merged_away(tmp_path: Path) -> None:
+def test_an_idle_worker_lets_go_of_merged_batches(tmp_path: Path) -> None:
     """It has read a batch in a step, the last one that there is for it."""
     store, before = tmp_path / "store", children()
     manifest = arranged(store, 2, LARGE)
