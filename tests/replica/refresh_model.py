@@ -83,6 +83,7 @@ class Table:
     writers: set[Replica] = field(default_factory=set)
     reigns: list[tuple[int, Revision]] = field(default_factory=list)
     """From when on a revision shows, beginning with an unplanned refresh."""
+    _checked: tuple[int, ...] = ()
 
     def append(self, append: Append, updates: list[Update], by: Replica) -> bool:
         """Whether it has landed, now or before."""
@@ -108,7 +109,12 @@ class Table:
         return True
 
     def check(self) -> None:
-        """Every time that can be read shows the query at the last refresh."""
+        """Every time that can be read shows the query at the last refresh. Nothing is to be checked again where no
+        append has landed since the last check."""
+        state = (len(self.updates), self.since, self.upper, len(self.reigns))
+        if state == self._checked:
+            return
+        self._checked = state
         for at in range(self.since, min(self.upper, 70)):
             began, revision = [(s, r) for s, r in self.reigns if s <= at][-1]
             refreshed = max(began, revision.refreshes.last(at))
