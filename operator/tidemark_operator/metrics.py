@@ -166,7 +166,7 @@ def _tables(tables: Sequence[TableState], now: int) -> Iterator[Metric]:
 
 def _table_labels(table: TableState) -> tuple[str, ...]:
     key = table.source.key
-    return key.namespace, table.source.instance, key.name, table.ingested.table.name
+    return key.namespace, table.source.instance, key.name, table.name
 
 
 def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:

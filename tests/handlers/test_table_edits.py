@@ -15,8 +15,10 @@ from tests.handlers.revisions import dataflow, rev
 from tests.handlers.tombstones import deleter
 from tests.protocol.samples import A
 from tests.resources.manifests import body
+from tidemark_operator.catalogue import relations
 from tidemark_operator.catalogue.dataflow_state import DataflowState, PlanningState
 from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.finalizers import FINALIZER
 from tidemark_operator.handlers.reconcile import table_edits
@@ -209,6 +211,8 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
         assert state is not None
         (relation,) = catalogue([state], []).relations
         assert (relation.name, [c.name for c in relation.columns]) == ("t", ["a", "b"])
+        assert [table.name for table in tables_of(state, source.harness.fleet)] == ["t.1", "t"]
+        assert set(relations.names([state], []).values()) == {"s.t.1", "s.t"}
         assert state.edit is None
 
         source.harness.context.registry.forget(reader.key)

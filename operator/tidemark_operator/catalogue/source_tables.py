@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.planning.successors import shown
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
@@ -14,10 +15,12 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 
 @dataclass(frozen=True)
 class TableState:
-    """One table. `upper` None: no replica has reported it. `report` None: no ingester has reported the table yet.
-    `ingesting`: whether the source is ingested now; it is not while it, or its instance, is suspended."""
+    """One table. `name`: for people. `upper` None: no replica has reported it. `report` None: no ingester has reported
+    the table yet. `ingesting`: whether the source is ingested now; it is not while it, or its instance, is
+    suspended."""
 
     source: SourceState
+    name: str
     ingested: IngestedTable
     upper: Frontier | None
     report: TableReport | None
@@ -35,10 +38,12 @@ def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:
     book, running = fleet.book(source.key.namespace), fleet.get(source.key.namespace, source.instance)
     ingesting = running is not None and running.is_ingesting(source.pinned.id)
     reports = {report.table: report for report in source.report.tables} if source.report else {}
+    names = shown(ingested.table.name for ingested in source.pinned.tables)
     for ingested in source.pinned.tables:
         known = book.frontiers(ingested.shard.shard_id)
         upper = known.upper if known else None
-        yield TableState(source, ingested, upper, reports.get(ingested.table.name), ingesting)
+        name = ingested.table.name
+        yield TableState(source, names[name], ingested, upper, reports.get(name), ingesting)
 
 
 def all_tables(registry: Registry, fleet: Fleet) -> Iterator[TableState]:

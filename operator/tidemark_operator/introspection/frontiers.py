@@ -37,7 +37,7 @@ def _tables(context: ReconcileContext, state: SourceState) -> Iterator[Collectio
         known, report = book.frontiers(table.ingested.shard.shard_id), table.report
         yield CollectionFrontiers(
             namespace=state.key.namespace,
-            name=f"{state.key.name}.{table.ingested.table.name}",
+            name=f"{state.key.name}.{table.name}",
             kind="table",
             id=table.ingested.id,
             read=_number(known.since if known else None),

@@ -117,11 +117,11 @@ def _tables(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     for source in context.registry.sources(namespace):
         for table in tables_of(source, context.fleet):
             ingester = source.ingester.replica if source.ingester else None
-            report = table.report or TableReport(table.ingested.table.name)
+            report = table.report or TableReport(table.name)
             size = (report.rows, report.bytes) if table.report else (None, None)
             yield (
                 source.key.name,
-                table.ingested.table.name,
+                table.name,
                 source.instance,
                 ingester,
                 *size,

@@ -1,6 +1,7 @@
 """Names of tables that take the place of earlier ones, since their columns are others.
 
-    orders  ──columns added──►  orders.2  ──►  orders.3        SQL's `orders` is the last one
+    stored    orders  ──columns added──►  orders.2  ──►  orders.3
+    shown     orders.1                    orders.2       orders        SQL's `orders` is the last one
 
 The earlier ones are ingested until no Dataflow reads them. A name of a spec has no dot.
 """
@@ -23,6 +24,16 @@ def number(name: str) -> int:
 def newest(names: Iterable[str]) -> dict[str, str]:
     """The last of the tables of each name in the spec."""
     return {spec_name(name): name for name in sorted(names, key=number)}
+
+
+def shown(names: Iterable[str]) -> dict[str, str]:
+    """The names for people, by the stored ones: the last table has the name of the spec."""
+    every = list(names)
+    last = newest(every)
+    return {
+        name: spec_name(name) if last[spec_name(name)] == name else f"{spec_name(name)}.{number(name)}"
+        for name in every
+    }
 
 
 def successor(name: str, known: Iterable[str]) -> str:

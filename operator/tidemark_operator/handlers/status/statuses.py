@@ -90,7 +90,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
         known = book.frontiers(ingested.shard.shard_id)
         tables.append(
             status_documents.TableStatus(
-                ingested.table.name,
+                table.name,
                 id=ingested.id,
                 location=ingested.shard.location,
                 columns=ingested.table.columns,
