@@ -94,6 +94,9 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
         {"start": {"timestamp": "2026-01-31T12:00:00Z"}, "onGap": "skip", "onBadRecord": "deadLetter"},
         {"envelope": "upsert", "key": {"format": "text"}},
         {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
+        {"format": "avro", "schema": {"inline": '"int"'}},
+        {"format": "protobuf", "schema": {"secret": {"name": "schemas", "key": "order.pb"}, "message": "shop.Order"}},
+        {"format": "json", "columns": [{"name": "a", "type": "INT"}], "framed": True},
     ],
 )
 def test_defaults_of_a_topic_agree(table: dict[str, Any], kubectl: Kubectl) -> None:

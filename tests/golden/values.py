@@ -58,7 +58,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
     WrittenTable,
 )
-from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.plan.lir import (
     Changes,
     Constant,
@@ -304,5 +304,9 @@ MEMBERS: tuple[Any, ...] = (
     DeltaSource((LAKE_TABLE,), "lake-keys", "https://s3.lake"),
     FilesTable("orders", "csv", "/in", primary_key=("id", "line")),
     DeltaTable("orders", "s3://lake/orders", primary_key=("id", "line")),
+    KafkaSchema('"int"', "schemas", "order.avsc", "orders-value", 3, "shop.Order"),
+    replace(TOPIC_TABLE, columns=(), format="avro", schema=KafkaSchema(subject="orders-value"), framed=True),
+    replace(TOPICS, registry="https://registry:8081", registry_secret="registry"),
+    replace(SOURCE_TABLE, schema='"int"'),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -111,6 +111,9 @@ KAFKA = KafkaSource(("k-0.kafka.svc:9093", "k-1.kafka.svc:9092"), ())
         (FilesSource((), "keys", "https://Store.lake."), ["store.lake:443"], None),
         (DeltaSource((), "keys", "http://store.lake"), ["store.lake:443"], "store.lake:80"),
         (DeltaSource((), "keys", "http://store.lake@10.0.0.1"), ["*"], "cannot be checked"),
+        (replace(KAFKA, registry="https://r.kafka.svc/apis"), ["*.kafka.svc:9092-9093"], "r.kafka.svc:443"),
+        (replace(KAFKA, registry="http://r.kafka.svc:8081"), ["*.kafka.svc"], None),
+        (replace(KAFKA, registry="http://me:secret@r.kafka.svc"), ["*"], "cannot be checked"),
     ],
 )
 def test_every_server_of_a_source_is_checked(source: SourceSpec, patterns: list[str], refused: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.topics import Run, consumed, delete_topic, new_topic, produce, producer, spec_of
+from tests.kafka.topics import Run, consumed, delete_topic, new_topic, no_secret, produce, producer, spec_of
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.ingestion import Option
 from tidemark_protocol.plan.kafka import KafkaTable
@@ -125,7 +125,7 @@ def test_too_many_errors_stop_the_table(kafka: Broker, tmp_path: Path, monkeypat
 
 
 def test_a_key_is_not_null_and_no_floating_number() -> None:
-    (table,) = tables_of(spec_of(Broker(Path(), 9), upserts("T")))
+    (table,) = tables_of(spec_of(Broker(Path(), 9), upserts("T")), no_secret)
     assert table.keys == ((0, 1),)
     assert not table.monotonic
     assert [(c.name, c.nullable) for c in table.columns[:3]] == [("id", False), ("part", False), ("name", True)]
@@ -136,7 +136,7 @@ def test_a_key_is_not_null_and_no_floating_number() -> None:
         ({"envelope": "box"}, "envelope 'box'"),
     ):
         with pytest.raises(SourceUnusable, match=problem):
-            tables_of(spec_of(Broker(Path(), 9), upserts("T", **options)))
+            tables_of(spec_of(Broker(Path(), 9), upserts("T", **options)), no_secret)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -114,7 +114,9 @@ def spec_of(kafka: Broker, *tables: KafkaTable, **options: Any) -> KafkaSource:
 def ingester(root: Path, spec: KafkaSource, term: int = 1, secret: Any = None) -> Ingester:
     """A new one, as a new process would make it."""
     source = KafkaIngestion(spec, secret or no_secret)
-    return Ingester(description(root, spec, tables_of(spec)), WriterTerm(term), source, ShardWriters())
+    return Ingester(
+        description(root, spec, tables_of(spec, secret or no_secret)), WriterTerm(term), source, ShardWriters()
+    )
 
 
 def no_secret(name: str) -> dict[str, str]:

@@ -185,12 +185,14 @@ SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSour
 @wire_name("SourceTable")
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of a source."""
+    """A table of a source. `schema`: the text of the schema that its records are read with, for the description of the
+    source to pin; empty where there is none."""
 
     name: str
     columns: tuple[Column, ...]
     keys: tuple[tuple[int, ...], ...] = ()
     monotonic: bool = False
+    schema: str = ""
 
 
 @wire_name("IngestedTable")

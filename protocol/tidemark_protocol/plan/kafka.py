@@ -9,16 +9,35 @@ from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("KafkaSchema")
+@dataclass(frozen=True)
+class KafkaSchema:
+    """The reader's schema of values, and where it is found.
+
+    `text`: the schema itself: JSON (Avro), or a FileDescriptorSet in base64 (Protobuf); empty: not pinned yet.
+    `secret`, `key`: the entry of a Secret that has the text. `subject`, `version`: where the registry has it; version
+    0 is the newest one. `message`: the full name of Protobuf's message.
+    """
+
+    text: str = ""
+    secret: str = ""
+    key: str = ""
+    subject: str = ""
+    version: int = 0
+    message: str = ""
+
+
 @wire_name("KafkaTable")
 @dataclass(frozen=True)
 class KafkaTable:
     """A table from the records of a topic.
 
-    `columns`: of the value, as `format` (`json`, `text`, `bytes`) gives them. `metadata`: further columns, each with
-    what it holds: `key`, `keyText`, `partition`, `offset`, `timestamp` or `headers`. `start`: `earliest`, `latest`,
-    `offsets` (then `start_offsets` has pairs of partition and offset) or `timestamp` (then `start_ms`, since 1970).
-    `on_bad_record`: `error`, or `deadLetter` (the table `<name>_dead_letter`). `on_gap`: what becomes of the table
-    where records that are needed are gone: `stop`, or `skip`.
+    `columns`: of the value, as `format` gives them: `json`, `text` or `bytes`; `avro` and `protobuf` have `schema`
+    instead. `framed`: values begin with a registry's frame, which names the schema of their writer. `metadata`: further
+    columns, each with what it holds: `key`, `keyText`, `partition`, `offset`, `timestamp` or `headers`. `start`:
+    `earliest`, `latest`, `offsets` (then `start_offsets` has pairs of partition and offset) or `timestamp` (then
+    `start_ms`, since 1970). `on_bad_record`: `error`, or `deadLetter` (the table `<name>_dead_letter`). `on_gap`: what
+    becomes of the table where records that are needed are gone: `stop`, or `skip`.
 
     `envelope`: `none` (each record is a row), `upsert` (the newest record of a key is the row, one without a value
     deletes it) or `debezium` (a record is a change of a row upstream). With the latter two the table begins with
@@ -38,6 +57,8 @@ class KafkaTable:
     envelope: str = "none"
     key_format: str = ""
     key_columns: tuple[Column, ...] = ()
+    schema: KafkaSchema | None = None
+    framed: bool = False
 
 
 @wire_name("KafkaSource")
@@ -45,10 +66,13 @@ class KafkaTable:
 class KafkaSource:
     """Topics of one cluster. `brokers`: `host:port` each. `secret`: names a Secret with settings of the connection;
     empty: none is needed. `group`: the consumer group whose offsets show how far the tables are; empty: none.
-    `max_bytes_per_tick`: of keys and values, for each table."""
+    `max_bytes_per_tick`: of keys and values, for each table. `registry`: the URL of a registry of schemas, empty
+    without one; `registry_secret`: names a Secret with `username` and `password`, or `token`, and perhaps `ca.crt`."""
 
     brokers: tuple[str, ...]
     tables: tuple[KafkaTable, ...]
     secret: str = ""
     group: str = ""
     max_bytes_per_tick: int = 64 << 20
+    registry: str = ""
+    registry_secret: str = ""

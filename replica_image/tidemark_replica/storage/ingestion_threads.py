@@ -141,7 +141,7 @@ class IngestionThreads:
         if isinstance(spec, PostgresSource):
             return postgres_tables(spec, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):
-            return kafka_tables(spec)
+            return kafka_tables(spec, self.secrets.read)
         if isinstance(spec, WrittenSource):
             return written_tables(spec)
         check_scale_factor(spec.scale_factor)

@@ -46,3 +46,5 @@ def addresses_of(source: SourceSpec) -> Iterator[Address]:
         yield address_of_url(source.endpoint)
     if isinstance(source, KafkaSource):
         yield from (address_of_text(broker) for broker in source.brokers)
+        if source.registry:
+            yield address_of_url(source.registry)

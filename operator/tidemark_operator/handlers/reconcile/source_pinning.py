@@ -37,6 +37,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceSpec,
     SourceTable,
 )
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 
 FIRST = 1
 """The number of the first revision of a DataSource."""
@@ -176,8 +177,11 @@ def ingested_table(uid: str, locations: ShardLocations, version: int, table: Sou
 
 
 def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
-    """The source with inferred columns as given ones: they are inferred once."""
+    """The source with inferred columns and found schemas as given ones: they are looked for once."""
     known = {table.name: table.columns for table in tables}
+    if isinstance(source, KafkaSource):
+        texts = {table.name: table.schema for table in tables}
+        return replace(source, tables=tuple(_with_schema(t, texts.get(t.name, "")) for t in source.tables))
     if isinstance(source, DeltaSource):
         return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if isinstance(source, PostgresSource):
@@ -185,6 +189,10 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
     if not isinstance(source, FilesSource):
         return source
     return replace(source, tables=tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
+
+
+def _with_schema(table: KafkaTable, text: str) -> KafkaTable:
+    return replace(table, schema=replace(table.schema, text=text)) if table.schema is not None and text else table
 
 
 def without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.decoding import decoder_of
+from tidemark_replica.storage.kafka.decoded import Decoder
 from tidemark_replica.storage.kafka.keyed_records import KeyedRecords, KeyedUpdates, open_upsert
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import TopicReader
@@ -38,11 +38,11 @@ class Progress:
 
 
 class FollowedTopic:
-    """A table's topic. `open_consumer` makes a client; `discarded` counts gaps that were passed over."""
+    """A table's topic. `decoder`: of its values. `open_consumer` makes a client; `gaps` counts those that were passed
+    over."""
 
-    def __init__(self, table: KafkaTable, open_consumer: Callable[[], Consumer]) -> None:
-        self.table, self._open_consumer = table, open_consumer
-        self._decoder = decoder_of(table)
+    def __init__(self, table: KafkaTable, decoder: Decoder, open_consumer: Callable[[], Consumer]) -> None:
+        self.table, self._decoder, self._open_consumer = table, decoder, open_consumer
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
@@ -77,7 +77,7 @@ class FollowedTopic:
     def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> Progress:
         """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
-        BrokersAway, StorageError; no file stays staged then."""
+        BrokersAway, RegistryAway, StorageError; no file stays staged then."""
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
         assert self._destination is not None

@@ -1,27 +1,53 @@
-"""The tables of a `kafka:` source, as its spec declares them; no broker is asked."""
+"""The tables of a `kafka:` source, as its spec and their schemas declare them; no broker is asked."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
 
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, SourceTable
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka.connection import ReadSecret
+from tidemark_replica.storage.kafka.decoding import value_columns
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
+from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
+from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
-FORMATS = ("json", "text", "bytes")
 ENVELOPES = ("none", "upsert")
+PLAIN = ("json", "text", "bytes")
+KNOWN = (*PLAIN, *FORMATS)
+PINNED_LENGTH_MAX = 1 << 19
+"""Characters of all schemas of a source: they are stored with its plan, of which a server takes a megabyte."""
 
 
-def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
-    """The source's tables, dead-letter tables included. Raises SourceUnusable."""
-    tables = []
-    for table in spec.tables:
+def registry_of(spec: KafkaSource, read_secret: ReadSecret) -> SchemaRegistry | None:
+    """The source's registry of schemas, if it has one."""
+    if not spec.registry:
+        return None
+    secret = partial(read_secret, spec.registry_secret) if spec.registry_secret else None
+    return SchemaRegistry(spec.registry, secret)
+
+
+def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, ...]:
+    """The source's tables, dead-letter tables included; schemas that are elsewhere are looked up. Raises
+    IngestionError."""
+    tables, registry, pinned = [], registry_of(spec, read_secret), 0
+    for given in spec.tables:
+        table, text = given, ""
+        if given.schema is not None and given.format in FORMATS:
+            text = found_text(given, read_secret, registry)
+            pinned += len(text)
+            if pinned > PINNED_LENGTH_MAX:
+                raise SourceUnusable(f"table {given.name}: the schemas are longer than {PINNED_LENGTH_MAX} characters")
+            table = replace(given, schema=replace(given.schema, text=text))
         _check(table)
         keyed = table.envelope != "none"
         keys = (tuple(range(len(table.key_columns))),) if keyed else ()
-        tables.append(SourceTable(table.name, columns_of(table), keys, monotonic=not keyed))
+        tables.append(SourceTable(table.name, columns_of(table), keys, not keyed, text))
         if table.on_bad_record == "deadLetter":
             tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
     return tuple(tables)
@@ -30,16 +56,16 @@ def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
 def _check(table: KafkaTable) -> None:
     where = f"table {table.name}"
     _check_key(table)
-    if table.format not in FORMATS:
-        raise SourceUnusable(f"{where}: format {table.format!r} is none of {', '.join(FORMATS)}")
+    if table.format not in KNOWN:
+        raise SourceUnusable(f"{where}: format {table.format!r} is none of {', '.join(KNOWN)}")
     if unknown := [option.value for option in table.metadata if option.value not in METADATA]:
         raise SourceUnusable(f"{where}: metadata {unknown[0]!r} is none of {', '.join(METADATA)}")
-    if table.format != "json":
+    if table.format in ("text", "bytes"):
         wanted = STRING if table.format == "text" else BINARY
         if [column.type for column in table.columns] != [wanted]:
             raise SourceUnusable(f"{where}: format {table.format} needs one column of type {wanted}")
     try:
-        arrow_schema(table.columns)
+        arrow_schema(value_columns(table))
     except TypeNotSupported as error:
         raise SourceUnusable(f"{where}: {error}") from None
     check_column_names(table.name, columns_of(table))
@@ -52,8 +78,8 @@ def _check_key(table: KafkaTable) -> None:
     if (table.envelope == "none") != (not table.key_columns):
         needs = "needs a key" if table.envelope != "none" else "takes no key"
         raise SourceUnusable(f"{where}: envelope {table.envelope} {needs}")
-    if table.key_columns and table.key_format not in FORMATS:
-        raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(FORMATS)}")
+    if table.key_columns and table.key_format not in PLAIN:
+        raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(PLAIN)}")
     for column in table.key_columns:
         if column.type.is_floating or column.type.children:
             raise SourceUnusable(f"{where}: column {column.name} is {column.type}, which no key has")

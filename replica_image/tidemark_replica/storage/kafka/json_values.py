@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from tidemark_protocol.types import INTEGRAL_WIDTH, Column, SqlType
+from tidemark_replica.storage.kafka.decoded import Unreadable
 from tidemark_replica.values.arrow_types import arrow_schema
 
 _SIMPLE: dict[str, Any] = {
@@ -34,10 +35,6 @@ _SIMPLE: dict[str, Any] = {
     "timestamp": datetime.datetime,
     "timestamp_ntz": datetime.datetime,
 }
-
-
-class Unreadable(Exception):
-    """A value is malformed. The message says how, without the data."""
 
 
 class JsonValues:

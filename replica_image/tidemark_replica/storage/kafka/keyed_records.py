@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, Shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.kafka import KafkaTable
-from tidemark_replica.storage.kafka.decoding import Decoder, decoder_of
+from tidemark_replica.storage.kafka.decoded import Decoder
+from tidemark_replica.storage.kafka.decoding import decoder_of
 from tidemark_replica.storage.kafka.keyed_errors import KeyedErrors
 from tidemark_replica.storage.kafka.rows import Metadata, columns_of, letters_of, place_of
 from tidemark_replica.storage.keyed_rows.changes import GONE
@@ -53,7 +54,7 @@ class KeyedRecords:
 
     def __init__(self, table: KafkaTable, decoder: Decoder, shard: Shard) -> None:
         self._table, self._decoder = table, decoder
-        self._key_decoder = decoder_of(replace(table, format=table.key_format, columns=table.key_columns))
+        self._key_decoder = decoder_of(replace(table, format=table.key_format, columns=table.key_columns, framed=False))
         self._metadata = Metadata(table)
         self._schema = arrow_schema(columns_of(table))
         self.rows = KeyedTable(shard, [column.name for column in table.key_columns])

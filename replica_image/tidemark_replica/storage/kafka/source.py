@@ -25,10 +25,13 @@ from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
+from tidemark_replica.storage.kafka.decoding import decoder_of
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progress
+from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
+from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 
@@ -48,7 +51,10 @@ class KafkaIngestion(Source):
 
     def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
         self._spec, self._connection = spec, Connection(spec, read_secret)
-        self._tables = {table.name: FollowedTopic(table, self._consumer) for table in spec.tables}
+        registry = registry_of(spec, read_secret)
+        self._tables = {t.name: FollowedTopic(t, decoder_of(t, registry), self._consumer) for t in spec.tables}
+        self._undecoded: dict[str, tuple[float, str]] = {}
+        """Tables that wait for the registry: when they are tried again, and why."""
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
         self._stopped: dict[str, str] = {}
@@ -127,7 +133,9 @@ class KafkaIngestion(Source):
     def warning(self) -> str:
         problems = [text for name in self._tables if (text := self._tables[name].problem)]
         texts = list(dict.fromkeys([*self._problems.values(), *problems]))
-        return "; ".join(["BrokersAway: " + "; ".join(texts[:3])] if texts else [])
+        registry = list(dict.fromkeys(why for _, why in self._undecoded.values()))
+        away = {"BrokersAway": texts, "RegistryAway": registry}
+        return "; ".join(f"{reason}: {'; '.join(found[:3])}" for reason, found in away.items() if found)
 
     def close(self) -> None:
         self._disconnect({})
@@ -170,7 +178,7 @@ class KafkaIngestion(Source):
         """Begins a table, reads on, or checks whether a stopped one can go on."""
         topic, bound = self._tables[name], self._bound.get(name)
         stopped = name in self._stopped
-        if stopped and name not in self._recheck:
+        if (stopped and name not in self._recheck) or monotonic() < self._undecoded.get(name, (0.0, ""))[0]:
             return
         try:
             if bound is None or stopped:
@@ -181,6 +189,9 @@ class KafkaIngestion(Source):
                 self._take_look(name, bound, topics)
                 seconds = READ_SECONDS / len(self._tables)
                 reads[name] = topic.read(bound, time, self._spec.max_bytes_per_tick, seconds)
+                self._undecoded.pop(name, None)
+        except RegistryAway as error:
+            self._undecoded[name] = (monotonic() + PAUSE_SECONDS, str(error))
         except TableStopped as error:
             self._stop(name, error, topics, reads, changes)
         except BrokersAway as error:
@@ -221,6 +232,7 @@ class KafkaIngestion(Source):
         topic, bound = self._tables[name], self._bound.get(name)
         topic.close()
         self._looking.pop(name, None)
+        self._undecoded.pop(name, None)
         self._recheck.discard(name)
         try:
             if bound is not None and topic.skips(error):

@@ -7,26 +7,30 @@ from datetime import datetime
 from tidemark_operator.resources.manifest.columns import parse_columns
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.plan.reader_option import Option
 from tidemark_protocol.types import STRING, Column, SqlType
 
 MAX_BYTES_PER_TICK = 64 << 20
 _PLAIN = {"text": STRING, "bytes": SqlType("binary")}
+_WITH_SCHEMA = ("avro", "protobuf")
 
 
 def parse_kafka(fields: Fields) -> KafkaSource:
     """The source of `spec.kafka`."""
+    registry = fields.child("registry") if fields.has("registry") else None
     return KafkaSource(
         brokers=fields.texts("brokers"),
-        tables=tuple(_table(table) for table in fields.children("tables")),
+        tables=tuple(_table(table, registry is not None) for table in fields.children("tables")),
         secret=fields.text("secret", ""),
         group=fields.text("group", ""),
         max_bytes_per_tick=fields.integer("maxBytesPerTick", MAX_BYTES_PER_TICK),
+        registry=registry.text("url") if registry is not None else "",
+        registry_secret=registry.text("secret", "") if registry is not None else "",
     )
 
 
-def _table(fields: Fields) -> KafkaTable:
+def _table(fields: Fields, has_registry: bool) -> KafkaTable:
     format, columns = _form(fields, "value")
     key_format, key_columns = _form(fields.child("key"), "key") if fields.has("key") else ("", ())
     for column in key_columns:
@@ -54,12 +58,29 @@ def _table(fields: Fields) -> KafkaTable:
         envelope=fields.text("envelope", "none"),
         key_format=key_format,
         key_columns=key_columns,
+        schema=_schema(fields.child("schema")) if fields.has("schema") else None,
+        framed=fields.flag("framed", has_registry and fields.has("schema")),
+    )
+
+
+def _schema(fields: Fields) -> KafkaSchema:
+    """The schema of values, or where it is."""
+    secret = fields.child("secret") if fields.has("secret") else None
+    return KafkaSchema(
+        text=fields.text("inline", ""),
+        secret=secret.text("name") if secret is not None else "",
+        key=secret.text("key") if secret is not None else "",
+        subject=fields.text("subject", ""),
+        version=fields.integer("version", 0),
+        message=fields.text("message", ""),
     )
 
 
 def _form(fields: Fields, name: str) -> tuple[str, tuple[Column, ...]]:
     """The format of a value or a key, and its columns; `name`: of the column of a text or of bytes."""
     format = fields.text("format")
+    if format in _WITH_SCHEMA:
+        return format, ()
     return format, (Column(name, _PLAIN[format]),) if format in _PLAIN else parse_columns(fields)
 
 

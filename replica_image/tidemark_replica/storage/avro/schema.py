@@ -1,0 +1,206 @@
+"""Avro schemas, parsed: what Avro 1.12 calls a schema, less what no table has.
+
+Names of types are resolved, so that a schema is a tree. Recursive types are refused: no column has such a type, and a
+garbled value could nest without end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+PRIMITIVES = frozenset("null boolean int long float double bytes string".split())
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+TEXT_LENGTH_MAX, TYPES_MAX, DEPTH_MAX = 1 << 20, 20_000, 64
+"""Characters of a schema, types in it with those that names stand for, and how deep they nest."""
+_LOGICAL = {
+    "date": {"int"},
+    "decimal": {"bytes", "fixed"},
+    "timestamp-millis": {"long"},
+    "timestamp-micros": {"long"},
+    "local-timestamp-millis": {"long"},
+    "local-timestamp-micros": {"long"},
+}
+"""Logical types that make another type of SQL, and what they annotate. Others count as what they annotate."""
+_NONE = object()
+
+
+class SchemaRefused(ValueError):
+    """A text is no schema, or one that is not supported. The message names the place in it."""
+
+
+@dataclass(frozen=True)
+class AvroField:
+    """A field of a record. `default`: its JSON; only if `has_default`."""
+
+    name: str
+    type: AvroType
+    default: Any = field(default=None, compare=False)
+    has_default: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AvroType:
+    """A type. `children`: the branches of a union, the element of an array, the value of a map. `logical`: one of
+    those that make another type of SQL; a decimal has `precision` and `scale`. `default`: the symbol that stands for
+    unknown ones."""
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    fields: tuple[AvroField, ...] = ()
+    children: tuple[AvroType, ...] = ()
+
+    def __str__(self) -> str:
+        if self.logical == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        named = f" {self.name}" if self.name else ""
+        return self.logical or self.kind + named
+
+
+def parse_schema(text: str) -> AvroType:
+    """The schema that the text is. Raises SchemaRefused."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise SchemaRefused(f"the schema is longer than {TEXT_LENGTH_MAX} characters")
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SchemaRefused("the schema is no JSON") from None
+    return _Parser().type(raw, "", "$", 0)
+
+
+class _Parser:
+    """Builds types; knows the named ones so far."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType | None] = {}
+        """None: being defined."""
+        self._count = 0
+
+    def type(self, raw: Any, space: str, at: str, depth: int) -> AvroType:
+        self._count += 1
+        if self._count > TYPES_MAX or depth > DEPTH_MAX:
+            raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, or nests deeper than {DEPTH_MAX}")
+        if isinstance(raw, list):
+            return self._union(raw, space, at, depth)
+        if isinstance(raw, str):
+            return self._reference(raw, space, at)
+        if not isinstance(raw, dict):
+            raise SchemaRefused(f"{at}: a type is a text, an object or a list")
+        kind = raw.get("type")
+        if kind in NAMED and isinstance(kind, str):
+            return _with_logical(self._definition(kind, raw, space, at, depth), raw, at)
+        if kind == "array":
+            return AvroType("array", children=(self.type(raw.get("items"), space, at + "[]", depth + 1),))
+        if kind == "map":
+            return AvroType("map", children=(self.type(raw.get("values"), space, at + "{}", depth + 1),))
+        return _with_logical(self.type(kind, space, at, depth + 1), raw, at)
+
+    def _reference(self, name: str, space: str, at: str) -> AvroType:
+        if name in PRIMITIVES:
+            return AvroType(name)
+        full = _full_name(name, space)
+        if full not in self._named and name not in self._named:
+            raise SchemaRefused(f"{at}: type {name[:100]!r} is unknown")
+        found = self._named.get(full, self._named.get(name))
+        if found is None:
+            raise SchemaRefused(f"{at}: type {name} contains itself; recursive types are not supported")
+        self._count += _size(found, TYPES_MAX)
+        if self._count > TYPES_MAX:
+            raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, with those that names stand for")
+        return found
+
+    def _union(self, raw: list[Any], space: str, at: str, depth: int) -> AvroType:
+        branches = tuple(self.type(each, space, at, depth + 1) for each in raw)
+        kinds = [branch.name or branch.kind for branch in branches]
+        if not branches or len(set(kinds)) != len(kinds) or "union" in kinds:
+            raise SchemaRefused(f"{at}: the branches of a union must differ, and be no unions")
+        return AvroType("union", children=branches)
+
+    def _definition(self, kind: str, raw: Mapping[str, Any], space: str, at: str, depth: int) -> AvroType:
+        name = raw.get("name")
+        if not isinstance(name, str) or not name:
+            raise SchemaRefused(f"{at}: a {kind} needs a name")
+        given = raw.get("namespace")
+        full = _full_name(name, given if isinstance(given, str) else space)
+        if full in self._named:
+            raise SchemaRefused(f"{at}: type {full} is defined twice")
+        self._named[full] = None
+        inner, aliases = full.rpartition(".")[0], _texts(raw.get("aliases"), at)
+        aliases = tuple(_full_name(alias, inner) for alias in aliases)
+        if kind == "enum":
+            symbols = _texts(raw.get("symbols"), at)
+            default = raw.get("default")
+            if not symbols or len(set(symbols)) != len(symbols) or (default is not None and default not in symbols):
+                raise SchemaRefused(f"{at}: enum {full} needs symbols that differ, and a default that is one of them")
+            found = AvroType("enum", full, aliases, symbols=symbols, default=default)
+        elif kind == "fixed":
+            size = raw.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= 1 << 20:
+                raise SchemaRefused(f"{at}: fixed {full} needs a size up to 1 MiB")
+            found = AvroType("fixed", full, aliases, size=size)
+        else:
+            found = AvroType("record", full, aliases, fields=self._fields(raw, inner, at, depth))
+        self._named[full] = _with_logical(found, raw, at)
+        return found
+
+    def _fields(self, raw: Mapping[str, Any], space: str, at: str, depth: int) -> tuple[AvroField, ...]:
+        fields, given = [], raw.get("fields")
+        for each in given if isinstance(given, list) else [None]:
+            if not isinstance(each, dict) or not isinstance(name := each.get("name"), str) or "type" not in each:
+                raise SchemaRefused(f"{at}: a record needs fields, each with a name and a type")
+            place = f"{at}.{name}"
+            default = each.get("default", _NONE)
+            type, has = self.type(each["type"], space, place, depth + 1), default is not _NONE
+            fields.append(AvroField(name, type, default if has else None, has, _texts(each.get("aliases"), place)))
+        if len({each.name for each in fields}) != len(fields):
+            raise SchemaRefused(f"{at}: two fields have the same name")
+        return tuple(fields)
+
+
+def _full_name(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _texts(raw: Any, at: str) -> tuple[str, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list) or not all(isinstance(each, str) for each in raw):
+        raise SchemaRefused(f"{at}: aliases and symbols are lists of texts")
+    return tuple(raw)
+
+
+def _with_logical(type: AvroType, raw: Mapping[str, Any], at: str) -> AvroType:
+    """The type with its annotation. By Avro's rules an annotation that does not fit is none."""
+    logical = raw.get("logicalType")
+    if not isinstance(logical, str) or type.kind not in _LOGICAL.get(logical, ()):
+        return type
+    if logical != "decimal":
+        return replace(type, logical=logical)
+    precision, scale = raw.get("precision", 0), raw.get("scale", 0)
+    if not (_is_count(precision) and _is_count(scale)) or not 0 <= scale <= precision or precision == 0:
+        return type
+    return replace(type, logical=logical, precision=precision, scale=scale)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _size(type: AvroType, most: int) -> int:
+    """How many types the tree has, counted up to `most`."""
+    total, waiting = 0, [type]
+    while waiting and total <= most:
+        each = waiting.pop()
+        total += 1
+        waiting += [*each.children, *(f.type for f in each.fields)]
+    return total

@@ -1,0 +1,49 @@
+"""What decoders of values give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The columns of the good values, in order. `bad`: why values are malformed, by position."""
+
+    columns: list[pa.Array]
+    bad: dict[int, str]
+
+
+class Decoder(Protocol):
+    """Decodes values of one format. It may keep what it learnt of schemas; a batch leaves nothing else behind."""
+
+    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
+        """The columns of the values that are good. Raises RegistryAway where a schema that is needed cannot be had."""
+
+
+class Unreadable(Exception):
+    """A value is malformed. The message says how, without the data."""
+
+
+def decoded_with(decode: Callable[[Sequence[bytes | None]], list[pa.Array]], values: Sequence[bytes | None]) -> Decoded:
+    """All values at once; where that raises Unreadable, the bad ones are found by halving."""
+    bad: dict[int, str] = {}
+    pieces: list[list[pa.Array]] = []
+
+    def piece(begin: int, end: int) -> None:
+        try:
+            pieces.append(decode(values[begin:end]))
+        except Unreadable as error:
+            if end - begin == 1:
+                bad[begin] = str(error)
+            else:
+                middle = (begin + end) // 2
+                piece(begin, middle)
+                piece(middle, end)
+
+    piece(0, len(values))
+    columns = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)] if pieces else decode([])
+    return Decoded(columns, bad)

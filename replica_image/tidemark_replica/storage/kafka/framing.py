@@ -1,0 +1,159 @@
+"""Values with a registry's frame: they are decoded together by the schema that their writers name.
+
+    0 │ id, 4 bytes │ body          the ids of a batch ─► a decoder for each ─► columns, in the order of the records
+
+A frame that names no schema, or one that does not fit the reader's, makes its record malformed, and no other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemark_replica.storage.avro.bodies import combined
+from tidemark_replica.storage.kafka.decoded import Decoded
+from tidemark_replica.storage.schema_registry import NotRegistered, RegisteredSchema, RegistryAway, SchemaRegistry
+
+FRAME_BYTES = 5
+DECODERS_MAX = 256
+"""Schemas of writers whose decoders are kept for a table."""
+
+
+QUESTIONS_SECONDS = 2.0
+"""How long a batch may ask the registry; what it answered is known the next time."""
+
+
+class WriterUnfit(Exception):
+    """The values of a writer cannot be read. The message says why."""
+
+
+class BodyDecoder(Protocol):
+    """Decodes values that writers with one schema wrote."""
+
+    def __call__(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
+        """The columns of the good values, and why others are malformed. The first `skip` bytes are no part."""
+
+
+class PlainValues:
+    """Values without a frame, some of them missing."""
+
+    def __init__(self, schema: pa.Schema, decode: BodyDecoder) -> None:
+        self._schema, self._decode = schema, decode
+
+    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
+        batch = _Batch(self._schema, values)
+        batch.decode(batch.present, self._decode, 0)
+        return batch.decoded()
+
+
+class FramedValues:
+    """Values with a frame, some of them missing. `registry` knows the schema of an id, `decoder_of` makes its
+    decoder or raises WriterUnfit. Raises RegistryAway."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        registry: SchemaRegistry,
+        decoder_of: Callable[[RegisteredSchema, int], BodyDecoder],
+    ) -> None:
+        self._schema, self._registry, self._decoder_of = schema, registry, decoder_of
+        self._kept: OrderedDict[int, BodyDecoder | WriterUnfit] = OrderedDict()
+        self._asked = 0.0
+        """Seconds that the registry was asked for this batch."""
+
+    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
+        batch = _Batch(self._schema, values)
+        framed, ids = batch.frames()
+        self._asked = 0.0
+        for id in np.unique(ids):
+            rows = framed[ids == id]
+            decode = self._decoder(int(id))
+            if isinstance(decode, WriterUnfit):
+                batch.bad |= dict.fromkeys(map(int, rows), str(decode))
+            else:
+                batch.decode(rows, decode, FRAME_BYTES)
+        return batch.decoded()
+
+    def _decoder(self, id: int) -> BodyDecoder | WriterUnfit:
+        if (kept := self._kept.get(id)) is not None:
+            self._kept.move_to_end(id)
+            return kept
+        if self._asked > QUESTIONS_SECONDS:
+            raise RegistryAway("the records are of more schemas than the registry told in time")
+        begin = monotonic()
+        try:
+            found = self._registry.by_id(id)
+        except NotRegistered as missing:
+            return WriterUnfit(str(missing))
+        finally:
+            self._asked += monotonic() - begin
+        made: BodyDecoder | WriterUnfit
+        try:
+            made = self._decoder_of(found, id)
+        except WriterUnfit as unfit:
+            made = unfit
+        self._kept[id] = made
+        while len(self._kept) > DECODERS_MAX:
+            self._kept.popitem(last=False)
+        return made
+
+
+class UnframedJson:
+    """Takes the frame off, for a decoder that needs no schema of the writer."""
+
+    def __init__(self, decode: Callable[[Sequence[bytes | None]], Decoded], schema: pa.Schema) -> None:
+        self._decode, self._schema = decode, schema
+
+    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
+        batch = _Batch(self._schema, values)
+        framed, _ = batch.frames()
+
+        def decode(values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
+            found = self._decode([value[skip:] for value in values])
+            return found.columns, found.bad
+
+        batch.decode(framed, decode, FRAME_BYTES)
+        return batch.decoded()
+
+
+class _Batch:
+    """Values of which groups are decoded one after the other."""
+
+    def __init__(self, schema: pa.Schema, values: Sequence[bytes | None]) -> None:
+        self._schema, self._values = schema, values
+        self.bad: dict[int, str] = {}
+        missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+        self.present, absent = np.flatnonzero(~missing), np.flatnonzero(missing)
+        self._parts = [(absent, [pa.nulls(len(absent), field.type) for field in schema])]
+
+    def frames(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint32]]:
+        """The values with a frame, and the ids in them; the others are malformed."""
+        heads = [value[:FRAME_BYTES] for value in self._values if value is not None]
+        whole = np.fromiter((len(h) == FRAME_BYTES and h[0] == 0 for h in heads), np.bool_, len(heads))
+        reason = "it has no frame of a registry: a zero byte, then the number of a schema"
+        self.bad |= dict.fromkeys(map(int, self.present[~whole]), reason)
+        data = b"".join([head[1:] for head, good in zip(heads, whole, strict=True) if good])
+        return self.present[whole], np.frombuffer(data, ">u4").astype(np.uint32)
+
+    def decode(self, rows: npt.NDArray[np.intp], decode: BodyDecoder, skip: int) -> None:
+        """Decodes the values of these rows."""
+        if not len(rows):
+            return
+        columns, bad = decode([self._values[row] for row in rows], skip)
+        self.bad |= {int(rows[i]): why for i, why in bad.items()}
+        self._parts.append((np.delete(rows, list(bad)) if bad else rows, columns))
+
+    def decoded(self) -> Decoded:
+        parts = [(rows, columns) for rows, columns in self._parts if len(rows)]
+        count = sum(len(rows) for rows, _ in parts)
+        columns = [
+            combined([(rows, each[i]) for rows, each in parts], field.type, count)
+            for i, field in enumerate(self._schema)
+        ]
+        return Decoded(columns, dict(sorted(self.bad.items())))

@@ -1,0 +1,200 @@
+"""Schemas of values: where they are found, the columns that they give, and decoders for what writers wrote.
+
+spec.schema ──found_text──► text, pinned with the plan ──► columns
+a frame's id ──registry──► the writer's schema ──────────► decoder, by the pinned schema
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
+from tidemark_protocol.types import Column
+from tidemark_replica.storage.avro.resolution import BodyDecoder as AvroDecoder
+from tidemark_replica.storage.avro.resolution import Incompatible, check_reader
+from tidemark_replica.storage.avro.schema import SchemaRefused, parse_schema
+from tidemark_replica.storage.avro.sql_types import columns_of_record
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka.connection import ReadSecret
+from tidemark_replica.storage.kafka.decoded import Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
+from tidemark_replica.storage.protobuf.descriptors import (
+    DescriptorRefused,
+    Descriptors,
+    descriptors_of_text,
+    misfit,
+    text_of_files,
+)
+from tidemark_replica.storage.protobuf.messages import MalformedMessage, MessageDecoder, columns_of_message
+from tidemark_replica.storage.schema_registry import NotRegistered, RegisteredSchema, SchemaRegistry
+
+FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+"""Formats whose values have a schema, and what registries call them."""
+
+
+def found_text(table: KafkaTable, read_secret: ReadSecret, registry: SchemaRegistry | None) -> str:
+    """The text of the reader's schema, from where the table names. Raises IngestionError."""
+    schema = _schema(table)
+    if schema.text:
+        return schema.text
+    if schema.secret:
+        return read_secret(schema.secret)[schema.key]
+    if registry is None:
+        raise SourceUnusable(f"table {table.name}: its schema is in a registry, and the source has none")
+    try:
+        return _text_of(table.format, registry.by_subject(schema.subject, schema.version))
+    except (NotRegistered, WriterUnfit, DescriptorRefused) as error:
+        raise SourceUnusable(f"table {table.name}: subject {schema.subject}: {error}") from None
+
+
+def schema_columns(table: KafkaTable) -> tuple[Column, ...]:
+    """The columns that the table's pinned schema gives. Raises SourceUnusable."""
+    schema = _schema(table)
+    try:
+        if table.format == "avro":
+            reader = parse_schema(schema.text)
+            columns = columns_of_record(reader)
+            check_reader(reader)
+            return columns
+        return columns_of_message(descriptors_of_text(schema.text).message(schema.message))
+    except (SchemaRefused, DescriptorRefused) as error:
+        raise SourceUnusable(f"table {table.name}: its schema: {error}") from None
+
+
+def schema_decoder(table: KafkaTable, registry: SchemaRegistry | None) -> Decoder:
+    """The decoder of the table's values. Raises SourceUnusable."""
+    make = _AvroValues(table) if table.format == "avro" else _ProtobufValues(table)
+    if not table.framed:
+        return PlainValues(make.columns, make.of_reader())
+    if registry is None:
+        raise SourceUnusable(f"table {table.name}: its values have a registry's frame, and the source has no registry")
+    return FramedValues(make.columns, registry, make.of_writer)
+
+
+def _schema(table: KafkaTable) -> KafkaSchema:
+    if table.schema is None:
+        raise SourceUnusable(f"table {table.name}: format {table.format} needs a schema")
+    return table.schema
+
+
+def _text_of(format: str, found: RegisteredSchema) -> str:
+    """The text that is pinned. Raises WriterUnfit, DescriptorRefused."""
+    if found.kind != FORMATS[format]:
+        raise WriterUnfit(f"the schema is of type {found.kind[:20]}, not {FORMATS[format]}")
+    if format == "protobuf":
+        return text_of_files(found.text, found.imports)
+    if found.imports:
+        raise WriterUnfit("the schema refers to others in the registry, which is not supported for Avro")
+    return found.text
+
+
+class _AvroValues:
+    """Decoders of bodies by the writer's schema."""
+
+    def __init__(self, table: KafkaTable) -> None:
+        self._reader = parse_schema(_schema(table).text)
+        self.columns = AvroDecoder(self._reader, self._reader).schema
+
+    def of_reader(self) -> BodyDecoder:
+        return AvroDecoder(self._reader, self._reader)
+
+    def of_writer(self, found: RegisteredSchema, id: int) -> BodyDecoder:
+        """Raises WriterUnfit."""
+        try:
+            return AvroDecoder(parse_schema(_text_of("avro", found)), self._reader)
+        except (Incompatible, SchemaRefused, WriterUnfit) as error:
+            raise WriterUnfit(f"schema {id} of its writer does not fit: {error}"[:500]) from None
+
+
+class _ProtobufValues:
+    """Decoders of messages by the writer's schema."""
+
+    def __init__(self, table: KafkaTable) -> None:
+        schema = _schema(table)
+        self._reader = descriptors_of_text(schema.text).message(schema.message)
+        self._decoder = MessageDecoder(self._reader)
+        self.columns = self._decoder.schema
+
+    def of_reader(self) -> BodyDecoder:
+        return self._decode
+
+    def of_writer(self, found: RegisteredSchema, id: int) -> BodyDecoder:
+        """Raises WriterUnfit."""
+        try:
+            writer = descriptors_of_text(_text_of("protobuf", found))
+        except (DescriptorRefused, WriterUnfit) as error:
+            raise WriterUnfit(f"schema {id} of its writer does not fit: {error}"[:500]) from None
+        return _IndexedMessages(writer, self._reader, self._decode, id)
+
+    def _decode(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
+        found = decoded_with(self._columns, [value[skip:] for value in values])
+        return found.columns, found.bad
+
+    def _columns(self, values: Sequence[bytes | None]) -> list[pa.Array]:
+        try:
+            return self._decoder.columns(values)
+        except MalformedMessage as error:
+            raise Unreadable(str(error)) from None
+
+
+class _IndexedMessages:
+    """Messages after the place of their type in the writer's file: a count and as many numbers, or 0 for the first."""
+
+    def __init__(self, writer: Descriptors, reader: object, decode: BodyDecoder, id: int) -> None:
+        self._writer, self._reader, self._decode, self._id = writer, reader, decode, id
+        self._known: dict[tuple[int, ...], str] = {}
+        """Why messages at a place are not the reader's; empty where they are."""
+
+    def __call__(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
+        good, bad, bodies = [], {}, []
+        for i, value in enumerate(values):
+            indexes, at = message_indexes(value, skip)
+            why = "it does not say which message it is" if indexes is None else self._misfit(indexes)
+            if why:
+                bad[i] = why
+            else:
+                good.append(i)
+                bodies.append(value[at:])
+        columns, malformed = self._decode(bodies)
+        return columns, bad | {good[i]: why for i, why in malformed.items()}
+
+    def _misfit(self, indexes: tuple[int, ...]) -> str:
+        if (known := self._known.get(indexes)) is not None:
+            return known
+        try:
+            type = self._writer.by_indexes(indexes)
+        except DescriptorRefused as error:
+            return f"schema {self._id} of its writer: {error}"
+        wanted = self._reader.full_name  # type: ignore[attr-defined]
+        if type.full_name != wanted:
+            why = f"it is a message {type.full_name}, not {wanted}"
+        else:
+            why = misfit(type, self._reader)
+            why = f"schema {self._id} of its writer does not fit: {why}" if why else ""
+        self._known[indexes] = why
+        return why
+
+
+def message_indexes(value: bytes, at: int) -> tuple[tuple[int, ...] | None, int]:
+    """The indexes that begin at a position, and where they end; None where there are none."""
+    count, at = _zigzag(value, at)
+    if count == 0:
+        return (0,), at
+    indexes = []
+    for _ in range(min(count, 64)):
+        index, at = _zigzag(value, at)
+        indexes.append(index)
+    return (tuple(indexes), at) if 0 < count <= 64 and min(indexes) >= 0 else (None, at)
+
+
+def _zigzag(value: bytes, at: int) -> tuple[int, int]:
+    """The number at a position, -1 where there is none, and where it ends."""
+    number = shift = 0
+    while at < len(value) and shift < 35:
+        byte = value[at]
+        number, at, shift = number | (byte & 0x7F) << shift, at + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+    return -1, at
