@@ -1,0 +1,153 @@
+"""What a published table costs: the bytes written for changes, beside Spark's MERGE of the same changes.
+
+    python -m bench.publish [--rows 10000000] [--json] [--quick]
+
+A view of `--rows` rows with a unique key gets 1,000 random updates a second, and is published after one minute and
+after ten. `write_amplification_1m`, `_10m`: bytes written over the bytes of the changes, as Parquet. `merge_ratio_...`:
+CPU over that of Spark's MERGE INTO of the same changes, into a Delta table of the same rows. `scan_ratio`: DuckDB's
+scan of the published files over that of the rows written once. `first_s`: the first publication.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+
+from bench.harness.answers import WrongAnswer
+from bench.harness.clock import Cost, measured, p50
+from bench.harness.context import bench_parser, context, load, progress, report
+from tests.storage.spark_writer import SparkWriter
+from tidemark_persist import DIFF, TIME, Shard, create_or_open, write_staged
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published.publication import Publication, Published
+from tidemark_replica.sinks.published.published_table import TableOptions
+
+PER_SECOND = 1_000
+MINUTES = (1, 10)
+SCANS = 5
+PIECE = 1_000_000
+
+
+def rows_of(ids: np.ndarray, price: float) -> pa.Table:
+    texts = pa.array(ids * 7919 % 1_000_003).cast(pa.string())
+    return pa.table({"id": ids, "customer": ids % 9973, "price": np.full(len(ids), price), "comment": texts})
+
+
+class View:
+    """A shard with the rows; each key's price is that of its last update."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder, self.prices = folder, np.full(rows, 1.0)
+        self.shard: Shard = create_or_open(str(folder / "shard"), rows_of(np.arange(1), 1.0).schema, shard_id="v")
+        self.random = np.random.default_rng(7)
+        pieces = np.array_split(np.arange(rows), max(1, rows // PIECE))
+        self._append([self._updates(rows_of(ids, 1.0), 1) for ids in pieces])
+
+    def _updates(self, rows: pa.Table, diff: int) -> pa.Table:
+        upper = self.shard.refresh().upper
+        count = rows.num_rows
+        return rows.append_column(TIME, pa.array(np.full(count, upper))).append_column(
+            DIFF, pa.array(np.full(count, diff))
+        )
+
+    def _append(self, tables: list[pa.Table]) -> None:
+        files = [write_staged(self.shard.location, table, schema=self.shard.schema) for table in tables]
+        upper = self.shard.refresh().upper
+        staged = [file for file in files if file is not None]
+        self.shard.compare_and_append(staged, expected_upper=upper, new_upper=upper + 1, term=1)
+
+    def change(self, count: int, price: float) -> pa.Table:
+        """Gives random keys a new price; returns their new rows."""
+        ids = np.unique(self.random.integers(0, len(self.prices), count))
+        old = rows_of(ids, 0.0)
+        old = old.set_column(2, "price", pa.array(self.prices[ids]))
+        self.prices[ids] = price
+        new = rows_of(ids, price)
+        self._append([self._updates(old, -1), self._updates(new, 1)])
+        return new
+
+    def publish(self) -> Published:
+        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), "b.p.v"), ("id",))
+        return publication.publish(Time(self.shard.refresh().upper - 1))
+
+    def check(self) -> None:
+        """Raises WrongAnswer where the published table does not have the view's rows."""
+        files = DeltaTable(self.folder / "published").file_uris()
+        [found] = duckdb.sql(f"SELECT count(*), count(DISTINCT id), sum(price) FROM read_parquet({files})").fetchall()
+        expected = (len(self.prices), len(self.prices), self.prices.sum())
+        if found[:2] != expected[:2] or abs(found[2] - expected[2]) > 1e-3:
+            raise WrongAnswer(f"the published table has {found}; the view {expected}")
+
+
+def merged(spark: SparkWriter, folder: Path, new: pa.Table) -> Cost:
+    """What Spark's MERGE of the new rows costs, into the peer's table."""
+    pq.write_table(new, folder / "changes.parquet")
+    statement = (
+        f"MERGE INTO delta.`{folder}/peer` t USING parquet.`{folder}/changes.parquet` s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *"
+    )
+    return measured(lambda: spark.sql(statement))[0]
+
+
+def scans(view: View) -> float:
+    """How much longer a scan of the published files takes than one of the rows written once."""
+    files = DeltaTable(view.folder / "published").file_uris()
+    once = view.folder / "once.parquet"
+    duckdb.sql(f"COPY (SELECT * FROM read_parquet({files})) TO '{once}' (FORMAT parquet, COMPRESSION zstd)")
+    both = []
+    for source in (str(files), f"'{once}'"):
+        query = f"SELECT sum(price), count(comment), max(customer) FROM read_parquet({source})"
+        both.append(p50([measured(lambda sql=query: duckdb.sql(sql).fetchall())[0].wall for _ in range(SCANS)]))
+    return both[0] / both[1]
+
+
+def figures(rows: int, folder: Path) -> dict[str, Any]:
+    progress(f"{rows:,} rows")
+    view = View(folder, rows)
+    began = time.perf_counter()
+    first = view.publish()
+    results: dict[str, Any] = {"first_s": round(time.perf_counter() - began, 1), "files": first.added}
+    for ids in np.array_split(np.arange(rows), max(1, rows // PIECE)):
+        write_deltalake(folder / "peer", rows_of(ids, 1.0), mode="append")
+    with SparkWriter(folder / "spark.log") as spark:
+        merged(spark, folder, rows_of(np.arange(10), 1.0))  # a turn that does not count
+        for number, minutes in enumerate(MINUTES):
+            progress(f"{minutes} min of changes")
+            new = view.change(minutes * 60 * PER_SECOND, 2.0 + number)
+            own, published = measured(view.publish)
+            view.check()
+            if published.anew_because:
+                raise WrongAnswer(f"the table was written anew: {published.anew_because}")
+            theirs = merged(spark, folder, new)
+            size = (folder / "changes.parquet").stat().st_size
+            results |= {
+                f"write_amplification_{minutes}m": round(published.written_bytes / size, 1),
+                f"merge_ratio_{minutes}m": round(own.cpu / theirs.cpu, 2),
+                f"publish_{minutes}m_s": round(own.wall / 1e3, 1),
+            }
+    results["scan_ratio"] = round(scans(view), 2)
+    return results
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = bench_parser(__doc__, "100,000 rows")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    arguments = parser.parse_args()
+    rows = 100_000 if arguments.quick else arguments.rows
+    before = load()
+    with tempfile.TemporaryDirectory() as folder:
+        results = figures(rows, Path(folder))
+    report("publish", results, {**context(), "rows": rows, "load": before}, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""A published table on a disk and in a bucket, read by other programs than delta-rs: DuckDB, and Spark with Delta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from tests.s3_fixtures import Place
+from tests.storage.spark_writer import SparkWriter
+from tidemark_persist import DIFF, TIME, Shard, create_or_open
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.published_table import TableOptions, open_table
+
+SCHEMA = pa.schema(
+    [pa.field("k", pa.int64()), pa.field("at", pa.timestamp("us", "UTC")), pa.field("name", pa.string())]
+)
+
+
+def append(shard: Shard, rows: list[tuple[int, str, int]]) -> None:
+    upper = shard.refresh().upper
+    updates = pa.table(
+        {
+            "k": [k for k, _, _ in rows],
+            "at": pa.array([k * 1_000_000 for k, _, _ in rows], pa.timestamp("us", "UTC")),
+            "name": [name for _, name, _ in rows],
+            TIME: [upper] * len(rows),
+            DIFF: [diff for _, _, diff in rows],
+        }
+    )
+    shard.compare_and_append(updates, expected_upper=upper, new_upper=upper + 1, term=1)
+
+
+def publish(shard: Shard, location: str) -> Publication:
+    publication = Publication(shard, TableOptions(location, "shop.flow.view"), ("k",), 2_000)
+    publication.publish(Time(shard.refresh().upper - 1))
+    return publication
+
+
+def changed_table(root: str) -> tuple[Publication, list[tuple[int, str]]]:
+    """A table of several files and several commits, and its rows."""
+    shard = create_or_open(f"{root}/shard", SCHEMA, shard_id="u1")
+    append(shard, [(k, f"name {k}", 1) for k in range(300)])
+    publish(shard, f"{root}/published")
+    append(shard, [(5, "name 5", -1), (5, "another", 1), (7, "name 7", -1)])
+    publication = publish(shard, f"{root}/published")
+    rows = [(k, "another" if k == 5 else f"name {k}") for k in range(300) if k != 7]
+    return publication, rows
+
+
+def test_on_a_disk_and_in_a_bucket(place: Place) -> None:
+    """Commits, and the removal of old files; a bucket has no folders, and its objects appear as a whole."""
+    publication, rows = changed_table(place.location)
+    location = publication.options.location
+    table = open_table(publication.options)
+    assert table is not None
+    assert table.remove_unused() == 0, "the retention has not passed"
+    found = QueryBuilder().register("t", DeltaTable(location)).execute("SELECT k, name FROM t ORDER BY k").read_all()
+    assert [tuple(row.values()) for row in pa.table(found).to_pylist()] == rows
+    assert publication.publish(Time(1)).added == 0
+
+
+def test_duckdb_reads_its_files(tmp_path: Path) -> None:
+    publication, rows = changed_table(str(tmp_path))
+    files = DeltaTable(publication.options.location).file_uris()
+    assert duckdb.sql(f"SELECT k, name FROM read_parquet({files}) ORDER BY k").fetchall() == rows
+
+
+@pytest.mark.slow
+def test_spark_reads_it_with_its_history(tmp_path: Path) -> None:
+    """Spark with Delta Lake writes what it reads, as Parquet: the newest version, and the first."""
+    publication, rows = changed_table(str(tmp_path))
+    table = f"delta.`{publication.options.location}`"
+    with SparkWriter(tmp_path / "spark.log") as spark:
+        spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/now' USING parquet SELECT k, name FROM {table}")
+        spark.sql(
+            f"INSERT OVERWRITE DIRECTORY '{tmp_path}/first' USING parquet SELECT k, name FROM {table} VERSION AS OF 0"
+        )
+        spark.sql(f"OPTIMIZE {table}")
+    read = "SELECT * FROM read_parquet('{}/*.parquet') ORDER BY k"
+    assert duckdb.sql(read.format(tmp_path / "now")).fetchall() == rows
+    assert duckdb.sql(read.format(tmp_path / "first")).fetchall() == [(k, f"name {k}") for k in range(300)]
+    shard = publication.shard
+    assert isinstance(shard, Shard)
+    append(shard, [(9, "name 9", -1)])
+    published = publication.publish(Time(shard.refresh().upper - 1))
+    assert published.anew_because == "", "what Spark's OPTIMIZE does is no change"
+    assert published.rows == len(rows) - 1
