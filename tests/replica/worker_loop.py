@@ -48,4 +48,4 @@ class Loop:
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch
         hydrations, sinks = self.hydration_jobs, self.sink_jobs
-        return DriverContext(renderer, handles, watch, jobs, hydrations, jobs, sinks, say, Metrics(), clients)
+        return DriverContext(renderer, handles, watch, jobs, hydrations, jobs, sinks, sinks, say, Metrics(), clients)

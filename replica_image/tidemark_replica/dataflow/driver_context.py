@@ -26,6 +26,8 @@ class DriverContext:
     io_jobs: Jobs
     sink_jobs: Jobs
     """Jobs of sinks may take as long as a table is large, so polls of shards do not wait behind them."""
+    publish_jobs: Jobs
+    """Publications take as long as a view is large, so appends do not wait behind them."""
     respond: Callable[[Response], None]
     metrics: Metrics
     clients: ClientSinks

@@ -61,6 +61,7 @@ which the controller does not count, wait for the same threads. The number bound
 all."""
 IO_THREADS = 8
 SINK_THREADS = 8
+PUBLISH_THREADS = 2
 PEEK_THREADS, LOOKUP_THREADS = 4, 2
 STOP_SECONDS = 1.0
 RETRY_SECONDS = 1.0
@@ -84,6 +85,7 @@ class Replica:
         self._hydration_jobs = Jobs(self._mailbox, "hydration", HYDRATION_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
+        self._publish_jobs = Jobs(self._mailbox, "publish", PUBLISH_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, needs_maintenance=False)
         self._lookup_jobs = Jobs(self._mailbox, "lookup", LOOKUP_THREADS, needs_maintenance=False)
         self._store_jobs = Jobs(self._mailbox, "store", 1)  # polls of shards on `io` may hang while a store hangs
@@ -147,6 +149,7 @@ class Replica:
         self._hydration_jobs.shutdown()
         self._io_jobs.shutdown()
         self._sink_jobs.shutdown()
+        self._publish_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._lookup_jobs.shutdown()
         self._store_jobs.shutdown()
@@ -197,6 +200,7 @@ class Replica:
             hydration_jobs=self._hydration_jobs,
             io_jobs=io,
             sink_jobs=self._sink_jobs,
+            publish_jobs=self._publish_jobs,
             respond=lambda response: dataflows.send(response),
             metrics=self._metrics,
             clients=ClientSinks(respond, respond.has_room, self._spark.get, location, copies),

@@ -28,6 +28,7 @@ def build_sink(
     handles: ShardHandles,
     watch: ShardWatch,
     jobs: Pool,
+    publish_jobs: Pool,
     respond: Callable[[Response], None],
     wake: Callable[[], None],
 ) -> Sink:
@@ -42,5 +43,5 @@ def build_sink(
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
     publisher = None
     if sink.publish is not None:
-        publisher = Publisher(export.id, sink.shard, sink.publish, handles, jobs, respond)
+        publisher = Publisher(export.id, sink.shard, sink.publish, handles, publish_jobs, respond)
     return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publisher)
