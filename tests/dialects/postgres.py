@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -43,6 +44,22 @@ class Postgres:
         """Ends it as a crash would: its next start recovers."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait()
+
+    def kill(self) -> None:
+        """Kills its first process, and waits until the others have noticed."""
+        self._process.kill()
+        self._process.wait()
+        wait_until(lambda: not self._processes(), pause=0.05)
+
+    def _processes(self) -> list[Path]:
+        """The processes whose folder is the server's."""
+        data = str(self.folder / "data")
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str((process / "cwd").readlink()) == data:
+                    found.append(process)
+        return found
 
     def _accepts(self) -> bool:
         assert self._process.poll() is None, f"PostgreSQL ended: {(self.folder / 'log').read_text()}"

@@ -232,6 +232,47 @@ def test_a_partition_for_a_while_whose_changes_were_its_parents(database: Databa
         assert source_of(one).stopped()["t"].startswith("NotPublished: table t: column ")
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_table_that_is_published_by_its_schema(database: Database, tmp_path: Path, moved: bool) -> None:
+    """Its changes while it was in another schema were not sent."""
+    database.run("drop publication everything", "create publication everything for tables in schema public")
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        if moved:
+            database.run("create schema elsewhere; alter table t set schema elsewhere")
+            database.run(f"set local search_path to elsewhere, public; {INSERT}")
+            database.run("alter table elsewhere.t set schema public")
+        database.run(INSERT, "insert into other values (1)")
+        tick(one, 1100)
+        stopped = source_of(one).stopped()
+    assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is moved
+    assert rows(tmp_path, "t").total() == (1 if moved else 2)
+    assert rows(tmp_path, "other") == Counter([(1,)])
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_partition_that_is_published_by_its_parent(database: Database, tmp_path: Path, detached: bool) -> None:
+    """Its changes while it was detached were not sent."""
+    database.run(
+        "drop publication everything",
+        "create table p (like t) partition by list (id)",
+        "alter table p attach partition t default",
+        "create publication everything for table p, other",
+    )
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        if detached:
+            database.run("alter table p detach partition t")
+            database.run(INSERT)
+            database.run("alter table p attach partition t default")
+        database.run(INSERT, "insert into other values (1)")
+        tick(one, 1100)
+        stopped = source_of(one).stopped()
+    assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is detached
+    assert rows(tmp_path, "t").total() == (1 if detached else 2)
+    assert rows(tmp_path, "other") == Counter([(1,)])
+
+
 @pytest.mark.parametrize("on_gap", ["stop", "resnapshot"])
 @pytest.mark.parametrize("back", [True, False])
 def test_a_dropped_publication_is_a_gap(database: Database, tmp_path: Path, on_gap: str, back: bool) -> None:

@@ -123,7 +123,8 @@ class PostgresTable:
 class PostgresSource:
     """Tables of a PostgreSQL database, followed by logical replication.
 
-    `secret`: the name of the Secret with `username`, `password` and perhaps `ca.crt`. `ssl_mode`: as libpq calls it.
+    `secret`: the name of the Secret with `username`, `password` or a client certificate (`tls.crt`, `tls.key`), and
+    perhaps `ca.crt`. `ssl_mode`: as libpq calls it.
     `on_gap`: what becomes of tables whose changes cannot be read any more: `stop`, or `resnapshot`.
     """
 

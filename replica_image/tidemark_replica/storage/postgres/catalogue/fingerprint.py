@@ -17,8 +17,8 @@ from tidemark_replica.storage.postgres.relations import PinnedTable
 _FINGERPRINT = """
 select md5(concat_ws('|',
     (select string_agg(concat_ws(' ', oid, xmin), ',') from pg_publication where pubname = %(publication)s),
-    (select string_agg(concat_ws(' ', oid, xmin), ',' order by oid) from pg_publication_rel
-     where prrelid = any(%(tables)s)),
+    (select string_agg(concat_ws(' ', r.oid, r.xmin), ',' order by r.oid) from pg_publication_rel r
+     join pg_publication p on p.oid = prpubid where pubname = %(publication)s),
     (select string_agg(concat_ws(' ', c.oid, c.xmin, n.xmin), ',' order by c.oid) from pg_class c
      join pg_namespace n on n.oid = c.relnamespace where c.oid = any(%(tables)s)),
     (select string_agg(concat_ws(' ', attrelid, attnum, xmin), ',' order by attrelid, attnum) from pg_attribute

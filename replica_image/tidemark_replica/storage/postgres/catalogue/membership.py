@@ -23,11 +23,22 @@ SCHEMAS_SINCE = 150_000
 _KINDS = ("pubinsert", "pubupdate", "pubdelete", "pubtruncate")
 _PUBLICATION = "select p.oid, p.xmin::text, to_jsonb(p) from pg_publication p where pubname = %s"
 _PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
-_BY_NAME = "select 'name ' || oid || ' ' || xmin::text from pg_publication_rel where prpubid = %s and prrelid = %s"
-_BY_SCHEMA = """
-select 'schema ' || p.oid || ' ' || p.xmin::text from pg_publication_namespace p
-join pg_class c on c.relnamespace = p.pnnspid where p.pnpubid = %s and c.oid = %s
+_LINE = "select {oid}::oid union select relid from pg_partition_ancestors({oid})"
+"""The table, and the partitioned tables that it is a partition of."""
+_BY_NAME = f"""
+select case prrelid when %(table)s then 'name' else 'parent' end, oid, xmin::text
+from pg_publication_rel where prpubid = %(publication)s and prrelid in ({_LINE.format(oid="%(table)s")})
 """
+_BY_SCHEMA = f"""
+select 'schema', p.oid, p.xmin::text from pg_publication_namespace p join pg_class c on c.relnamespace = p.pnnspid
+where p.pnpubid = %(publication)s and c.oid in ({_LINE.format(oid="%(table)s")})
+"""
+_PLACE = f"""
+select coalesce(string_agg(xmin::text, ' ' order by objid, refobjid), '') from pg_depend
+where classid = 'pg_class'::regclass and objsubid = 0 and objid in ({_LINE.format(oid="%(table)s")})
+    and refclassid in ('pg_namespace'::regclass, 'pg_class'::regclass)
+"""
+"""Another one where the table was moved to another schema, or detached from its parent, and is back."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,8 @@ class Publication:
 
 @dataclass(frozen=True)
 class Membership:
-    """`entries`: the rows of the catalogue that give the publication the table: by its name, by its schema, or all.
+    """`entries`: the rows of the catalogue that give the publication the table: by its name, by a parent that it is a
+    partition of, by a schema, or all.
     `columns`: the published ones; None for all that are not generated. `via_root`: while the table is a partition, its
     changes are sent as those of another table."""
 
@@ -100,15 +112,21 @@ def find_membership(connection: Connection, spec: PostgresSource, table: Postgre
         )
     if row[0].get("rowfilter") is not None:
         raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} filters rows of the table; remove its WHERE")
-    entries = ["all"] if publication.all_tables else []
-    entries += [text for (text,) in connection.execute(_BY_NAME, (publication.oid, oid)).fetchall()]
-    if connection.info.server_version >= SCHEMAS_SINCE:
-        entries += [text for (text,) in connection.execute(_BY_SCHEMA, (publication.oid, oid)).fetchall()]
     columns = row[0].get("attnames")
     return Membership(
         publication.oid,
         publication.changed_by,
-        tuple(entries),
+        _entries(connection, publication, oid),
         publication.via_root,
         None if columns is None else tuple(columns),
     )
+
+
+def _entries(connection: Connection, publication: Publication, oid: int) -> tuple[str, ...]:
+    given = {"publication": publication.oid, "table": oid}
+    rows = connection.execute(_BY_NAME, given).fetchall()
+    if connection.info.server_version >= SCHEMAS_SINCE:
+        rows += connection.execute(_BY_SCHEMA, given).fetchall()
+    (place,) = connection.execute(_PLACE, given).fetchone() or ("",)
+    entries = [f"{kind} {row} {xmin}" + ("" if kind == "name" else f" {place}") for kind, row, xmin in rows]
+    return (*entries, *(["all"] if publication.all_tables else []))
