@@ -138,17 +138,19 @@ def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     assert reasons["Ingesting"] == "CannotAdopt"
 
 
-def test_a_delta_table_with_a_primary_key_is_not_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner would rely on a key that the earlier rows need not keep."""
+@pytest.mark.parametrize("adopt", [False, True])
+def test_the_planner_is_told_no_key_of_an_adopted_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopt: bool
+) -> None:
+    """The earlier rows need not keep it: the earlier DataSource may have had another one, or none."""
     monkeypatch.setattr(sys.modules[__name__], "TABLE", replace(TABLE, keys=((0,),)))
     leave(tmp_path, "__remap", 1)
     leave(tmp_path, "t", 1)
 
-    kept, reasons = reconciled(
-        tmp_path, adopt=True, delta={"tables": [{"name": "t", "path": "/lake", "primaryKey": ["a"]}]}
-    )
+    lake = {"tables": [{"name": "t", "path": "/lake", "primaryKey": ["a"]}]}
+    kept, _ = reconciled(tmp_path, adopt=adopt, delta=lake)
 
-    assert (kept.pinned, reasons["Ingesting"]) == (None, "CannotAdopt")
+    assert [table.table.keys for table in kept.pinned.tables] == [() if adopt else ((0,),)]
 
 
 def test_a_table_that_was_removed_from_its_source_is_not_adopted(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from tidemark_protocol.plan.ingestion import (
     PostgresSource,
     SourceSpec,
     SourceTable,
+    TpchSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 
@@ -85,6 +86,8 @@ class SourcePinning:
             return False
         try:
             locations, version = await self._locations(state, source, running, instance.location, tables)
+            if locations.adopted and not isinstance(source.source, TpchSource):
+                tables = tuple(replace(table, keys=()) for table in tables)  # nobody has checked the earlier rows
             pinned = pinned_ingestion(source, locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
@@ -108,8 +111,6 @@ class SourcePinning:
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
-                if isinstance(source.source, FilesSource | DeltaSource) and (keyed := _keyed(tables)):
-                    raise Rejected("CannotAdopt", _not_checked(keyed))
                 if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
                     raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
                 locations = found.adopting(locations)
@@ -134,18 +135,6 @@ def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) 
         *retired, newest = sorted(stored)
         state.pinned_number, state.pinned = newest, stored[newest]
         state.retired = tuple(stored[number] for number in retired)
-
-
-def _keyed(tables: Sequence[SourceTable]) -> str:
-    """The first table with a primary key; empty if none has one."""
-    return next((table.name for table in tables if table.keys), "")
-
-
-def _not_checked(table: str) -> str:
-    return (
-        f"table {table} has a primaryKey, which is checked of rows that come, not of those that are adopted. Set "
-        "spec.adopt to false: its tables begin anew beside the earlier ones"
-    )
 
 
 def _cannot_adopt(locations: ShardLocations, misfit: str) -> str:
