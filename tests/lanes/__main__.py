@@ -24,8 +24,8 @@ _SERVERS = "kafka or postgres"
 LANES = (
     Lane("fast", ("-m", f"not (slow or spark or cluster or e2e or node or {_SERVERS})"), 1, "worksteal"),
     # the most work: two processes, each with a session of its own
-    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)"), workers=2, distribution="worksteal"),
-    Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)")),
+    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)"), 2, "worksteal", marks=("spark",)),
+    Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"), marks=("cluster", "kafka", "postgres")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
 SLOW = Lane("slow", ("-m", "slow"))

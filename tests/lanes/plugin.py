@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from tests.lanes import processor_time
+from tests.lanes import marked_files, processor_time
 from tests.lanes.ledger import Entry, append
 from tests.lanes.shares import share_of_files
 
@@ -36,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--lane-ledger") is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config, config.getoption("--lane-ledger")))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    marked_files.check(item)
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 from tests.lanes import processor_time
 from tests.lanes.class_data import jvm_options
 from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
+from tests.lanes.marked_files import files_with, names_paths
 
 POLL_SECONDS = 0.5
 PROGRESS_SECONDS = 30.0
@@ -42,8 +43,11 @@ class Lane:
     arguments: tuple[str, ...]
     workers: int = 0
     distribution: str = "loadfile"
+    marks: tuple[str, ...] = ()
+    """Only files that name one of these are collected, unless the arguments name paths; all files, where none are."""
 
     def command(self) -> list[str]:
+        files = files_with(self.marks) if self.marks and not names_paths(self.arguments) else []
         several = ["-n", str(self.workers), "--dist", self.distribution] if self.workers else []
         # a process that a shell started in the background ignores interrupts, and would not end by one
         return [
@@ -56,6 +60,7 @@ class Lane:
             "tests.lanes.plugin",
             *several,
             *self.arguments,
+            *files,
         ]
 
 

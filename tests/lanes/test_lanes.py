@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 
@@ -106,6 +107,27 @@ def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: p
     output = capfd.readouterr().out
     assert output.splitlines()[-1].endswith(", 1 errors")
     assert "nothing_of_that_name" in output
+
+
+def test_a_mark_that_a_file_does_not_name_is_an_error(
+    lane: Lane, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its tests would be in no lane: the lane of that mark does not collect the file."""
+    (tmp_path / "test_more.py").write_text("from marks import pytestmark\n\ndef test_passes(): pass\n")
+    (tmp_path / "marks.py").write_text("import pytest\n\npytestmark = pytest.mark.spark\n")
+    assert not Round([lane], tmp_path / "ledger.jsonl", "c").run()
+    output = capfd.readouterr().out
+    assert output.splitlines()[-1].endswith(", 1 errors")
+    assert "test_more.py::test_passes has the mark spark, which its file does not name" in output
+
+
+def test_a_lane_collects_the_files_that_name_its_marks() -> None:
+    """Unless its arguments name paths."""
+    spark = next(lane for lane in LANES if lane.name == "spark")
+    assert "tests/oracle/test_oracle.py" in spark.command()
+    assert "tests/cli/test_help.py" not in spark.command()
+    narrowed = replace(spark, arguments=(*spark.arguments, "tests/oracle/test_oracle.py::test_x"))
+    assert "tests/tpch/test_tpch.py" not in narrowed.command()
 
 
 def test_the_cpu_time_of_orphans_is_counted() -> None:

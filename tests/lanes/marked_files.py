@@ -1,0 +1,50 @@
+"""The files that a lane collects: those that name one of its marks. To import all test modules takes ten seconds of
+CPU for each process of a lane, and twenty in a fresh clone.
+
+A file names the marks of its tests itself, as `mark.spark`. The lane that collects all files refuses another one, whose
+tests would be in no lane (`check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.lanes.ledger import CHECKOUT
+
+MARKS = ("spark", "cluster", "kafka", "postgres", "e2e")
+"""Marks by which lanes choose files."""
+
+
+class UnnamedMark(Exception):
+    """A test would be in no lane. Not a UsageError, with which a worker of xdist ends as if it had no tests."""
+
+
+def files_with(marks: Collection[str]) -> list[str]:
+    """The test files that name one of these marks, relative to the checkout, in order."""
+    found = (CHECKOUT / "tests").rglob("test_*.py")
+    return sorted(str(path.relative_to(CHECKOUT)) for path in found if any(_names(path, mark) for mark in marks))
+
+
+def names_paths(arguments: Sequence[str]) -> bool:
+    """Whether pytest's arguments say themselves what is collected."""
+    return any((CHECKOUT / argument.partition("::")[0]).exists() for argument in arguments)
+
+
+def check(item: pytest.Item) -> None:
+    """Raise UnnamedMark for a test with a mark that its file does not name."""
+    for mark in MARKS:
+        if item.get_closest_marker(mark) is not None and not _names(item.path, mark):
+            raise UnnamedMark(f"{item.nodeid} has the mark {mark}, which its file does not name: no lane has it")
+
+
+def _names(path: Path, mark: str) -> bool:
+    return f"mark.{mark}" in _text(path)
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
