@@ -93,6 +93,12 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
         {"start": {"offsets": [{"partition": 0, "offset": 5}]}, "metadata": [{"name": "k", "from": "keyText"}]},
         {"start": {"timestamp": "2026-01-31T12:00:00Z"}, "onGap": "skip", "onBadRecord": "deadLetter"},
         {"envelope": "upsert", "key": {"format": "text"}},
+        {
+            "envelope": "debezium",
+            "format": "json",
+            "columns": [{"name": "n", "type": "STRING"}],
+            "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]},
+        },
         {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
         {"format": "avro", "schema": {"inline": '"int"'}},
         {"format": "protobuf", "schema": {"secret": {"name": "schemas", "key": "order.pb"}, "message": "shop.Order"}},

@@ -12,6 +12,7 @@ import yaml
 from tests.e2e.system import CHECKOUT, System, wait_for
 from tests.kafka.broker import Broker
 from tests.kafka.topics import delete_topic, new_topic
+from tests.kafka.topics import produce as change
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -28,9 +29,14 @@ def spent(system: System) -> dict[str, tuple[int, Decimal]]:
     return {row["customer"]: (row["orders"], Decimal(str(row["spent"]))) for row in rows}
 
 
-def example(kafka: Broker) -> dict[str, Any]:
+def balances(system: System) -> list[tuple[str, Decimal]]:
+    rows = system.query("SELECT name, balance FROM balances")["rows"]
+    return [(row["name"], Decimal(str(row["balance"]))) for row in rows]
+
+
+def example(kafka: Broker, name: str = "topic") -> dict[str, Any]:
     """Its documents by kind, ticking faster, with this broker."""
-    text = (EXAMPLE / "topic.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
+    text = (EXAMPLE / f"{name}.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
     return {document["kind"]: document for document in yaml.safe_load_all(text.replace("tick: 1s", "tick: 200ms"))}
 
 
@@ -39,18 +45,25 @@ def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kaf
     new_topic(kafka, name="orders", partitions=2)
     produce = runpy.run_path(str(EXAMPLE / "orders.py"))["produce"]
     produce(kafka.address)
-    for kind, document in example(kafka).items():
-        system.apply(kind, document["metadata"]["name"], document["spec"])
-    system.wait_hydrated("revenue")
+    for topic in ("customers", "shop.public.accounts"):
+        new_topic(kafka, name=topic)
+    runpy.run_path(str(EXAMPLE / "customers.py"))["produce"](kafka.address)
+    for name in ("topic", "customers"):
+        for kind, document in example(kafka, name).items():
+            system.apply(kind, document["metadata"]["name"], document["spec"])
+    system.wait_hydrated("revenue", "balances")
+    wait_for("balances", lambda: balances(system) == [("eve", Decimal("12.50"))], system.log)
     expected = {name: (1, Decimal("10.25")) for name in ("ann", "bob", "eve")}
     wait_for("the first orders", lambda: spent(system) == expected, system.log)
 
     pids = system.replica_pids()
     system.kill_replica()
     produce(kafka.address, 3)
+    change(kafka, "customers", {"name": "ann"}, key=b'{"id":1}')
     wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
     expected = {name: (2, Decimal("20.50")) for name in ("ann", "bob", "eve")}
     wait_for("all orders", lambda: spent(system) == expected, system.log)
+    wait_for("a newer name", lambda: balances(system) == [("ann", Decimal("12.50"))], system.log)
     letters = system.query("SELECT value, reason FROM broker.orders_dead_letter")["rows"]
     assert len(letters) == 2
 

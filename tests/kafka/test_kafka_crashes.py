@@ -17,14 +17,15 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.topics import COLUMNS, PLACE, Run, consumed, new_topic, producer, spec_of
-from tests.storage.ingestion_samples import oks
+from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.kafka import KafkaTable
-from tidemark_protocol.types import Column
+from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.rows import BINARY
 
 pytestmark = pytest.mark.kafka
+KEY = (Column("key", STRING),)
 
 LOOP = """
 import sys
@@ -89,6 +90,7 @@ def test_crash_sigkill_while_producers_write(kafka: Broker, tmp_path: Path, kill
     tables = (
         KafkaTable("t", topic, "json", COLUMNS, PLACE, on_bad_record="deadLetter"),
         KafkaTable("v", topic, "bytes", (Column("v", BINARY),), PLACE),
+        replace(KafkaTable("k", topic, "json", COLUMNS, PLACE), envelope="upsert", key_format="text", key_columns=KEY),
     )
     spec = spec_of(kafka, *tables, max_bytes_per_tick=2_000)
     (tmp_path / "spec").write_bytes(codec.encode(spec))
@@ -105,8 +107,8 @@ def test_crash_sigkill_while_producers_write(kafka: Broker, tmp_path: Path, kill
             assert process.stdout.readline().startswith(b"all before")
             writer.begin_transaction()
             for i in range(moments.randrange(1, 40)):
-                value = moments.choice([json.dumps({"id": i}), "{bad"])
-                writer.produce(topic, value, partition=moments.randrange(3))
+                value = moments.choice([json.dumps({"id": i}), "{bad", None])
+                writer.produce(topic, value, str(i), partition=i % 3)
             if moments.random() < 0.4:
                 writer.abort_transaction(30)
             else:
@@ -117,9 +119,17 @@ def test_crash_sigkill_while_producers_write(kafka: Broker, tmp_path: Path, kill
     with Run(tmp_path, spec, term=2) as run:
         run.catch_up()
     records = consumed(kafka, topic, 3)
-    places = sorted((record.value(), record.partition(), record.offset()) for record in records)
-    assert places == sorted(oks(tmp_path, "v"))  # type: ignore[type-var]
+    places = sorted(((record.value(), record.partition(), record.offset()) for record in records), key=repr)
+    assert places == oks(tmp_path, "v")
     good = [(p, o) for value, p, o in places if value != b"{bad"]
     assert sorted(row[2:] for row in oks(tmp_path, "t")) == sorted(good)
     letters: list[Any] = oks(tmp_path, "t_dead_letter")
     assert sorted(row[:2] for row in letters) == sorted((p, o) for value, p, o in places if value == b"{bad")
+    last = {record.key().decode(): record for record in records}
+    rows = [
+        (key, json.loads(record.value())["id"], None, record.partition(), record.offset())
+        for key, record in last.items()
+        if record.value() not in (None, b"{bad")
+    ]
+    assert sorted(rows, key=repr) == oks(tmp_path, "k")
+    assert len(errors(tmp_path, "k")) == sum(record.value() == b"{bad" for record in last.values())

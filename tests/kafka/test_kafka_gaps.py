@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartitionInfo, Uuid
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription
 
 from tests.kafka.broker import Broker, broker
 from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_topic, new_topic, produce, spec_of, upper
 from tests.ports import free_port
 from tests.storage.ingestion_samples import oks
+from tests.waiting import until
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_replica.storage.errors import IngestionError, SourceUnusable, TableStopped
+from tidemark_replica.storage.kafka import gaps
 from tidemark_replica.storage.kafka.connection import Connection
 from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway
 from tidemark_replica.storage.kafka.topics import answer
@@ -94,9 +97,73 @@ def test_a_gap_is_passed_over_where_the_spec_allows_it(kafka: Broker, tmp_path: 
     delete_records(kafka, topic, 0, 4)
     with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
         run.catch_up()
-        assert run.source.counters()["gaps/t"] == 1
         assert not run.source.stopped()
+    with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:  # another process knows
+        run.tick()
+        assert run.source.counters()["gaps/t"] == 1
+        assert run.source.warning().startswith(
+            "GapSkipped: table t: went on behind 1 gaps; the last one: partition 0 of"
+        )
+        run.source._time += gaps.SHOWN_MS
+        assert not run.source.warning()
     assert ids(tmp_path) == [1, 5]
+
+
+def test_the_group_shows_the_least_offsets(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1}, {"id": 2})
+    late = KafkaTable("l", topic, "json", COLUMNS[:1], start="latest")
+    with Run(tmp_path, spec_of(kafka, table(topic), late, group=f"{topic}-g")) as run:
+        run.catch_up()
+        asked = [ConsumerGroupTopicPartitions(f"{topic}-g", [TopicPartition(topic, 0)])]
+
+        def shown() -> int:
+            (future,) = kafka.admin().list_consumer_group_offsets(asked).values()
+            return int(future.result(60).topic_partitions[0].offset)
+
+        run.source._bound["l"] = replace(run.source._bound["l"], offsets={0: 1})
+        run.source._show_at = 0.0
+        run.source._look()
+        until(lambda: shown() == 1)
+
+
+def test_a_log_that_was_cut_off_and_written_again_is_a_gap(tmp_path: Path) -> None:
+    """As an unclean election leaves it: the offsets that were read are those of other records now."""
+    with broker(tmp_path / "kafka") as own:
+        topic = new_topic(own)
+        for id in range(10):
+            produce(own, topic, {"id": id})
+        spec = spec_of(own, table(topic), table(topic, "skip", "s"), group="g")
+        with Run(tmp_path, spec) as run:
+            run.catch_up()
+            own.stop(grace=0)
+            run.source._show_at = 0.0
+            run.tick()
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 40  # a consumer that had committed would wait for 45 s
+        cut_off(own.folder / "data", topic, batches=5)
+        own.start()
+        for id in range(20, 30):
+            produce(own, topic, {"id": id})
+        with Run(tmp_path, spec) as run:
+            run.until(lambda: run.source.stopped() and run.source.counters()["gaps/s"])
+            run.catch_up()
+            assert run.source.stopped()["t"].startswith("OffsetGone: table t: partition 0 of topic")
+    assert sorted(ids(tmp_path)) == [*range(10)]
+    assert sorted(ids(tmp_path, "s")) == [*range(10), *range(25, 30)]
+
+
+def cut_off(data: Path, topic: str, batches: int) -> None:
+    """Leaves the first batches of the log of a broker that was killed."""
+    folder, at = data / f"{topic}-0", 0
+    (log,) = folder.glob("*.log")
+    content = log.read_bytes()
+    for _ in range(batches):
+        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    assert 0 < at < len(content)
+    log.write_bytes(content[:at])
+    for path in [*folder.glob("*index"), *folder.glob("*.snapshot"), data / "recovery-point-offset-checkpoint"]:
+        path.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("on_gap", ["stop", "skip"])

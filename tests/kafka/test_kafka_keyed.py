@@ -17,7 +17,7 @@ from tidemark_protocol.plan.ingestion import Option
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column, SqlType
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka import keyed_errors
+from tidemark_replica.storage.kafka.by_key import errors as keyed_errors
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.keyed_rows import table as keyed_table
 

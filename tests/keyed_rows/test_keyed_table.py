@@ -13,7 +13,7 @@ import pytest
 
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_replica.storage.keyed_rows import table as keyed_table
-from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT, NoRowBefore, latest, updates_of
+from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT, NoRowBefore
 from tidemark_replica.storage.keyed_rows.table import KeyedTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
@@ -56,10 +56,22 @@ def test_the_index_is_built_again_where_the_shard_is_elsewhere(tmp_path: Path) -
     assert contents(shard) == [repr((1, "a", 3.0, None))]
 
 
-def test_kept_columns_of_a_row_that_is_not_there_are_refused() -> None:
-    kept = pa.Table.from_pylist([row_change((1, "a", 1.0, None), kept=True)], CHANGES)
-    with pytest.raises(NoRowBefore, match="keeps column tags of a row that is not there, by key id, part"):
-        updates_of(latest(kept, KEYS), KEYS, SCHEMA.append(pa.field(DIFF, pa.int64())).empty_table())
+def test_kept_columns_of_a_row_that_is_not_there(tmp_path: Path) -> None:
+    """It never was there; or a change before deleted it, whether it was in the shard or came in the same tick."""
+    shard = create_or_open(str(tmp_path / "t"), SCHEMA, shard_id="t")
+    table = KeyedTable(shard, KEYS)
+    append(shard, 0, list(table.updates([change(1, 1.0)], 10)))
+    table.bound(1)
+    gone, kept = row_change((0, "a", None, None)) | {GONE: True}, row_change((0, "a", 2.0, None), kept=True)
+    rows = [kept | {"id": 3}, gone | {"id": 1}, kept | {"id": 1}, row_change((2, "a", 1.0, ("v",)))]
+    rows += [gone | {"id": 2}, kept | {"id": 2}]
+    changes = pa.Table.from_pylist(rows, CHANGES)
+    without: list[pa.Table] = []
+    append(shard, 1, list(table.updates([changes], 10, without.append)))
+    assert sorted(pa.concat_tables(without).column("id").to_pylist()) == [1, 2, 3]
+    assert contents(shard) == []
+    with pytest.raises(NoRowBefore, match=r"3 changes keep columns .*, by key id, part"):
+        list(KeyedTable(shard, KEYS).updates([changes], 10))
 
 
 def history(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer
 
@@ -13,12 +13,14 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.kafka.by_key.debezium import DebeziumEnvelopes
+from tidemark_replica.storage.kafka.by_key.opened import open_upsert
+from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
 from tidemark_replica.storage.kafka.decoded import Decoder
-from tidemark_replica.storage.kafka.keyed_records import KeyedRecords, KeyedUpdates, open_upsert
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
-from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED, TRUNCATED
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -38,8 +40,7 @@ class Progress:
 
 
 class FollowedTopic:
-    """A table's topic. `decoder`: of its values. `open_consumer` makes a client; `gaps` counts those that were passed
-    over."""
+    """A table's topic. `decoder`: of its values. `open_consumer` makes a client."""
 
     def __init__(self, table: KafkaTable, decoder: Decoder, open_consumer: Callable[[], Consumer]) -> None:
         self.table, self._decoder, self._open_consumer = table, decoder, open_consumer
@@ -48,7 +49,7 @@ class FollowedTopic:
         self._letters: Destination | None = None
         self.keyed: KeyedRecords | None = None
         """The table's rows by key, where it has one."""
-        self.malformed, self.gaps = 0, 0
+        self.malformed, self.repeated = 0, 0
 
     @property
     def problem(self) -> str:
@@ -79,9 +80,10 @@ class FollowedTopic:
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
         BrokersAway, RegistryAway, StorageError; no file stays staged then."""
         if self._reader is None:
-            self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
+            self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets, bound.epochs)
         assert self._destination is not None
-        maker = self._maker(time, bytes_max)
+        events = DebeziumEnvelopes(bound.seen)
+        maker = self._maker(time, bytes_max, events)
         wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
         batches = self._reader.read(bytes_max, wait, seconds)
         rows = letters = None
@@ -95,12 +97,14 @@ class FollowedTopic:
             self.discard(Progress(bound, rows))
             raise
         self.malformed += maker.malformed
-        return Progress(replace(bound, offsets=dict(self._reader.offsets)), rows, letters)
+        self.repeated += events.repeated
+        position = Position(bound.topic_id, dict(self._reader.offsets), events.seen, dict(self._reader.epochs))
+        return Progress(position, rows, letters)
 
-    def _maker(self, time: Time, bytes_max: int) -> RowMaker | KeyedUpdates:
+    def _maker(self, time: Time, bytes_max: int, events: DebeziumEnvelopes) -> RowMaker | KeyedUpdates:
         if self.keyed is None:
             return RowMaker(self.table, self._decoder, time)
-        return self.keyed.made(time, open_upsert, bytes_max)
+        return self.keyed.made(time, events if self.table.envelope == "debezium" else open_upsert, bytes_max)
 
     def bound(self, upper: Time) -> None:
         """A binding has what was read; the table's upper will be `upper`, unless it stands still."""
@@ -133,8 +137,8 @@ class FollowedTopic:
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
-        if why == TOO_MANY_ERRORS:
-            raise TableStopped(TOO_MANY_ERRORS, f"topic {topic.name} has too many malformed records")
+        if why in (TOO_MANY_ERRORS, TRUNCATED):
+            raise TableStopped(why, f"topic {topic.name} cannot be read on")
         if why == OFFSET_GONE:
             raise TableStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
         first, ends = topics.first(topic), topics.ends(topic)
@@ -154,7 +158,6 @@ class FollowedTopic:
         before = bound.offsets if topic.id == bound.topic_id else {}
         offsets = {p: min(max(before.get(p, first[p]), first[p]), ends[p]) for p in topic.partitions}
         self.close()
-        self.gaps += 1
         LOG.warning("table %s: goes on behind a gap, at offsets %s", self.table.name, offsets)
         return Position(topic.id, offsets)
 
@@ -164,11 +167,6 @@ class FollowedTopic:
     def lag(self) -> int | None:
         """Offsets that the table is behind; None while no client is open."""
         return None if self._reader is None else self._reader.lag()
-
-    def show(self, bound: Position) -> None:
-        """Commits the position to the consumer group, for Kafka's own tools."""
-        if self._reader is not None:
-            self._reader.commit(bound.offsets)
 
     def close(self) -> None:
         """The next `read` opens another client, at the bound position."""

@@ -17,7 +17,7 @@ from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
-ENVELOPES = ("none", "upsert")
+ENVELOPES = ("none", "upsert", "debezium")
 PLAIN = ("json", "text", "bytes")
 KNOWN = (*PLAIN, *FORMATS)
 PINNED_LENGTH_MAX = 1 << 19
@@ -80,6 +80,8 @@ def _check_key(table: KafkaTable) -> None:
         raise SourceUnusable(f"{where}: envelope {table.envelope} {needs}")
     if table.key_columns and table.key_format not in PLAIN:
         raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(PLAIN)}")
+    if table.envelope == "debezium" and ((table.format, table.key_format) != ("json", "json") or table.framed):
+        raise SourceUnusable(f"{where}: envelope debezium needs format json of values and keys, not framed")
     for column in table.key_columns:
         if column.type.is_floating or column.type.children:
             raise SourceUnusable(f"{where}: column {column.name} is {column.type}, which no key has")

@@ -3,6 +3,8 @@
 table    entry      value
 orders   topic      kB2c...     the topic's id
 orders   offset/3   1200        the next record of partition 3
+orders   epoch/3    7           the epoch of the leader that wrote the last record that was read
+orders   seen/3     {...}       the place in the database's log of its last change event (`by_key/debezium.py`)
 """
 
 from __future__ import annotations
@@ -12,29 +14,46 @@ from dataclasses import dataclass, field
 
 from tidemark_replica.storage.staged_bindings import Entry
 
-_TOPIC, _OFFSET = "topic", "offset/"
+_TOPIC, _OFFSET, _EPOCH, _SEEN = "topic", "offset/", "epoch/", "seen/"
 
 
 @dataclass(frozen=True)
 class Position:
-    """The next records of a table. `offsets`: by partition; a partition that is missing is not begun."""
+    """The next records of a table. `offsets`: by partition; a partition that is missing is not begun. `seen` and
+    `epochs`: by partition, where there is one."""
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)
+    seen: Mapping[int, str] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
     def entries(self, table: str, before: Position | None) -> dict[Entry, str | None]:
         """The entries that a binding changes on the way from `before` to this position."""
-        gone = () if before is None else before.offsets.keys() - self.offsets.keys()
-        changes: dict[Entry, str | None] = {(table, f"{_OFFSET}{p}"): None for p in gone}
-        changes |= {(table, f"{_OFFSET}{p}"): str(offset) for p, offset in self.offsets.items()}
-        return changes | {(table, _TOPIC): self.topic_id}
+        was, now = ({} if before is None else before._by_entry()), self._by_entry()
+        changes: dict[Entry, str | None] = {(table, entry): None for entry in was.keys() - now.keys()}
+        return changes | {(table, entry): value for entry, value in now.items()} | {(table, _TOPIC): self.topic_id}
+
+    def _by_entry(self) -> dict[str, str]:
+        """The values of all partitions, by the name of their entry."""
+        values = {f"{_OFFSET}{p}": str(offset) for p, offset in self.offsets.items()}
+        values |= {f"{_EPOCH}{p}": str(epoch) for p, epoch in self.epochs.items()}
+        return values | {f"{_SEEN}{p}": place for p, place in self.seen.items()}
 
 
 def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
     """The positions of tables, by name."""
-    found = {table: Position(value, {}) for (table, entry), value in entries.items() if entry == _TOPIC}
-    offsets: dict[str, dict[int, int]] = {table: {} for table in found}
+    topics = {table: value for (table, entry), value in entries.items() if entry == _TOPIC}
+    found: dict[tuple[str, str], dict[int, str]] = {}
     for (table, entry), value in entries.items():
-        if entry.startswith(_OFFSET):
-            offsets[table][int(entry.removeprefix(_OFFSET))] = int(value)
-    return {table: Position(position.topic_id, offsets[table]) for table, position in found.items()}
+        kind, slash, partition = entry.partition("/")
+        if table in topics and kind + slash in (_OFFSET, _EPOCH, _SEEN):
+            found.setdefault((table, kind + slash), {})[int(partition)] = value
+    return {
+        table: Position(
+            topic,
+            {partition: int(offset) for partition, offset in found.get((table, _OFFSET), {}).items()},
+            found.get((table, _SEEN), {}),
+            {partition: int(epoch) for partition, epoch in found.get((table, _EPOCH), {}).items()},
+        )
+        for table, topic in topics.items()
+    }

@@ -26,11 +26,14 @@ POLL_SECONDS = 0.05
 
 
 class TopicReader:
-    """Reads one topic. `offsets`: the next record of each partition, moved by `read`."""
+    """Reads one topic. `offsets`: the next record of each partition, moved by `read`. `epochs`: the leader's epoch of
+    each partition's last record; the brokers are asked whether that record is still in the log."""
 
-    def __init__(self, consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> None:
+    def __init__(
+        self, consumer: Consumer, topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int] | None = None
+    ) -> None:
         self._consumer, self._topic = consumer, topic
-        self.offsets = dict(offsets)
+        self.offsets, self.epochs = dict(offsets), dict(epochs or {})
         self.problem = ""
         """Why no records come; empty while they do."""
         self._ended: set[int] = set()
@@ -68,18 +71,13 @@ class TopicReader:
                 total += max(0, high - offset)
         return total
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """Shows the offsets as those of the group; a failure is of no consequence."""
-        with contextlib.suppress(KafkaException):
-            at = [TopicPartition(self._topic, p, o) for p, o in offsets.items()]
-            self._consumer.commit(offsets=at, asynchronous=True)
-
     def close(self) -> None:
         with contextlib.suppress(RuntimeError, KafkaException):
             self._consumer.close()
 
     def _assign(self) -> None:
-        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in self.offsets.items()])
+        at = {p: {"leader_epoch": epoch} for p, epoch in self.epochs.items()}
+        self._consumer.assign([TopicPartition(self._topic, p, o, **at.get(p, {})) for p, o in self.offsets.items()])
 
     def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
         """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
@@ -90,6 +88,8 @@ class TopicReader:
             if error is None:
                 records.append(message)
                 self.offsets[message.partition()] = message.offset() + 1
+                if (epoch := message.leader_epoch()) is not None:
+                    self.epochs[message.partition()] = epoch
                 self._ended.discard(message.partition())
             elif error.code() == KafkaError._PARTITION_EOF:
                 self.offsets[message.partition()] = message.offset()
@@ -103,7 +103,8 @@ class TopicReader:
     def _failed(self, error: KafkaError, partition: int | None) -> None:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             where = f"partition {partition} of topic {self._topic}"
-            raise TableStopped(OFFSET_GONE, f"{where} has no offset {self.offsets.get(partition or 0)} (any more)")
+            why = f"has no offset {self.offsets.get(partition or 0)} (any more), or its log was cut off before it"
+            raise TableStopped(OFFSET_GONE, f"{where} {why}")
         if (refused := refusal(self._topic, error)) is not None:
             raise refused
         self.problem = f"topic {self._topic}: {error_name(error)}"

@@ -131,6 +131,18 @@ def letters_of(bad: Sequence[Any], reasons: Sequence[str], time: Time) -> pa.Rec
     return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), time)
 
 
+def letters_at(places: Sequence[str], reason: str, time: Time) -> pa.RecordBatch:
+    """Dead letters of records that are not at hand any more; `places`: as `place_of` gives them."""
+    at = [place.rpartition("/")[2].split("@") for place in places]
+    known = [
+        pa.array([int(partition) for partition, _ in at], pa.int32()),
+        pa.array([int(offset) for _, offset in at], pa.int64()),
+    ]
+    unknown = [pa.nulls(len(at), field.type) for field in list(_LETTER_SCHEMA)[2:5]]
+    arrays = [*known, *unknown, pa.repeat(pa.scalar(reason), len(at))]
+    return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), time)
+
+
 def _key_unfit(record: Any) -> str | None:
     try:
         if (key := record.key()) is not None:

@@ -27,6 +27,7 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
 from tidemark_replica.storage.kafka.decoding import decoder_of
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progress
+from tidemark_replica.storage.kafka.gaps import Gaps
 from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
@@ -42,6 +43,8 @@ READ_SECONDS = 2.0
 """How long the tables read in a tick, all together."""
 _STOPPED = "stopped"
 """The entry of a table that has stopped: `Reason: text`."""
+_GAPS = "gaps"
+"""The entry of the gaps that a table passed over."""
 
 
 class KafkaIngestion(Source):
@@ -58,6 +61,7 @@ class KafkaIngestion(Source):
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
         self._stopped: dict[str, str] = {}
+        self._gaps: dict[str, Gaps] = {}
         self._recheck: set[str] = set()
         """Stopped tables that `discover` still has to check, once: whether they can go on."""
         self._problems: dict[str, str] = {}
@@ -122,7 +126,9 @@ class KafkaIngestion(Source):
         return self._stopped
 
     def counters(self) -> Mapping[str, int]:
-        return {f"gaps/{name}": topic.gaps for name, topic in self._tables.items()}
+        events = {n: topic.repeated for n, topic in self._tables.items() if topic.table.envelope == "debezium"}
+        gaps = {f"gaps/{name}": self._gaps[name].count if name in self._gaps else 0 for name in self._tables}
+        return gaps | {f"repeated/{name}": count for name, count in events.items()}
 
     def progress(self) -> Mapping[str, TableReport]:
         return {
@@ -134,8 +140,9 @@ class KafkaIngestion(Source):
         problems = [text for name in self._tables if (text := self._tables[name].problem)]
         texts = list(dict.fromkeys([*self._problems.values(), *problems]))
         registry = list(dict.fromkeys(why for _, why in self._undecoded.values()))
-        away = {"BrokersAway": texts, "RegistryAway": registry}
-        return "; ".join(f"{reason}: {'; '.join(found[:3])}" for reason, found in away.items() if found)
+        gaps = [gap.text(name) for name, gap in self._gaps.items() if gap.is_recent(self._time)]
+        found = {"BrokersAway": texts, "RegistryAway": registry, "GapSkipped": gaps}
+        return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)
 
     def close(self) -> None:
         self._disconnect({})
@@ -146,7 +153,17 @@ class KafkaIngestion(Source):
         entries = self._bindings.positions
         # the bindings still have those of removed tables
         self._bound = {name: at for name, at in positions(entries).items() if name in self._tables}
+        self._gaps = {n: Gaps.from_json(v) for (n, entry), v in entries.items() if entry == _GAPS and n in self._tables}
         self._stopped = {n: text for (n, entry), text in entries.items() if entry == _STOPPED and n in self._tables}
+
+    def _least_offsets(self) -> dict[str, dict[int, int]]:
+        """How far the topics are in the tables of theirs that go on, by topic and partition."""
+        least: dict[str, dict[int, int]] = {}
+        for name in self._bound.keys() - self._stopped.keys():
+            offsets = least.setdefault(self._tables[name].table.topic, {})
+            for partition, offset in self._bound[name].offsets.items():
+                offsets[partition] = min(offset, offsets.get(partition, offset))
+        return least
 
     def _consumer(self) -> Consumer:
         return self._connection.consumer(self._settings)
@@ -168,8 +185,7 @@ class KafkaIngestion(Source):
             self._looking = {name: asked[topic.table.topic] for name, topic in self._tables.items()}
         if self._spec.group and monotonic() >= self._show_at:
             self._show_at = monotonic() + SHOW_SECONDS
-            for name in self._bound.keys() - self._stopped.keys():
-                self._tables[name].show(self._bound[name])
+            topics.show(self._spec.group, self._least_offsets())
         return topics
 
     def _advance(
@@ -238,6 +254,8 @@ class KafkaIngestion(Source):
             if bound is not None and topic.skips(error):
                 reads[name] = Progress(topic.skipped(bound, topics))
                 changes[(name, _STOPPED)] = None
+                before = self._gaps.get(name, Gaps())
+                changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
                 return
         except TableStopped as other:
             error = other

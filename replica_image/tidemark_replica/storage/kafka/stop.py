@@ -4,6 +4,7 @@ TopicMissing     there is no such topic (any more)
 TopicReplaced    a topic of the same name was created anew
 OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
 NotAuthorized    the credentials do not allow to read the topic
+Truncated        a table of a database, whose change events these are, was truncated
 TooManyErrors    more records are malformed than a table by key keeps errors of
 """
 
@@ -15,6 +16,7 @@ TOPIC_MISSING = "TopicMissing"
 TOPIC_REPLACED = "TopicReplaced"
 OFFSET_GONE = "OffsetGone"
 NOT_AUTHORIZED = "NotAuthorized"
+TRUNCATED = "Truncated"
 TOO_MANY_ERRORS = "TooManyErrors"
 GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""

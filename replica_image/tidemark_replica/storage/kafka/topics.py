@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidemark_protocol.plan.kafka import KafkaTable
@@ -62,6 +70,15 @@ class Topics:
     def ends(self, topic: Topic) -> dict[int, int]:
         """The offset after the last committed record, by partition. Raises BrokersAway."""
         return self._offsets(topic, OffsetSpec.latest())
+
+    def show(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Shows the offsets, by topic and partition, as those of the group, without waiting; a failure is of no
+        consequence. A consumer that commits would wait at its end for brokers that are away."""
+        at = [TopicPartition(topic, p, o) for topic, by_partition in offsets.items() for p, o in by_partition.items()]
+        with contextlib.suppress(KafkaException):
+            if at:
+                wanted = [ConsumerGroupTopicPartitions(group, at)]
+                self._admin.alter_consumer_group_offsets(wanted, request_timeout=REQUEST_SECONDS)
 
     def _offsets(self, topic: Topic, spec: OffsetSpec, partitions: Sequence[int] | None = None) -> dict[int, int]:
         wanted = topic.partitions if partitions is None else partitions

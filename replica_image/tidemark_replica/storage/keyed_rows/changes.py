@@ -25,6 +25,7 @@ from tidemark_replica.storage.errors import IngestionError
 
 GONE = "__gone"
 KEPT = "__kept "
+_LOST = "__lost"
 _AT, _LAST = "at", "at_max"
 
 
@@ -38,34 +39,44 @@ def with_gone(rows: pa.Table, gone: bool) -> pa.Table:
 
 
 def latest(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The last change of each key. Columns that it keeps have the value that an earlier change of the key gave."""
-    last = _last_of_each(changes, keys, np.arange(changes.num_rows))
-    found = changes.take(last)
-    for kept in [name for name in changes.column_names if name.startswith(KEPT)]:
-        if pc.any(found.column(kept)).as_py():
-            found = _filled(found, changes, keys, kept.removeprefix(KEPT))
+    """The last change of each key, and `__lost`: whether it keeps a column of a row that an earlier change deleted.
+    Columns that it keeps have the value that an earlier change of the key gave."""
+    found = changes.take(_last_of_each(changes, keys, np.arange(changes.num_rows)))
+    found = found.append_column(_LOST, pa.repeat(pa.scalar(False), found.num_rows))
+    for kept in _kept(found):
+        name = kept.removeprefix(KEPT)
+        gives = pc.or_(pc.invert(changes.column(kept)), changes.column(GONE))
+        earlier = changes.take(_last_of_each(changes, keys, np.flatnonzero(gives.to_numpy())))
+        found = _replaced(found, earlier.filter(pc.invert(earlier.column(GONE))), keys, name)
+        deleted = _places(found, earlier.filter(earlier.column(GONE)), keys) >= 0
+        lost = found.column(_LOST).to_numpy() | (found.column(kept).to_numpy() & deleted)
+        found = found.set_column(found.schema.get_field_index(_LOST), _LOST, pa.array(lost))
     return found
 
 
-def updates_of(changes: pa.Table, keys: Sequence[str], before: pa.Table) -> pa.Table:
-    """The updates of changes with distinct keys: user columns and `__diff`. `before`: the consolidated rows of these
-    keys, with `__diff`.
-
-    Raises:
-        NoRowBefore: a change keeps columns of a row that is not there.
-    """
+def updates_of(changes: pa.Table, keys: Sequence[str], before: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The updates of what `latest` gave: user columns and `__diff`; and the changes that keep columns of a row that is
+    not there, which count as deletions. `before`: the consolidated rows of these keys, with `__diff`."""
     new = changes.filter(pc.invert(changes.column(GONE)))
-    for kept in [name for name in new.column_names if name.startswith(KEPT)]:
-        if pc.any(new.column(kept)).as_py():
-            new = _from_before(new, before, keys, kept.removeprefix(KEPT))
+    lost = new.column(_LOST).to_numpy()
+    for kept in _kept(new):
+        new = _replaced(new, before, keys, kept.removeprefix(KEPT))
+        lost = lost | new.column(kept).to_numpy()
+    without = new.filter(pa.array(lost))
     names = [name for name in before.column_names if name != DIFF]
-    new = new.select(names)
+    new = new.filter(pa.array(~lost)).select(names)
     columns = [pa.chunked_array([canonical(chunk) for chunk in c.chunks], c.type) for c in new.columns]
     new = pa.table(columns, schema=new.schema).append_column(
         pa.field(DIFF, pa.int64()), pa.repeat(pa.scalar(1, pa.int64()), new.num_rows)
     )
     gone = before.set_column(before.schema.get_field_index(DIFF), DIFF, pc.negate(before.column(DIFF)))
-    return consolidate(pa.concat_tables([gone.cast(before.schema), new.cast(before.schema)]))
+    return consolidate(pa.concat_tables([gone.cast(before.schema), new.cast(before.schema)])), without
+
+
+def _kept(changes: pa.Table) -> list[str]:
+    """The `__kept` columns that are true somewhere."""
+    names = [name for name in changes.column_names if name.startswith(KEPT)]
+    return [name for name in names if pc.any(changes.column(name)).as_py()]
 
 
 def _last_of_each(changes: pa.Table, keys: Sequence[str], rows: np.ndarray) -> pa.Array:
@@ -76,40 +87,28 @@ def _last_of_each(changes: pa.Table, keys: Sequence[str], rows: np.ndarray) -> p
     return positions.take(pc.array_sort_indices(positions))
 
 
-def _filled(found: pa.Table, changes: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
-    """`found` with the values that earlier changes gave to the column, where it keeps it. A row after a deletion keeps
-    nothing, so an earlier value is one of the same row."""
-    gives = pc.invert(pc.or_(changes.column(KEPT + name), changes.column(GONE)))
-    given = changes.take(_last_of_each(changes, keys, np.flatnonzero(gives.to_numpy())))
-    return _replaced(found, given, keys, name)
-
-
-def _from_before(new: pa.Table, before: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
-    filled = _replaced(new, before, keys, name)
-    if pc.any(filled.column(KEPT + name)).as_py():
-        raise NoRowBefore(f"a change keeps column {name} of a row that is not there, by key {', '.join(keys)}")
-    return filled
-
-
-def _replaced(found: pa.Table, given: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
-    """`found` with the column's values of `given` by key, where it keeps them and `given` has the key."""
+def _places(found: pa.Table, given: pa.Table, keys: Sequence[str]) -> np.ndarray:
+    """For each row of `found` the row of `given` with its key; -1 where there is none."""
     aliases = [f"k{i}" for i in range(len(keys))]
 
     def keyed(table: pa.Table, at: str) -> pa.Table:
         return table.select(list(keys)).rename_columns(aliases).append_column(at, pa.array(np.arange(table.num_rows)))
 
     pairs = keyed(found, "here").join(keyed(given, "there"), keys=aliases, join_type="inner")
-    here, there = pairs.column("here").to_numpy(), pairs.column("there").to_numpy()
-    source = np.full(found.num_rows, -1, np.int64)
-    source[here] = there
-    kept = found.column(KEPT + name).to_numpy()
-    taken = kept & (source >= 0)
-    own, other = found.column(name).combine_chunks(), given.column(name).combine_chunks()
-    both = pa.concat_arrays([_array(own), _array(other)])
-    picked = both.take(pa.array(np.where(taken, source + found.num_rows, np.arange(found.num_rows))))
+    places = np.full(found.num_rows, -1, np.int64)
+    places[pairs.column("here").to_numpy()] = pairs.column("there").to_numpy()
+    return places
+
+
+def _replaced(found: pa.Table, given: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
+    """`found` with the column's values of `given` by key, where it keeps them and `given` has the key."""
+    places, kept = _places(found, given, keys), found.column(KEPT + name).to_numpy()
+    taken = kept & (places >= 0) & ~found.column(_LOST).to_numpy()
+    both = pa.concat_arrays([_array(found.column(name)), _array(given.column(name))])
+    picked = both.take(pa.array(np.where(taken, places + found.num_rows, np.arange(found.num_rows))))
     found = found.set_column(found.schema.get_field_index(name), found.schema.field(name), picked)
     return found.set_column(found.schema.get_field_index(KEPT + name), KEPT + name, pa.array(kept & ~taken))
 
 
-def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

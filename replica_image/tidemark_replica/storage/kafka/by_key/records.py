@@ -1,7 +1,7 @@
 """From records to changes of a table's rows by key, and to updates of one tick.
 
-record:  key ──key decoder──► key columns          envelope upsert: the value is the row; none: the row goes
-         value ──envelope──► row, or deletion ──value decoder──► value columns, metadata
+record:  key ──key decoder──► key columns
+         value ──envelope (opened.py, debezium.py)──► row, or deletion ──value decoder──► value columns, metadata
 
          bad key                      an error row that stays, or a dead letter
          bad value of a good key      an error row in place of the key's row, until the key is written again;
@@ -10,8 +10,8 @@ record:  key ──key decoder──► key columns          envelope upsert: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,32 +21,18 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, Shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_replica.storage.kafka.by_key.debezium import may_be_unavailable, unavailable, unwrapped_key
+from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
+from tidemark_replica.storage.kafka.by_key.opened import Open, Opened
 from tidemark_replica.storage.kafka.decoded import Decoder
 from tidemark_replica.storage.kafka.decoding import decoder_of
-from tidemark_replica.storage.kafka.keyed_errors import KeyedErrors
-from tidemark_replica.storage.kafka.rows import Metadata, columns_of, letters_of, place_of
-from tidemark_replica.storage.keyed_rows.changes import GONE
+from tidemark_replica.storage.kafka.rows import Metadata, columns_of, letters_at, letters_of, place_of
+from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT
 from tidemark_replica.storage.keyed_rows.table import KeyedTable
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 
-
-@dataclass(frozen=True)
-class Opened:
-    """The values of a batch of records, without their envelopes: None where the row is deleted. `bad`: why envelopes
-    are malformed, `ignored`: records that change nothing; both by position."""
-
-    values: Sequence[bytes | None]
-    bad: Mapping[int, str] = field(default_factory=dict)
-    ignored: frozenset[int] = frozenset()
-
-
-Open = Callable[[Sequence[Any]], Opened]
-
-
-def open_upsert(records: Sequence[Any]) -> Opened:
-    """The value is the row."""
-    return Opened([record.value() for record in records])
+_PLACE = "__place"
 
 
 class KeyedRecords:
@@ -55,8 +41,17 @@ class KeyedRecords:
     def __init__(self, table: KafkaTable, decoder: Decoder, shard: Shard) -> None:
         self._table, self._decoder = table, decoder
         self._key_decoder = decoder_of(replace(table, format=table.key_format, columns=table.key_columns, framed=False))
+        self._key_of = unwrapped_key if table.envelope == "debezium" else bytes_of
         self._metadata = Metadata(table)
         self._schema = arrow_schema(columns_of(table))
+        values = self._schema.names[len(table.key_columns) : len(columns_of(table)) - len(table.metadata)]
+        self._may_be_kept = [
+            name
+            for name in values
+            if table.envelope == "debezium" and may_be_unavailable(self._schema.field(name).type)
+        ]
+        kept = [pa.field(KEPT + name, pa.bool_()) for name in self._may_be_kept]
+        self._changes_schema = pa.schema([*self._schema, (GONE, pa.bool_()), (_PLACE, pa.string()), *kept])
         self.rows = KeyedTable(shard, [column.name for column in table.key_columns])
         self._errors = KeyedErrors(shard)
 
@@ -92,7 +87,8 @@ class KeyedUpdates:
         of = self._of
         of._errors.refresh()
         changes = (self._changes(records) for records in batches)
-        for table in of.rows.updates((some for some in changes if some.num_rows), self._size):
+        changes = (some for some in changes if some.num_rows)
+        for table in of.rows.updates(changes, self._size, self._without_row):
             for batch in table.combine_chunks().to_batches():
                 rows = batch.select(of._schema.names).cast(of._schema)
                 yield stamped(rows, self._time, diffs=batch.column(DIFF))
@@ -118,16 +114,31 @@ class KeyedUpdates:
         value_at[good] = np.arange(len(good))
         at, taken = key_at[rows], value_at[rows]
         key_columns = [key.take(pa.array(at)) for key in keys]
-        of._errors.add(key_columns, [place_of(records[i]) if i in bad else None for i in rows])
+        places = [place_of(records[i]) if i in bad else None for i in rows]
+        of._errors.add(key_columns, places)
         values = [*decoded.columns, *of._metadata.arrays([records[i] for i in good])]
         value_columns = [value.take(pa.array(taken, mask=taken < 0)) for value in values]
-        arrays = [*key_columns, *value_columns, pa.array(taken < 0)]
-        return pa.Table.from_arrays(arrays, schema=of._schema.append(pa.field(GONE, pa.bool_())))
+        table = pa.Table.from_arrays([*key_columns, *value_columns], schema=of._schema)
+        kept = [pc.fill_null(unavailable(table.column(name).combine_chunks()), False) for name in of._may_be_kept]
+        where = [place_of(records[i]) for i in rows] if any(pc.any(k).as_py() for k in kept) else None
+        place = pa.nulls(len(rows), pa.string()) if where is None else pa.array(where, pa.string())
+        arrays = [*table.columns, pa.array(taken < 0), place, *kept]
+        return pa.Table.from_arrays(arrays, schema=of._changes_schema)
+
+    def _without_row(self, changes: pa.Table) -> None:
+        """Changes that leave a column as it was in a row that is not there: they are malformed."""
+        self.malformed += changes.num_rows
+        places = changes.column(_PLACE).to_pylist()
+        if self._to_letters:
+            self.letters.append(letters_at(places, "a value is as before in a row that is not there", self._time))
+        else:
+            keys = [changes.column(key.name) for key in self._of._table.key_columns]
+            self._of._errors.add(keys, places)
 
     def _keys(self, records: Sequence[Any], opened: Opened) -> tuple[list[pa.Array], np.ndarray, dict[int, str]]:
         """The columns of good keys, for each record its row there or -1, and why keys are bad."""
         wanted = [i for i in range(len(records)) if i not in opened.ignored]
-        decoded = self._of._key_decoder([records[i].key() for i in wanted])
+        decoded = self._of._key_decoder([self._of._key_of(records[i].key()) for i in wanted])
         bad = {wanted[at]: f"key: {why}" for at, why in decoded.bad.items()}
         found = np.array([i for i in wanted if i not in bad], np.int64)
         null = np.zeros(len(found), np.bool_)
@@ -146,3 +157,8 @@ class KeyedUpdates:
             return
         for i in keys:
             self._of._errors.add_without_key(place_of(records[i]))
+
+
+def bytes_of(key: bytes | None) -> bytes | None:
+    """The key as it is."""
+    return key

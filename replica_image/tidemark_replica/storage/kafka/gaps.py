@@ -1,0 +1,34 @@
+"""The gaps that a table passed over (`onGap: skip`): durable with its position, and shown for a day."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+SHOWN_MS = 24 * 3600 * 1000
+WHY_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """How many gaps there were, and of the last one the time (of its binding) and what was met."""
+
+    count: int = 0
+    time: int = 0
+    why: str = ""
+
+    def is_recent(self, now: int) -> bool:
+        return now - self.time < SHOWN_MS
+
+    def text(self, table: str) -> str:
+        """For people."""
+        return f"table {table}: went on behind {self.count} gaps; the last one: {self.why}"
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` reads it."""
+        return json.dumps(asdict(self) | {"why": self.why[:WHY_LENGTH]})
+
+    @classmethod
+    def from_json(cls, text: str) -> Gaps:
+        """What `to_json` wrote."""
+        return cls(**json.loads(text))
