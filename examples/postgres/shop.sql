@@ -5,8 +5,6 @@ INSERT INTO customers VALUES (1, 'ann'), (2, 'bob'), (3, 'eve');
 INSERT INTO orders SELECT g, 1 + g % 3, g FROM generate_series(1, 6) g;
 
 -- what the source needs
-ALTER TABLE customers REPLICA IDENTITY FULL;
-ALTER TABLE orders REPLICA IDENTITY FULL;
 CREATE PUBLICATION tidemark FOR TABLE customers, orders;
 CREATE ROLE tidemark LOGIN REPLICATION PASSWORD 'change-me';
 GRANT SELECT ON customers, orders TO tidemark;

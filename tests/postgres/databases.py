@@ -26,6 +26,7 @@ from tidemark_replica.storage.postgres.source import PostgresIngestion
 LOGICAL = ("wal_level=logical", "max_wal_senders=20", "max_replication_slots=20", "wal_sender_timeout=20s")
 Row = tuple[Any, ...]
 State = Mapping[str, Counter[Row]]
+Keys = tuple[tuple[int, ...], ...]
 CREDENTIALS = {"username": "test", "password": ""}
 SCHEMA = """
 create table a (id int, part text, amount numeric(10,2), note text, at timestamptz, ok boolean);
@@ -35,6 +36,15 @@ alter table a alter column note set storage external;
 alter table a replica identity full;
 alter table b replica identity full;
 alter table "Odd Name" replica identity full;
+create publication everything for all tables;
+"""
+KEYED_SCHEMA = """
+create table a (id int primary key, part text, amount numeric(10,2), note text, at timestamptz, ok boolean);
+create table b (k bigint not null, v double precision, tags int[], day date, raw bytea not null);
+create table "Odd Name" ("The Key" smallint primary key, words text[]);
+alter table a alter column note set storage external;
+create unique index b_by_key on b (raw, k);
+alter table b replica identity using index b_by_key;
 create publication everything for all tables;
 """
 TABLES = (
@@ -74,10 +84,14 @@ def spec_of(server: Postgres, database: str, *tables: PostgresTable, **more: Any
 
 
 def ingester(
-    root: Path, spec: PostgresSource, term: int = 1, credentials: Callable[[], Mapping[str, str]] = lambda: CREDENTIALS
+    root: Path,
+    spec: PostgresSource,
+    term: int = 1,
+    credentials: Callable[[], Mapping[str, str]] = lambda: CREDENTIALS,
+    keys: Mapping[str, Keys] | None = None,
 ) -> Ingester:
-    """A new one, as a new process would make it."""
-    tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
+    """A new one, as a new process would make it. `keys`: of the tables, as plans know them."""
+    tables = tuple(SourceTable(t.name, t.columns or (), (keys or {}).get(t.name, ())) for t in spec.tables)
     described = description(root, spec, tables)
     return Ingester(described, WriterTerm(term), PostgresIngestion(spec, described.id, credentials), ShardWriters())
 
@@ -143,8 +157,8 @@ class History:
         try:
             with one.transaction():
                 one.execute(statement)
-        except psycopg.errors.LockNotAvailable:
-            return  # another open transaction has the row
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.UniqueViolation):
+            return  # another open transaction has the row, or the key is there
         if "truncate" in statement:  # whoever reads waits for its end
             self._end(one, True)
 
@@ -217,11 +231,53 @@ class History:
         return Counter(map(_key, self._reader.execute(f"select {_SHOWN[table]} from {table}").fetchall()))
 
 
+class KeyedHistory(History):
+    """Transactions over tables whose replica identity is a key (KEYED_SCHEMA)."""
+
+    def _statement(self) -> str:
+        draw = self.random
+        n, m = draw.randrange(30), draw.randrange(30)
+        statements = [
+            f"insert into a select g, chr(97 + g % 5), (g * 1.5)::numeric(10,2), repeat('x', {n} * 300),"
+            f" timestamptz '2020-01-01' + g * interval '1.000001 s', g % 2 = 0 from generate_series({n}, {n + m}) g"
+            " on conflict do nothing",
+            f"insert into a values ({n}, null, 'NaN', null, 'infinity', null)"
+            " on conflict (id) do update set amount = 'NaN', note = null",
+            f"insert into a values ({m}, '', -0.01, repeat('é', 3000), null, true)"
+            " on conflict (id) do update set part = 'again', note = excluded.note",
+            f"update a set amount = 7, at = null where id = {n}",
+            f"update a set amount = amount + 1 where id % 3 = {n % 3}",
+            f"update a set id = id + 30 where id % 9 = {n % 9}",
+            f"update a set id = id - 30, ok = not ok where id % 4 = {n % 4}",
+            f"update a set note = note || 'y' where id = {n}",
+            f"update a set part = part where id < {n}",
+            f"insert into b select g, g::float8 / 3, array[g, null, {m}], date '1999-12-31' + g,"
+            f" decode(lpad(to_hex(g % 3), 2, '0'), 'hex') from generate_series({n}, {n + 5}) g on conflict do nothing",
+            f"insert into b values ({n}, 'NaN', '{{}}', '0044-03-15 BC', ''), ({m} + 40, '-0', null, null, '')"
+            " on conflict do nothing",
+            f"update b set v = v * 2, k = k + 50 where k % 5 = {n % 5}",
+            f"update b set day = '0044-03-15 BC' where k = {n}",
+            f"update b set day = null, tags = '{{{{1}},{{2}}}}' where k = {m}",
+            f"update b set raw = raw || '\\x00', tags = null where k % 7 = {n % 7}",
+            f"insert into \"Odd Name\" values ({n}, array['a b', 'NULL', null, '\"', '']),"
+            f" (-{m} - 1, '{{{{1}},{{2}}}}')"
+            ' on conflict ("The Key") do update set words = null',
+            f'update "Odd Name" set "The Key" = "The Key" + 40 where "The Key" % 4 = {n % 4}',
+            f"delete from a where id % 7 = {n % 7}",
+            f"delete from b where k < {n % 15}",
+            f'delete from "Odd Name" where "The Key" > {n}',
+        ]
+        if self._truncates and draw.random() < 0.08:
+            return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
+        return draw.choice(statements)
+
+
 _SHOWN = {
     "a": "id, part, nullif(amount, 'NaN'), note, case when isfinite(at) then at end, ok,"
     " case when amount = 'NaN' then 'amount' when not isfinite(at) then 'at' end",
-    "b": "k, v, tags, case when extract(year from day) > 0 then day end, raw,"
-    " case when extract(year from day) < 0 then 'day' end",
+    "b": "k, v, case when array_ndims(tags) is distinct from 2 then tags end,"
+    " case when extract(year from day) > 0 then day end, raw,"
+    " case when array_ndims(tags) = 2 then 'tags' when extract(year from day) < 0 then 'day' end",
     '"Odd Name"': '"The Key", case when array_ndims(words) = 1 then words end,'
     " case when array_ndims(words) > 1 then 'words' end",
 }

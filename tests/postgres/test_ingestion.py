@@ -10,7 +10,10 @@ import pytest
 
 from tests.dialects.postgres import Postgres
 from tests.postgres.databases import (
+    KEYED_SCHEMA,
+    SCHEMA,
     History,
+    KeyedHistory,
     check,
     create_database,
     drop_slots,
@@ -21,17 +24,20 @@ from tests.postgres.databases import (
 )
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.postgres import tick as tick_module
 
 pytestmark = pytest.mark.postgres
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_oracle_random_histories_with_deaths(
     server: Postgres, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interleaved transactions; an ingester dies after random appends and another goes on."""
-    create_database(server, f"history{seed}")
-    moments, history = random.Random(seed), History(server, f"history{seed}", seed)
+    """Interleaved transactions; an ingester dies after random appends and another goes on. Changes name rows by all of
+    their values, or by a key."""
+    kind, schema = (KeyedHistory, KEYED_SCHEMA) if seed % 2 else (History, SCHEMA)
+    create_database(server, f"history{seed}", schema)
+    moments, history = random.Random(seed), kind(server, f"history{seed}", seed)
     for _ in range(10):
         history.step()
     spec = spec_of(server, f"history{seed}")
@@ -44,6 +50,7 @@ def test_oracle_random_histories_with_deaths(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Ingester, "_append", append_then_die)
+    monkeypatch.setattr(tick_module, "FLUSH_BYTES", moments.choice([2_000, 32 << 20]))
     one = ingester(tmp_path, spec)
     one.recover()
     with history.going_on():

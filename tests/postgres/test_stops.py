@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.postgres.databases import Database, connect, ingested_rows, ingester, source_of, tick
+from tests.postgres.databases import Database, Keys, connect, ingested_rows, ingester, source_of, tick
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
@@ -40,9 +40,9 @@ def ticks_read_everything(database: Database, monkeypatch: pytest.MonkeyPatch) -
 
 
 @contextmanager
-def ingesting(root: Path, spec: PostgresSource) -> Iterator[Ingester]:
+def ingesting(root: Path, spec: PostgresSource, keys: Mapping[str, Keys] | None = None) -> Iterator[Ingester]:
     """A process that goes on where another one was."""
-    one = ingester(root, spec)
+    one = ingester(root, spec, keys=keys)
     try:
         one.recover()
         yield one

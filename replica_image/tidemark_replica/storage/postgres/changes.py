@@ -6,7 +6,7 @@ TRUNCATE ──────► the files of this tick are taken back, and the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -15,10 +15,12 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.difference import difference
+from tidemark_replica.storage.postgres.keyed.changes import keyed_updates
+from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
-from tidemark_replica.storage.postgres.tuples import KeyOnly, decode
+from tidemark_replica.storage.postgres.tuples import KeyOnly, decode, decode_keyed
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -26,7 +28,7 @@ FLUSH_BYTES = 32 << 20
 
 
 class TableChanges:
-    """One table's changes of a tick.
+    """One table's changes of a tick. `rows`: by key; of no use where changes have whole rows.
 
     `files`: the staged files, at first the contents of a snapshot where there was one. `begin_at`: the position of that
     snapshot; transactions that were committed before it are in the contents.
@@ -37,19 +39,23 @@ class TableChanges:
         ingested: IngestedTable,
         shard: Shard,
         pinned: PinnedTable,
+        rows: KeyedRows,
         time: Time,
         snapshot: Sequence[StagedFile] = (),
         begin_at: int = 0,
     ) -> None:
         self.files, self.begin_at = list(snapshot), begin_at
         self.waiting: list[bytes] = []
-        self._shard, self._pinned, self._time = shard, pinned, time
+        self._shard, self._pinned, self._rows, self._time = shard, pinned, rows, time
         self.name, self.oid = ingested.table.name, pinned.oid
         self._location = ingested.shard.location
         self._columns = ingested.table.columns
         self._schema = arrow_schema(ingested.table.columns)
+        self._key = [self._schema.get_field_index(name) for name in pinned.key]
         self._withdrawn = False
         self._columns_upstream, self._places = 0, tuple[int, ...]()
+        if snapshot:
+            rows.close()
 
     def describe(self, relation: Relation) -> None:
         """The changes that follow have these columns. Raises TableStopped."""
@@ -60,6 +66,7 @@ class TableChanges:
     def truncate(self) -> None:
         """All rows disappear."""
         self.discard()
+        self._rows.close()
         self._withdrawn = True
 
     def discard(self) -> None:
@@ -75,9 +82,11 @@ class TableChanges:
             return
         messages, self.waiting = self.waiting, []
         try:
-            self._stage(self._decoded(messages))
+            updates = self._by_key(messages) if self._key else self._by_rows(messages)
         except KeyOnly as error:
             raise TableStopped(REPLICA_IDENTITY, str(error)) from None
+        self._stage(updates.to_batches())
+        self._rows.add(updates)
 
     def finish(self) -> list[StagedFile]:
         """Stages the rest, and returns all files of the tick. Raises TableStopped."""
@@ -86,12 +95,23 @@ class TableChanges:
             self._stage(difference(self._shard, self._columns, (), self._time))
         return self.files
 
-    def _decoded(self, messages: list[bytes]) -> Iterator[pa.RecordBatch]:
+    def _by_rows(self, messages: list[bytes]) -> pa.Table:
         batches = [
             updates([tuples.texts(place) for place in self._places], self._schema, diff, self._time)
             for tuples, diff in decode(messages, self._columns_upstream)
         ]
-        yield from consolidate(pa.Table.from_batches(batches)).to_batches()
+        return consolidate(pa.Table.from_batches(batches))
+
+    def _by_key(self, messages: list[bytes]) -> pa.Table:
+        changes = decode_keyed(messages, self._columns_upstream, [self._places[index] for index in self._key])
+        return keyed_updates(
+            changes,
+            self._places,
+            self._key,
+            self._schema,
+            self._time,
+            lambda: self._rows.opened(self.files, self._withdrawn),
+        )
 
     def _stage(self, batches: Iterable[pa.RecordBatch]) -> None:
         file = write_staged(self._location, batches, schema=self._schema)

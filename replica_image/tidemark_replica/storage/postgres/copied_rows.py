@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psycopg
 import pyarrow as pa
@@ -49,10 +49,11 @@ def copied_blocks(connection: Connection, query: sql.Composed) -> Iterator[bytes
         raise
 
 
-def parsed(block: bytes, schema: pa.Schema) -> list[pa.Array]:
-    """The columns of a block of whole rows: of the schema's types, or texts."""
+def parsed(block: bytes, schema: pa.Schema, texts: Sequence[str] = ()) -> list[pa.Array]:
+    """The columns of a block of whole rows: of the schema's types, or texts. `texts`: those that are texts anyway."""
+    types = {field.name: pa.string() if field.name in texts else _type_of(field.type) for field in schema}
     try:
-        return _columns(block, {field.name: _type_of(field.type) for field in schema})
+        return _columns(block, types)
     except pa.ArrowInvalid:
         return _columns(block, dict.fromkeys(schema.names, pa.string()))
 

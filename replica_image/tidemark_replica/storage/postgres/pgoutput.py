@@ -40,6 +40,13 @@ class Relation:
     identity: str
     columns: tuple[RelationColumn, ...]
 
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns by which changes name rows: none, by whole rows; None: changes do not name rows."""
+        if self.identity == "f":
+            return ()
+        return tuple(column.name for column in self.columns if column.is_key) or None
+
 
 def relation_oid(data: bytes) -> int:
     """The table of a change."""

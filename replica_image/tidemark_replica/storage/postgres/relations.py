@@ -31,6 +31,8 @@ from tidemark_replica.storage.postgres.stop import (
 )
 
 Connection = psycopg.Connection[Any]
+_NO_KEYS = ("float", "double", "array")
+"""Equal keys of these types may be printed differently, or are not found by key."""
 _TABLE = """
 select c.oid, c.relkind, c.relreplident, c.relpersistence, c.relfilenode, pg_relation_filenode(c.oid),
        has_table_privilege(c.oid, 'SELECT') and has_schema_privilege(n.oid, 'USAGE'), row_security_active(c.oid),
@@ -41,6 +43,13 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = 
 _COLUMNS = """
 select attname, attnum, atttypid, atttypmod, attgenerated <> '', xmin::text from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped order by attnum
+"""
+_KEY = """
+select array_agg(a.attname::text order by k.place) from pg_index i
+cross join unnest(i.indkey::int2[]) with ordinality k(number, place)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+where i.indrelid = %s and i.indisvalid and i.indimmediate and k.place <= i.indnkeyatts
+  and case %s when 'd' then i.indisprimary else i.indisreplident end
 """
 _TYPES = """
 select oid, typname, typtype, typcategory, typbasetype, typtypmod, typelem from pg_type where oid = any(%s)
@@ -63,13 +72,14 @@ class PinnedColumn:
 class PinnedTable:
     """A table as of its snapshot, or as of a later look that found nothing wrong. `file`: it has another one where all
     of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE, SET UNLOGGED). `types`: the enums and composite
-    types that values of the columns have."""
+    types that values of the columns have. `key`: the columns by which changes name rows; none: by whole rows."""
 
     oid: int
     file: int
     columns: tuple[PinnedColumn, ...]
     membership: Membership
     types: tuple[PrintedType, ...]
+    key: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -86,6 +96,7 @@ class PinnedTable:
             tuple(PinnedColumn(**column) for column in value["columns"]),
             Membership(**membership),
             tuple(PrintedType(**type) for type in value["types"]),
+            tuple(value.get("key", ())),
         )
 
     def check_same(self, now: PinnedTable, described: Sequence[Sequence[str]] = ()) -> None:
@@ -99,6 +110,7 @@ class PinnedTable:
         if now.oid != self.oid:
             raise TableStopped(TABLE_MISSING, "the table was dropped, and another one has its name")
         self.membership.check_same(now.membership)
+        check_key(self.key, now.key)
         changed = [one for one, other in zip(self.columns, now.columns, strict=True) if one != other]
         if any(replace(one, changed_by="") not in [replace(c, changed_by="") for c in now.columns] for one in changed):
             raise TableStopped(COLUMN_CHANGED, "a declared column was dropped, retyped or renamed, and is back")
@@ -134,14 +146,14 @@ class PinnedTable:
             if (column.type_oid, column.type_modifier) != (pinned.type_oid, pinned.type_modifier):
                 raise TableStopped(COLUMN_CHANGED, f"column {pinned.name} has another type now")
             places.append(index)
-        check_identity(relation.identity)
+        check_key(self.key, relation.key)
         return tuple(places)
 
 
 @dataclass(frozen=True)
 class TableDefinition:
     """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size.
-    `printed`: by the types of the columns, all that their values are printed by."""
+    `printed`: by the types of the columns, all that their values are printed by. `key`: see PinnedTable."""
 
     oid: int
     file: int
@@ -151,6 +163,7 @@ class TableDefinition:
     pages: int
     membership: Membership
     printed: Mapping[int, tuple[PrintedType, ...]]
+    key: tuple[str, ...]
 
     def sql_columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The columns of these names (all if there are none), with their SQL types."""
@@ -166,7 +179,24 @@ class TableDefinition:
         found = {name: (number, type, modifier, by) for name, number, type, modifier, _, by in self.columns}
         types = {each.oid: each for name in names for each in self.printed[found[name][1]] if each.kind in "ce"}
         pinned = tuple(PinnedColumn(name, *found[name]) for name in names)
-        return PinnedTable(self.oid, self.file, pinned, self.membership, tuple(types[oid] for oid in sorted(types)))
+        printed = tuple(types[oid] for oid in sorted(types))
+        return PinnedTable(self.oid, self.file, pinned, self.membership, printed, self.key_among(columns))
+
+    def key_among(self, columns: Sequence[Column]) -> tuple[str, ...]:
+        """The key. Raises TableStopped (ReplicaIdentity) where rows cannot be found by it."""
+        declared = {column.name: column.type for column in columns}
+        for name in self.key:
+            if name not in declared:
+                raise TableStopped(
+                    REPLICA_IDENTITY, f"column {name} of the replica identity is not declared; add it to `columns`"
+                )
+            if declared[name].name in _NO_KEYS:
+                raise TableStopped(
+                    REPLICA_IDENTITY,
+                    f"column {name} of the replica identity is {declared[name]}; run ALTER TABLE ... REPLICA IDENTITY"
+                    " FULL upstream",
+                )
+        return self.key
 
     def _checked(self, names: Iterable[str]) -> list[str]:
         generated = {name: is_generated for name, _, _, _, is_generated, _ in self.columns}
@@ -183,13 +213,29 @@ class TableDefinition:
         return list(names)
 
 
-def check_identity(identity: str) -> None:
-    """Raises TableStopped (ReplicaIdentity)."""
-    if identity != "f":
+def check_key(pinned: Sequence[str], now: Sequence[str] | None) -> None:
+    """Raises TableStopped (ReplicaIdentity) where changes name rows by another key, or not at all (None)."""
+    if now is None or set(now) != set(pinned):
+        was, is_now = ("whole rows" if not key else f"key ({', '.join(key)})" for key in (pinned, now or ()))
         raise TableStopped(
             REPLICA_IDENTITY,
-            "updates and deletes do not give whole old rows; run ALTER TABLE ... REPLICA IDENTITY FULL upstream",
+            f"the replica identity was {was}, and is {'nothing' if now is None else is_now}; give it back, or let the"
+            " table begin anew",
         )
+
+
+def _key(connection: Connection, oid: int, identity: str) -> tuple[str, ...]:
+    """The columns of the replica identity; none for FULL. Raises TableStopped (ReplicaIdentity)."""
+    if identity == "f":
+        return ()
+    (names,) = connection.execute(_KEY, (oid, identity)).fetchone() or (None,)
+    if identity not in "di" or not names:
+        raise TableStopped(
+            REPLICA_IDENTITY,
+            "updates and deletes do not name rows; add a primary key, or run ALTER TABLE ... REPLICA IDENTITY FULL"
+            " upstream",
+        )
+    return tuple(names)
 
 
 def find_table(connection: Connection, spec: PostgresSource, table: PostgresTable) -> TableDefinition:
@@ -217,7 +263,7 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
         raise TableStopped(
             PERMISSION_DENIED, f"row security hides rows of {table.schema}.{table.table}; give the user BYPASSRLS"
         )
-    check_identity(identity)
+    key = _key(connection, oid, identity)
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
     membership = find_membership(connection, spec, table, oid)
     if membership.columns is None:
@@ -233,6 +279,7 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
         pages,
         membership,
         printed_types(connection, oids),
+        key,
     )
 
 

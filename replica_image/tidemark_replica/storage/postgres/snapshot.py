@@ -38,10 +38,11 @@ _TID_RANGES_SINCE = 140_000
 
 @dataclass(frozen=True)
 class _Range:
-    """Pages [first, end) of a table; `end` None: all further ones."""
+    """Pages [first, end) of a table; `end` None: all further ones. `key`: as of the pinned table."""
 
     table: PostgresTable
     ingested: IngestedTable
+    key: tuple[str, ...]
     first: int
     end: int | None
 
@@ -85,11 +86,7 @@ class Snapshot:
     ) -> dict[str, list[StagedFile]]:
         """Stages the rows of the tables at the time; one with a row that is too long is added to `found.stopped`.
         Raises IngestionError."""
-        ranges = [
-            each
-            for table, ingested in tables
-            for each in _ranges(table, ingested, found.pages[table.name], found.server_version)
-        ]
+        ranges = [each for table, ingested in tables for each in _ranges(table, ingested, found)]
         staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
         done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
         with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
@@ -111,7 +108,7 @@ class Snapshot:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
                 blocks = copied_blocks(connection, _query(of, schema.names))
-                batches = (updates(parsed(block, schema), schema, 1, time) for block in blocks)
+                batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
                 return write_staged(of.ingested.shard.location, batches, schema=schema)
         except TableStopped as error:
             return error
@@ -153,11 +150,12 @@ def _query(of: _Range, names: Sequence[str]) -> sql.Composed:
     )
 
 
-def _ranges(table: PostgresTable, ingested: IngestedTable, pages: int, server_version: int) -> list[_Range]:
+def _ranges(table: PostgresTable, ingested: IngestedTable, found: SnapshotTables) -> list[_Range]:
+    pages, key = found.pages[table.name], found.pinned[table.name].key
     even = max(RANGE_PAGES_MIN, -(-pages // (2 * COPIES)))
     size = max(min(even, RANGE_PAGES), -(-pages // RANGES_MAX))
-    if server_version < _TID_RANGES_SINCE:
+    if found.server_version < _TID_RANGES_SINCE:
         size = max(size, pages + 1)
     firsts = list(range(0, max(pages, 1), size))
     ends = [*firsts[1:], None]
-    return [_Range(table, ingested, first, end) for first, end in zip(firsts, ends, strict=True)]
+    return [_Range(table, ingested, key, first, end) for first, end in zip(firsts, ends, strict=True)]

@@ -37,6 +37,7 @@ from tidemark_replica.storage.postgres.connection import (
     Upstream,
 )
 from tidemark_replica.storage.postgres.difference import difference
+from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
     LSN,
@@ -47,7 +48,7 @@ from tidemark_replica.storage.postgres.positions import (
     snapshot_changes,
     upstream_changes,
 )
-from tidemark_replica.storage.postgres.relations import PinnedTable
+from tidemark_replica.storage.postgres.relations import PinnedTable, check_key
 from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SNAPSHOT_FAILED, Gap
 from tidemark_replica.storage.postgres.tick import Tick
@@ -69,6 +70,7 @@ IDLE_SECONDS = 20.0
 PROGRESS_BYTES = 16 << 20
 """A position without changes of these tables is bound when it is so far ahead, so that the slot moves on."""
 SLOT_TRIES = 20
+ALIVE_SECONDS = 5.0
 _UNLOGGED = (
     "all rows were written anew, perhaps as the table was unlogged for a while, whose changes are not sent;"
     " a publication that names the table (ALTER PUBLICATION ... ADD TABLE) does not allow that"
@@ -105,6 +107,9 @@ class PostgresIngestion(Source):
         """For the looks at the catalogue, open as long as the stream."""
         self._truncated: set[str] = set()
         """Tables whose new file a TRUNCATE may have made."""
+        self._rows: dict[str, KeyedRows] = {}
+        """Of tables whose changes name rows by key."""
+        self._time, self._alive_at = Time(0), 0.0
         self._activity, self._active_since = "", 0.0
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
@@ -115,11 +120,18 @@ class PostgresIngestion(Source):
             for ingested, shard in shards.tables
         }
         self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
+        for name in self._live():
+            try:
+                self._check_key(name, self._pinned(name))
+            except TableStopped as error:  # an adopted table
+                self._stop(name, error)
         fresh = {name for name in self._tables if self._at.pinned(name) is None}
         self._again = fresh | (set(self._stopped) if self._spec.on_gap == "resnapshot" else set())
         self._needs_resume = False
+        self._forget_rows()
 
     def discover(self, time: Time) -> pa.Table:
+        self._time = time
         if self._needs_resume:
             return self._bindings.binding({})
         if self._at.system is None:
@@ -139,6 +151,8 @@ class PostgresIngestion(Source):
 
     def confirm(self, binding: pa.Table) -> None:
         self._bindings.confirm(binding)
+        for rows in self._rows.values():
+            rows.bound(self._time + 1)
 
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
@@ -176,6 +190,24 @@ class PostgresIngestion(Source):
         if self._catalogue is not None:
             self._catalogue.close()
         self._stream = self._catalogue = None
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        for rows in self._rows.values():
+            rows.close()
+        self._rows.clear()
+
+    def _rows_of(self, name: str, pinned: PinnedTable) -> KeyedRows:
+        rows = self._rows.get(name)
+        if rows is None or rows.keys != pinned.key:
+            rows = self._rows[name] = KeyedRows(self._tables[name].shard, pinned.key, self._alive)
+        return rows
+
+    def _alive(self) -> None:
+        """The server ends a stream whose reader gives no answer for long."""
+        if self._stream is not None and clock.monotonic() - self._alive_at > ALIVE_SECONDS:
+            self._alive_at = clock.monotonic()
+            self._stream.confirm(self._at.lsn)
 
     @property
     def _at(self) -> Positions:
@@ -183,6 +215,11 @@ class PostgresIngestion(Source):
 
     def _live(self) -> list[str]:
         return [name for name in self._tables if self._at.pinned(name) and name not in self._stopped]
+
+    def _pinned(self, name: str) -> PinnedTable:
+        pinned = self._at.pinned(name)
+        assert pinned is not None
+        return pinned
 
     def _stop(self, name: str, error: TableStopped) -> Changes:
         """Stops the table. Returns the positions that bind the stop; none before the table's first rows are bound."""
@@ -230,6 +267,7 @@ class PostgresIngestion(Source):
         snapshot = Snapshot(self._upstream, self._spec, exported, self._progress)
         with snapshot.open([self._tables[name].spec for name in names]) as found:
             self._show("snapshot: " + ", ".join(found.pinned))
+            self._check_keys(found)
             staged = self._copied(snapshot, found, time)
             self._check_unchanged(found)
             for name, error in found.stopped.items():
@@ -240,6 +278,20 @@ class PostgresIngestion(Source):
         self._again.difference_update(names)
         self._show("")
         return changes, staged
+
+    def _check_keys(self, found: SnapshotTables) -> None:
+        for name, pinned in list(found.pinned.items()):
+            try:
+                self._check_key(name, pinned)
+            except TableStopped as error:
+                found.stopped[name] = error
+                found.pinned.pop(name)
+
+    def _check_key(self, name: str, pinned: PinnedTable) -> None:
+        """Raises TableStopped: plans rely on a key that the table had when it was declared."""
+        table = self._tables[name].ingested.table
+        for key in table.keys:
+            check_key([table.columns[place].name for place in key], pinned.key)
 
     def _check_unchanged(self, found: SnapshotTables) -> None:
         """The copies read the definitions as they were at the time, and not those of the snapshot."""
@@ -266,6 +318,8 @@ class PostgresIngestion(Source):
 
     def _continue(self, time: Time) -> pa.Table:
         """Binds the transactions that came, and the snapshots of tables that begin anew."""
+        for rows in self._rows.values():
+            rows.discard()
         changes, snapshots, begin_at = self._late_snapshots(time)
         stream = self._opened()
         stream.confirm(self._at.lsn)
@@ -274,12 +328,14 @@ class PostgresIngestion(Source):
         pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
         for name, each in pinned.items():
             table, position = self._tables[name], begin_at if name in snapshots else 0
-            tick.add(TableChanges(table.ingested, table.shard, each, time, snapshots.get(name, []), position))
+            files, rows = snapshots.get(name, []), self._rows_of(name, each)
+            tick.add(TableChanges(table.ingested, table.shard, each, rows, time, files, position))
         lsn = self._read(tick, stream, begin_at)
         lsn, stopped, found = self._checked(tick, stream, lsn, pinned)
         staged = tick.finish()
         for name, error in (tick.stopped | stopped).items():
             self._tables[name].shard.discard(staged.pop(name, []))
+            self._rows.pop(name).close()
             changes = {key: value for key, value in changes.items() if key[0] != name} | self._stop(name, error)
         # the tables that go on as they were found, for the next look to compare with
         changes |= {(name, PINNED): each.to_json() for name, each in found.items() if name not in self._stopped}

@@ -47,14 +47,15 @@ class Tick:
         self._spec, self._relations, self._lsn = spec, relations, lsn
         self._tables: dict[int, TableChanges] = {}
         self._touched: set[int] = set()
+        self._undescribed: set[int] = set()
+        """Tables without a change so far: a description from before may be of an earlier definition."""
         self._commit = self._waiting = self._in_transaction = self._read = 0
         self._open = False
 
     def add(self, table: TableChanges) -> None:
         """A table whose changes are wanted."""
         self._tables[table.oid] = table
-        if (relation := self._relations.get(table.oid)) is not None:
-            self._attempt(table.oid, lambda: table.describe(relation))
+        self._undescribed.add(table.oid)
 
     def read(self, stream: Replication, until: int = 0) -> int:
         """Reads the transactions that came, at least all before the position `until`. Returns the position after the
@@ -89,6 +90,11 @@ class Tick:
         table = self._tables.get(oid)
         if table is None or self._commit < table.begin_at:
             return
+        if oid in self._undescribed:
+            self._undescribed.discard(oid)
+            self._attempt(oid, lambda: self._redefine(table, self._relations[oid]))
+            if oid not in self._tables:
+                return
         table.waiting.append(data)
         self.has_changes = True
         self._read += size
@@ -104,7 +110,9 @@ class Tick:
 
     def _describe(self, relation: Relation) -> None:
         self._relations[relation.oid] = relation
-        if (table := self._tables.get(relation.oid)) is not None:
+        table = self._tables.get(relation.oid)
+        if table is not None and self._commit >= table.begin_at:
+            self._undescribed.discard(relation.oid)
             columns = tuple(column.name for column in relation.columns)
             self.described.setdefault(table.name, []).append(columns)
             self._attempt(relation.oid, lambda: self._redefine(table, relation))

@@ -20,8 +20,10 @@ Positions = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 GATHER_BYTES = 1 << 20
 _TUPLE = BODY + 5
-_NULL, _UNCHANGED, _TEXT = b"nut"
-_OLD, _NEW = b"ON"
+_TEXT = ord("t")
+UNCHANGED = ord("u")
+_OLD, _KEY, _NEW = b"OKN"
+_INSERT, _UPDATE, _DELETE = b"IUD"
 
 
 class KeyOnly(IngestionError):
@@ -38,11 +40,18 @@ class Tuples:
     lengths: list[Positions]
     ends: Positions
 
-    def texts(self, column: int) -> pa.Array:
-        """The column's texts."""
-        kinds, starts, lengths = self.kinds[column], self.starts[column], self.lengths[column]
-        if (kinds == _UNCHANGED).any():
+    def texts(self, column: int, rows: Positions | None = None) -> pa.Array:
+        """The column's texts, of all rows or of those. Raises KeyOnly where one was not sent."""
+        kinds = self.kinds[column] if rows is None else self.kinds[column][rows]
+        if (kinds == UNCHANGED).any():
             raise KeyOnly("a value was not sent, as it did not change")
+        return self.sent(column, rows)
+
+    def sent(self, column: int, rows: Positions | None = None) -> pa.Array:
+        """The column's texts, NULL where one was not sent."""
+        kinds, starts, lengths = self.kinds[column], self.starts[column], self.lengths[column]
+        if rows is not None:
+            kinds, starts, lengths = kinds[rows], starts[rows], lengths[rows]
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         if offsets[-1] > np.iinfo(np.int32).max:
             raise IngestionError("the texts of one column in one batch of changes have more than 2 GiB")
@@ -55,7 +64,7 @@ class Tuples:
         """The rows, with the old row's value where a value was not sent because it did not change."""
         kinds, starts, lengths = [], [], []
         for column, kind in enumerate(self.kinds):
-            unchanged = kind == _UNCHANGED
+            unchanged = kind == UNCHANGED
             kinds.append(np.where(unchanged, old.kinds[column], kind))
             starts.append(np.where(unchanged, old.starts[column], self.starts[column]))
             lengths.append(np.where(unchanged, old.lengths[column], self.lengths[column]))
@@ -68,22 +77,66 @@ def decode(messages: Sequence[bytes], columns: int) -> Iterator[tuple[Tuples, in
     Raises:
         KeyOnly: an update or a delete has no whole old row.
     """
-    buffer = np.frombuffer(b"".join(messages), np.uint8)
-    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-    begins = np.cumsum(lengths) - lengths
-    kinds, tags = buffer[begins + BODY], buffer[begins + _TUPLE]
-    if (tags[kinds != ord("I")] != _OLD).any():
+    buffer, begins, kinds, tags = _framed(messages)
+    if (tags[kinds != _INSERT] != _OLD).any():
         raise KeyOnly("an update or a delete names its row by the key alone")
-    if (inserted := begins[kinds == ord("I")]).size:
+    if (inserted := begins[kinds == _INSERT]).size:
         yield _tuples(buffer, inserted + _TUPLE + 1, columns), 1
-    if (deleted := begins[kinds == ord("D")]).size:
+    if (deleted := begins[kinds == _DELETE]).size:
         yield _tuples(buffer, deleted + _TUPLE + 1, columns), -1
-    if (updated := begins[kinds == ord("U")]).size:
+    if (updated := begins[kinds == _UPDATE]).size:
         old = _tuples(buffer, updated + _TUPLE + 1, columns)
         if (buffer[old.ends] != _NEW).any():
             raise IngestionError("an update has no new row")
         yield old, -1
         yield _tuples(buffer, old.ends + 1, columns).completed_by(old), 1
+
+
+@dataclass(frozen=True)
+class KeyedTuples:
+    """So many changes in order, of a table whose replica identity is a key. `old`: the keys of rows before, of the
+    changes `old_of`; an update that keeps its key has none. `new`: the rows after, of the changes `new_of`."""
+
+    count: int
+    is_update: npt.NDArray[np.bool_]
+    old: Tuples
+    old_of: Positions
+    new: Tuples
+    new_of: Positions
+
+
+def decode_keyed(messages: Sequence[bytes], columns: int, key: Sequence[int]) -> KeyedTuples:
+    """The changes. `columns`: how many the table has. `key`: which of them name a row.
+
+    Raises:
+        KeyOnly: a delete has no key.
+    """
+    buffer, begins, kinds, tags = _framed(messages)
+    has_old = (kinds != _INSERT) & ((tags == _KEY) | (tags == _OLD))
+    if (~has_old & (kinds == _DELETE)).any():
+        raise KeyOnly("a delete does not name its row")
+    old_of, new_of = np.flatnonzero(has_old), np.flatnonzero(kinds != _DELETE)
+    old = _tuples(buffer, begins[old_of] + _TUPLE + 1, columns)
+    at = begins + _TUPLE
+    at[old_of] = old.ends
+    if (buffer[at[new_of]] != _NEW).any():
+        raise IngestionError("a change has no new row")
+    new = _tuples(buffer, at[new_of] + 1, columns)
+    is_update = kinds == _UPDATE
+    here, there = np.flatnonzero(has_old[new_of]), np.flatnonzero(is_update[old_of])
+    for column in key:  # a long key that did not change is in the old row alone
+        unchanged = new.kinds[column][here] == UNCHANGED
+        for into, out_of in ((new.kinds, old.kinds), (new.starts, old.starts), (new.lengths, old.lengths)):
+            into[column][here[unchanged]] = out_of[column][there[unchanged]]
+    return KeyedTuples(len(messages), is_update, old, old_of, new, new_of)
+
+
+def _framed(messages: Sequence[bytes]) -> tuple[Bytes, Positions, Bytes, Bytes]:
+    """The joined messages, where each begins, its kind, and what its first row is."""
+    buffer = np.frombuffer(b"".join(messages), np.uint8)
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    begins = np.cumsum(lengths) - lengths
+    return buffer, begins, buffer[begins + BODY], buffer[begins + _TUPLE]
 
 
 def _tuples(buffer: Bytes, at: Positions, columns: int) -> Tuples:

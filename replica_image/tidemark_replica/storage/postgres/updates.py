@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_protocol.ids import Time
+from tidemark_replica.storage.postgres.keyed.digests import with_digests
 from tidemark_replica.storage.postgres.text_values import parse
 from tidemark_replica.storage.update_rows import stamped
 from tidemark_replica.values.error_text import error_text
@@ -18,17 +19,36 @@ from tidemark_replica.values.error_text import error_text
 UNREADABLE = "VALUE_NOT_REPRESENTABLE"
 
 
-def updates(columns: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time) -> pa.RecordBatch:
-    """The rows at the time. `schema`: the declared columns, in the order of the columns."""
-    rows = len(columns[0])
-    arrays, errors = [], pa.nulls(rows, pa.string())
-    for array, field in zip(columns, schema, strict=True):
-        values, unreadable = (array, None) if array.type == field.type else parse(array, field.type)
-        arrays.append(values)
-        if unreadable is not None:
-            errors = pc.coalesce(errors, pc.if_else(unreadable, error_text(UNREADABLE, field.name), None))
+def updates(
+    columns: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time, key: Sequence[str] = ()
+) -> pa.RecordBatch:
+    """The rows at the time. `columns`: the declared ones, in the order of the schema. `key`: names of the columns, all
+    of them texts, by which changes name rows; none if changes have whole rows."""
+    parsed = [
+        (column, None) if column.type == field.type else parse(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    texts = [columns[schema.get_field_index(name)] for name in key]
+    return updates_of([values for values, _ in parsed], [wrong for _, wrong in parsed], schema, diff, time, texts)
+
+
+def updates_of(
+    arrays: Sequence[pa.Array],
+    unreadable: Sequence[pa.Array | None],
+    schema: pa.Schema,
+    diff: int,
+    time: Time,
+    key: Sequence[pa.Array] = (),
+) -> pa.RecordBatch:
+    """The rows at the time, from parsed columns. `key`: the texts of the key's columns."""
+    rows = len(arrays[0])
+    errors = pa.nulls(rows, pa.string())
+    for field, wrong in zip(schema, unreadable, strict=True):
+        if wrong is not None:
+            errors = pc.coalesce(errors, pc.if_else(wrong, error_text(UNREADABLE, field.name), None))
     if errors.null_count < rows:
         is_error = pc.is_valid(errors)
         arrays = [pc.if_else(is_error, pa.scalar(None, array.type), array) for array in arrays]
+        errors = with_digests(errors, key) if key else errors
     diffs = pa.repeat(pa.scalar(diff, pa.int64()), rows)
     return stamped(pa.RecordBatch.from_arrays(arrays, names=schema.names), time, errors, diffs)
