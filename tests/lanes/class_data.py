@@ -2,7 +2,7 @@
 
 `python -m tests.lanes.class_data FILE` runs jobs such as a replica's, and has the JVM write FILE when it ends: about
 half a minute of CPU, and 165 MB. A system of an end-to-end test starts three JVMs; the archive saves each of them
-about five seconds of CPU. A JVM ignores an archive that does not fit its class path or version.
+about three seconds of CPU. A JVM ignores an archive that does not fit its class path or version.
 """
 
 from __future__ import annotations
