@@ -3,7 +3,8 @@
     ALTER PUBLICATION p DROP TABLE t   ─► changes of t are not sent
     ALTER PUBLICATION p ADD TABLE t    ─► the same state as before, by another row of pg_publication_rel
 
-So the rows are pinned. A table that has a row of before was published all the time.
+So the rows are pinned. A table that has a row of before was published all the time, also where another row of it came
+or went.
 """
 
 from __future__ import annotations
@@ -54,9 +55,8 @@ class Publication:
 @dataclass(frozen=True)
 class Membership:
     """`entries`: the rows of the catalogue that give the publication the table: by its name, by a parent that it is a
-    partition of, by a schema, or all.
-    `columns`: the published ones; None for all that are not generated. `via_root`: while the table is a partition, its
-    changes are sent as those of another table."""
+    partition of, by a schema, or all. `columns`: the published ones; None for all that are not generated. `via_root`:
+    while the table is a partition, its changes are sent as those of another table."""
 
     publication: int
     changed_by: str
