@@ -22,7 +22,7 @@ class Gaps:
 
     def text(self, table: str) -> str:
         """For people."""
-        return f"table {table}: went on behind {self.count} gaps; the last one: {self.why}"
+        return f"table {table}: gaps passed over: {self.count}; the last one: {self.why}"
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` reads it."""
