@@ -50,6 +50,8 @@ COMMAND_SECONDS = 60.0
 """A query of the catalogue, or a block of COPY, that takes longer fails."""
 SLOT_SECONDS = 6 * 3600.0
 """A slot waits for the end of all transactions that run upstream, at most so long."""
+PAUSE_MS, PAUSES_MAX = 10, 10
+"""A reader waits so long, and so often before it is told that there is nothing more, for a server that is sending."""
 STALLED_SECONDS = 90.0
 """A server that owes changes, and sends nothing at all for so long, is taken as gone."""
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
@@ -185,6 +187,7 @@ class Replication:
         self._poll.register(connection.socket, select.POLLIN)
         self._confirmed = 0
         self.sent = 0
+        self._is_flowing, self._pauses = False, 0
         self.read_at = self._heard_at = time.monotonic()
 
     def system(self) -> System:
@@ -219,6 +222,7 @@ class Replication:
                 self.read_at = time.monotonic()
                 message = bytes(data)
                 if message[0] == DATA:
+                    self._is_flowing = True
                     return message
                 if message[0] == KEEPALIVE:
                     self._answer(message)
@@ -228,6 +232,7 @@ class Replication:
             waits = wait or self.sent < until
             if not self._receive(waits):
                 if not waits:
+                    self._is_flowing, self._pauses = False, 0
                     return None
                 if time.monotonic() > self._heard_at + STALLED_SECONDS:
                     raise psycopg.OperationalError(
@@ -245,11 +250,19 @@ class Replication:
         self._connection.finish()
 
     def _receive(self, wait: bool) -> bool:
-        if not self._poll.poll(200 if wait else 0):
+        if not self._poll.poll(200 if wait else self._pause_ms()):
             return False
         self._connection.consume_input()
         self._heard_at = time.monotonic()
         return True
+
+    def _pause_ms(self) -> int:
+        """A server that is sending changes may be slower than their reader: a tick for the few of each moment would
+        cost more than they do."""
+        if not self._is_flowing or self._poll.poll(0):
+            return 0
+        self._pauses += 1
+        return PAUSE_MS if self._pauses <= PAUSES_MAX else 0
 
     def _answer(self, message: bytes) -> None:
         self.sent, wanted = keepalive(message)
