@@ -4,6 +4,7 @@
 
 `delta_feed_ratio`: from the binding to staged files, over Spark's reading of the same change data (its rows written to
 nowhere). `delta_files_ratio`: the same without the feed, over Spark's reading of the files that the MERGE touched.
+`kafka_...`: of topics (bench/parts/kafka_source.py), with a tenth of the rows.
 `postgres_...`: of a PostgreSQL source (bench/parts/postgres_source.py), with a fifth of the rows.
 Sides take turns; the numbers of updates are compared with what was merged before any time counts.
 """
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import Cost, cpu_mean, measured, wall_p50
 from bench.harness.context import bench_parser, context, load, progress, report
+from bench.parts.kafka_source import figures as kafka_figures
 from bench.parts.postgres_source import figures as postgres_figures
 from tidemark_persist import ShardWriters, Storage
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
@@ -142,6 +144,7 @@ def main() -> None:
     session.sparkContext.setLogLevel("ERROR")
     try:
         figures = ratios(session, rows, feed=True) | ratios(session, rows, feed=False)
+        figures |= kafka_figures(session, rows // 10)
     finally:
         session.stop()
     figures |= postgres_figures(rows // 5, rows // 50)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from tests.avro.samples import Schemas, read, value_of, written
+from tidemark_replica.storage.avro import nodes
 from tidemark_replica.storage.avro.resolution import BodyDecoder
 from tidemark_replica.storage.avro.schema import parse_schema
 
 EPOCH = datetime.datetime(1970, 1, 1)
 UTC = datetime.UTC
-SEEDS = 60
+SEEDS = 40
 NUMBERS = (b"\xff" * 11, b"\x80" * 9 + b"\x02", b"\x01", b"\xff\xff\xff\xff\x0f")
 
 
@@ -51,6 +52,12 @@ def decoded(writer: Any, bodies: list[bytes], reader: Any = None) -> tuple[list[
         assert len(column) == len(bodies) - len(bad)
     names = decode.schema.names
     return [dict(zip(names, row, strict=True)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], bad
+
+
+@pytest.fixture(params=[1, 64], ids=["walked", "in steps"], autouse=True)
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists are read both ways."""
+    monkeypatch.setattr(nodes, "STEPS_MAX", request.param)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -93,6 +100,24 @@ STRICTER = (
 """Words of reasons for which fastavro takes what Avro's own reader refuses, or does not look at logical types."""
 
 
+WALKED = ("a list has no end",)
+"""A walk gives one reason for what steps give several for."""
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_agree_on_lists_in_steps_and_walked(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(2000 + seed)
+    schema = {"type": "record", "name": "L", "fields": [{"name": "l", "type": {"type": "array", "items": None}}]}
+    schema["fields"][0]["type"]["items"] = Schemas(rng).type(1)  # type: ignore[index]
+    bodies = [garbled(written(schema, value_of(schema, rng)), rng) for _ in range(60)]
+    found = []
+    for steps in (1, 2, 1000):
+        monkeypatch.setattr(nodes, "STEPS_MAX", steps)
+        rows, bad = decoded(schema, bodies)
+        found.append((rows, set(bad)))
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_garbled_bodies_are_found_and_hide_no_neighbour(seed: int) -> None:
     rng = random.Random(1000 + seed)
@@ -109,7 +134,7 @@ def test_garbled_bodies_are_found_and_hide_no_neighbour(seed: int) -> None:
             continue
         if i in bad:
             assert body != good[i]
-            assert any(word in bad[i] for word in STRICTER), (bad[i], body, schema)
+            assert any(word in bad[i] for word in (*STRICTER, *WALKED)), (bad[i], body, schema)
         else:
             assert next(left) == expected(schema, value)
     assert next(left, None) is None

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.avro.samples import written
 from tests.e2e.system import CHECKOUT, System, wait_for
 from tests.kafka.broker import Broker
 from tests.kafka.topics import delete_topic, new_topic
 from tests.kafka.topics import produce as change
+from tests.schema_registry.registry import framed, registry
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -38,6 +40,32 @@ def example(kafka: Broker, name: str = "topic") -> dict[str, Any]:
     """Its documents by kind, ticking faster, with this broker."""
     text = (EXAMPLE / f"{name}.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
     return {document["kind"]: document for document in yaml.safe_load_all(text.replace("tick: 1s", "tick: 200ms"))}
+
+
+ORDER = {"type": "record", "name": "State", "fields": [{"name": "id", "type": "long"}]}
+NEWER = {**ORDER, "fields": [*ORDER["fields"], {"name": "state", "type": ["null", "string"]}]}
+
+
+def test_avro_by_a_registry_is_read_by_the_schema_that_was_pinned(system: System, kafka: Broker) -> None:
+    """The registry knows a newer version when the replica, and so the registry's client, begins anew."""
+    topic = new_topic(kafka, name="states")
+    with registry() as server:
+        text = (EXAMPLE / "avro.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
+        text = text.replace("http://127.0.0.1:8081", server.url).replace("tick: 1s", "tick: 200ms")
+        document = yaml.safe_load(text)
+        first = server.register("states-value", ORDER)
+        system.apply("DataSource", "shipments", document["spec"])
+        system.wait_condition("datasource", "shipments", "Ready")
+        change(kafka, topic, framed(first, written(ORDER, {"id": 1})))
+
+        def rows() -> list[Any]:
+            return sorted(system.query("SELECT * FROM shipments.states")["rows"], key=lambda row: int(row["id"]))
+
+        wait_for("the first row", lambda: rows() == [{"id": 1}], system.log)
+        second = server.register("states-value", NEWER)
+        system.kill_replica()
+        change(kafka, topic, framed(second, written(NEWER, {"id": 2, "state": "new"})))
+        wait_for("both rows", lambda: rows() == [{"id": 1}, {"id": 2}], system.log)
 
 
 def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kafka: Broker) -> None:

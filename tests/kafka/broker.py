@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench.harness.cache import cache_folder, cached
+from tests.authorities import Pair
 from tests.ports import free_port
 from tidemark_devcluster.control_plane import processes
 
@@ -76,6 +77,8 @@ class Broker:
 
     folder: Path
     port: int
+    secure_port: int = 0
+    """Where it listens for SASL over TLS, if it does."""
     identity: processes.Identity | None = None
     _admin: AdminClient | None = None
 
@@ -120,13 +123,37 @@ def _java(home: Path) -> list[str]:
     return ["java", *options, "-cp", f"{home}/*"]
 
 
+_SECURE = """listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
+inter.broker.listener.name=PLAINTEXT
+listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.secure.ssl.keystore.type=PEM
+listener.name.secure.ssl.keystore.certificate.chain={certificate}
+listener.name.secure.ssl.keystore.key={key}
+"""
+
+
+def _properties(one: Broker, secure: Pair | None) -> str:
+    text = _PROPERTIES.format(port=one.port, controller=free_port(), folder=one.folder)
+    if secure is None:
+        return text
+    one.secure_port = free_port()
+    for name, end in (("listeners", ","), ("advertised.listeners", "\n")):
+        before = f"{name}=PLAINTEXT://127.0.0.1:{one.port}{end}"
+        assert before in text
+        after = f"{name}=PLAINTEXT://127.0.0.1:{one.port},SECURE://127.0.0.1:{one.secure_port}{end}"
+        text = text.replace(before, after)
+    certificate, key = (pem.decode().replace("\n", "\\n") for pem in (secure.certificate, secure.key))
+    return text + _SECURE.format(certificate=certificate, key=key)
+
+
 @contextmanager
-def broker(folder: Path) -> Iterator[Broker]:
-    """A broker with empty data in a new folder."""
+def broker(folder: Path, secure: Pair | None = None) -> Iterator[Broker]:
+    """A broker with empty data in a new folder. `secure`: with this certificate it listens for SASL over TLS, too."""
     folder.mkdir(parents=True, exist_ok=True)
     for attempt in range(STARTS_MOST):
         one = Broker(folder, free_port())
-        text = _PROPERTIES.format(port=one.port, controller=free_port(), folder=folder)
+        text = _properties(one, secure)
         (folder / "server.properties").write_text(text)
         if attempt == 0:
             tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from google.protobuf import descriptor_pb2
 from tests.avro.samples import written
 from tests.kafka.broker import Broker
 from tests.kafka.topics import PLACE, Run, new_topic, no_secret, produce, spec_of
-from tests.schema_registry.registry import registry
+from tests.schema_registry.registry import framed, registry
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import Column, SqlType
@@ -34,10 +33,6 @@ def record(*fields: tuple[Any, ...]) -> dict[str, Any]:
 V1 = record(("id", "long"), ("name", "string"))
 V2 = record(("name", "string"), ("id", "int"), ("state", "string", "new"))
 OTHER = record(("id", "string"), ("name", "string"))
-
-
-def framed(id: int, schema: Any, value: Any) -> bytes:
-    return struct.pack(">bI", 0, id) + written(schema, value)
 
 
 def pinned(spec: KafkaSource) -> KafkaSource:
@@ -64,14 +59,17 @@ def test_writers_evolve_and_the_registry_goes_away(
         other = KafkaTable("u", topic, "bytes", (Column("v", SqlType("binary")),), PLACE)
         spec = pinned(spec_of(kafka, table, other, registry=server.url))
         v2, unfit = server.register("s", V2), server.register("s", OTHER)
-        produce(kafka, topic, framed(v1, V1, {"id": 1, "name": "ann"}), None)
+        produce(kafka, topic, framed(v1, written(V1, {"id": 1, "name": "ann"})), None)
         with Run(tmp_path, spec) as run:
             run.catch_up()
             assert run.source.warning() == ""
             server.status = 503
-            produce(kafka, topic, framed(v2, V2, {"id": 2, "name": "bob", "state": "x"}))
+            produce(kafka, topic, framed(v2, written(V2, {"id": 2, "name": "bob", "state": "x"})))
             produce(
-                kafka, topic, framed(unfit, OTHER, {"id": "3", "name": "eve"}), framed(v1, V1, {"id": 4, "name": ""})
+                kafka,
+                topic,
+                framed(unfit, written(OTHER, {"id": "3", "name": "eve"})),
+                framed(v1, written(V1, {"id": 4, "name": ""})),
             )
             run.until(lambda: len(oks(tmp_path, "u")) == 5)
             assert run.source.warning().startswith(
@@ -108,3 +106,16 @@ def test_inline_schemas_and_dead_letters(kafka: Broker, tmp_path: Path) -> None:
     assert oks(tmp_path, "a") == [(1, "ann", 0, 0)]
     assert [row[-1] for row in oks(tmp_path, "a_dead_letter")] == ["a length is negative", "it ends within a value"]
     assert (5, 0, 1) in oks(tmp_path, "p")
+
+
+def test_rows_by_key_of_avro_values(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    key = (Column("k", SqlType("string")),)
+    keyed = {"envelope": "upsert", "key_format": "text", "key_columns": key}
+    table = KafkaTable("t", topic, "avro", (), schema=KafkaSchema(json.dumps(V1)), **keyed)  # type: ignore[arg-type]
+    for name, value in (("a", 1), ("b", 2), ("a", 3)):
+        produce(kafka, topic, written(V1, {"id": value, "name": name}), key=name.encode())
+    produce(kafka, topic, None, key=b"b")
+    with Run(tmp_path, spec_of(kafka, table)) as run:
+        run.catch_up()
+    assert oks(tmp_path, "t") == [("a", 3, "a")]

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import ssl
+import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -75,6 +76,11 @@ class Registry:
             return given == f"Bearer {self.token}"
         basic = "Basic " + base64.b64encode(f"user:{self.password}".encode()).decode()
         return not self.password or given == basic
+
+
+def framed(id: int, body: bytes) -> bytes:
+    """The body with the frame of the schema with this id."""
+    return struct.pack(">bI", 0, id) + body
 
 
 @contextmanager

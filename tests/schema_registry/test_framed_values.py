@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import random
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.avro.samples import written
-from tests.schema_registry.registry import Registry, registry
+from tests.schema_registry.registry import Registry, framed, registry
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage import schema_registry
@@ -44,10 +43,6 @@ V2 = record(("n", "int"), ("state", ["string", "null", "int"]), ("id", "int"), (
 def server() -> Iterator[Registry]:
     with registry() as one:
         yield one
-
-
-def framed(id: int, body: bytes) -> bytes:
-    return struct.pack(">bI", 0, id) + body
 
 
 def avro(schema: Any = READER, **more: Any) -> KafkaTable:
@@ -108,7 +103,7 @@ def test_a_schema_that_is_not_there_holds_the_table_and_then_makes_its_records_m
     with pytest.raises(RegistryAway):
         decode([good, framed(77, b"")])
     monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 0.0)
-    assert decode([good, framed(77, b""), good]).bad == {1: "the registry at 127.0.0.1 has no /schemas/ids/77"}
+    assert decode([good, framed(77, b""), good]).bad == {1: "the registry has no schema 77"}
     assert len(decode([good]).columns[0]) == 1
 
 

@@ -115,14 +115,15 @@ class SchemaRegistry:
     def _follow(self, references: list[Any], kind: str, found: dict[str, str]) -> None:
         """Gets the schemas that are referred to, those first that others need."""
         for each in references:
-            if not isinstance(each, dict) or not all(isinstance(each.get(k), str) for k in ("name", "subject")):
+            version = each.get("version") if isinstance(each, dict) else None
+            if not isinstance(version, int) or not all(isinstance(each.get(k), str) for k in ("name", "subject")):
                 raise self._away("the answer's references are not a registry's")
             if each["name"] in found:
                 continue
             if len(found) >= REFERENCES_MAX:
                 raise NotRegistered(f"the schema refers to more than {REFERENCES_MAX} others")
             found[each["name"]] = ""
-            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each.get('version', 1))}"
+            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{version}"
             answer = self._get(path, serialized=kind == "PROTOBUF")
             self._follow(answer.get("references") or [], kind, found)
             del found[each["name"]]

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 PADDING = bytes(16)
 ENDED, LEFT_OVER, TOO_LONG, RANGE, NEGATIVE, BOOLEAN, UTF8 = range(1, 8)
-BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS = range(8, 14)
+BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS, ELEMENT = range(8, 15)
 REASONS = {
     ENDED: "it ends within a value",
     LEFT_OVER: "it goes on after its last value",
@@ -34,6 +34,7 @@ REASONS = {
     SYMBOL: "a symbol is unknown to the reader's schema, which has no default for it",
     DIGITS: "a decimal has more digits than its type, or no bytes",
     YEARS: "a date or time is outside the years 1 to 9999",
+    ELEMENT: "a list has no end, or an element that has none",
 }
 """Why a body is malformed, by its code."""
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidemark_replica.storage.avro import bodies as why
 from tidemark_replica.storage.avro.bodies import Bodies, Longs, combined
+from tidemark_replica.storage.avro.walk import NOWHERE, Walk, block_at
 
 DAYS = (-719_162, 2_932_896)
 """The first and the last day that a DATE has, counted from 1970: years 1 to 9999."""
@@ -22,6 +23,7 @@ _DAY_US = 86_400_000_000
 MICROSECONDS = (DAYS[0] * _DAY_US, (DAYS[1] + 1) * _DAY_US - 1)
 
 
+STEPS_MAX = 64
 _NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float32(): np.float32, pa.float64(): np.float64}
 
 
@@ -278,11 +280,12 @@ class Records:
 
 
 class Lists:
-    """Blocks of elements: a count, its elements, and so on until a count of 0. One step for each element of the
-    longest list. An element has at least one byte, so a garbled count ends with the body."""
+    """Blocks of elements: a count, its elements, and so on until a count of 0. One step for each of the first
+    STEPS_MAX elements of all lists; further ones are found by `walk`, and decoded in one step. An element has at least
+    one byte, so a garbled count ends with the body."""
 
-    def __init__(self, element: Node, type: pa.DataType) -> None:
-        self._element, self._type = element, type
+    def __init__(self, element: Node, type: pa.DataType, walk: Walk) -> None:
+        self._element, self._type, self._walk = element, type, walk
 
     def read(self, bodies: Bodies) -> pa.Array:
         owners, arrays = self._elements(bodies, take=True)
@@ -301,7 +304,9 @@ class Lists:
         owners: list[npt.NDArray[np.intp]] = []
         arrays: list[pa.Array] = []
         rows, left = np.arange(len(bodies)), np.zeros(len(bodies), np.int64)
-        while len(rows):
+        for _ in range(STEPS_MAX):
+            if not len(rows):
+                break
             part = bodies.select(rows)
             at_block = np.flatnonzero(left == 0)
             if len(at_block):
@@ -319,7 +324,52 @@ class Lists:
                 else:
                     self._element.skip(part)
                 bodies.merge(rows, part)
+        if len(rows):
+            self._walk_rest(bodies, rows, left, take, owners, arrays)
         return np.concatenate(owners) if owners else np.zeros(0, np.intp), arrays
+
+    def _walk_rest(
+        self,
+        bodies: Bodies,
+        rows: npt.NDArray[np.intp],
+        left: Longs,
+        take: bool,
+        owners: list[npt.NDArray[np.intp]],
+        arrays: list[pa.Array],
+    ) -> None:
+        """The elements after those of the steps: each is like a body, with an end of its own."""
+        data, begins, ends, of = bodies.data.data, list[int](), list[int](), list[int]()
+        lost = np.zeros(len(bodies), np.bool_)
+        for row, count in zip(rows.tolist(), left.tolist(), strict=True):
+            at, end = int(bodies.pos[row]), int(bodies.end[row])
+            while at != NOWHERE:
+                if count == 0:
+                    count, at = block_at(data, at, end)
+                    if count == 0 or at == NOWHERE:
+                        break
+                begins.append(at)
+                at, count = self._walk(data, at, end), count - 1
+                ends.append(at)
+                of.append(row)
+            lost[row] = at == NOWHERE
+            bodies.pos[row] = end if at == NOWHERE else at
+        bodies.fail(lost, why.ELEMENT)
+        owner = np.array(of, np.intp)
+        kept = ~lost[owner]
+        owner = owner[kept]
+        begin, end_of = np.array(begins, np.int64)[kept], np.array(ends, np.int64)[kept]
+        elements = Bodies(bodies.data, begin, end_of, np.zeros(len(owner), np.int8))
+        if take:
+            arrays.append(self._element.read(elements))
+            owners.append(owner)
+        else:
+            self._element.skip(elements)
+        elements.finish()
+        bad = elements.why != 0
+        for code in np.unique(elements.why[bad]):
+            failed = np.zeros(len(bodies), np.bool_)
+            failed[owner[elements.why == code]] = True
+            bodies.fail(failed, int(code))
 
 
 def _block_counts(bodies: Bodies) -> Longs:

@@ -33,6 +33,7 @@ from tidemark_replica.storage.avro.nodes import (
 )
 from tidemark_replica.storage.avro.schema import AvroField, AvroType, SchemaRefused
 from tidemark_replica.storage.avro.sql_types import columns_of_record, present_branch, sql_type
+from tidemark_replica.storage.avro.walk import walk_of
 from tidemark_replica.values.arrow_types import arrow_schema
 
 _WIDER = {
@@ -175,11 +176,14 @@ def _list(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str)
     """A map, which the reader never has, is passed over as a list of names and values."""
     element = writer.children[0]
     if writer.kind == "map":
-        return Lists(Records([], [(Texts(pa.string()), None), (_node(element, None, pa.null(), at), None)], {}), type)
+        entry = Records([], [(Texts(pa.string()), None), (_node(element, None, pa.null(), at), None)], {})
+        pair = AvroType("record", fields=(AvroField("key", AvroType("string")), AvroField("value", element)))
+        return Lists(entry, type, walk_of(pair))
     if least_bytes(element) == 0:
         raise Incompatible(f"{at}: elements of type {element} can have no bytes; such arrays are not supported")
     inner = None if reader is None else reader.children[0]
-    return Lists(_node(element, inner, pa.null() if reader is None else type.value_type, at + "[]"), type)
+    node = _node(element, inner, pa.null() if reader is None else type.value_type, at + "[]")
+    return Lists(node, type, walk_of(element))
 
 
 def least_bytes(type: AvroType) -> int:

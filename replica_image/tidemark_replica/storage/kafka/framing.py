@@ -89,8 +89,8 @@ class FramedValues:
         begin = monotonic()
         try:
             found = self._registry.by_id(id)
-        except NotRegistered as missing:
-            return WriterUnfit(str(missing))
+        except NotRegistered:
+            return WriterUnfit(f"the registry has no schema {id}")
         finally:
             self._asked += monotonic() - begin
         made: BodyDecoder | WriterUnfit

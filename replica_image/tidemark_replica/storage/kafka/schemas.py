@@ -65,7 +65,10 @@ def schema_columns(table: KafkaTable) -> tuple[Column, ...]:
 
 def schema_decoder(table: KafkaTable, registry: SchemaRegistry | None) -> Decoder:
     """The decoder of the table's values. Raises SourceUnusable."""
-    make = _AvroValues(table) if table.format == "avro" else _ProtobufValues(table)
+    try:
+        make = _AvroValues(table) if table.format == "avro" else _ProtobufValues(table)
+    except (SchemaRefused, DescriptorRefused) as error:
+        raise SourceUnusable(f"table {table.name}: its schema: {error}") from None
     if not table.framed:
         return PlainValues(make.columns, make.of_reader())
     if registry is None:
