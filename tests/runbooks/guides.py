@@ -41,6 +41,7 @@ PAGES = (
     "written-tables",
     "postgres",
     "refreshes-and-ends",
+    "published-tables",
     "../operator",
     "../reference/conditions",
     "../reference/dialects",
