@@ -1,0 +1,81 @@
+"""SASL over TLS on a real broker: wrong credentials hold tables with a reason, right ones count without a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from tests.authorities import Authority
+from tests.kafka.broker import Broker, broker
+from tests.kafka.topics import COLUMNS, SECONDS, Run, new_topic, produce, upper
+from tests.storage.ingestion_samples import oks
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_replica.storage.kafka import source as kafka_source
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def set_password(kafka: Broker, password: str) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    asked = kafka.admin().alter_user_scram_credentials([UserScramCredentialUpsertion("ann", info, password.encode())])
+    asked["ann"].result(SECONDS)
+
+
+def until(run: Run, holds: Callable[[], bool]) -> None:
+    """Ticks until the condition holds; clients need time to connect anew."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, run.source.warning()
+        run.tick()
+        time.sleep(0.05)
+
+
+def test_credentials_and_authorities_count_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_source, "LOOK_SECONDS", 6.0)
+    authority, other = Authority.named("kafka"), Authority.named("other")
+    with broker(tmp_path / "broker", authority.server("127.0.0.1")) as kafka:
+        set_password(kafka, "first-password")
+        topic = new_topic(kafka)
+        produce(kafka, topic, {"id": 1})
+        secret = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "ann",
+            "sasl.password": "wrong-password",
+            "ssl.ca.pem": authority.pair.certificate.decode(),
+        }
+        table = KafkaTable("t", topic, "json", COLUMNS)
+        spec = KafkaSource((f"127.0.0.1:{kafka.secure_port}",), (table,), "kafka")
+
+        def refused(run: Run) -> bool:
+            warning = run.source.warning()
+            assert "password" not in warning
+            return warning.startswith("BrokersAway")
+
+        with Run(tmp_path, spec, secret=lambda _: dict(secret)) as run:
+            until(run, lambda: refused(run))
+            secret["sasl.password"] = "first-password"
+            until(run, lambda: upper(tmp_path, "t") > 0 and len(oks(tmp_path, "t")) == 1)
+            assert run.source.warning() == ""
+
+            set_password(kafka, "second-password")
+            kafka.stop()
+            kafka.start()
+            produce(kafka, topic, {"id": 2})
+            until(run, lambda: refused(run))
+            assert len(oks(tmp_path, "t")) == 1
+            secret["sasl.password"] = "second-password"
+            until(run, lambda: len(oks(tmp_path, "t")) == 2)
+
+            secret["ssl.ca.pem"] = other.pair.certificate.decode()
+            until(run, lambda: refused(run))
+            produce(kafka, topic, {"id": 3})
+            run.tick(3)
+            assert len(oks(tmp_path, "t")) == 2
+            secret["ssl.ca.pem"] = authority.pair.certificate.decode()
+            until(run, lambda: len(oks(tmp_path, "t")) == 3)
+            assert run.source.warning() == ""
