@@ -33,7 +33,14 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", FILES, {}, "files is immutable"),
     ("DataSource", DELTA, {}, "delta is immutable"),
     ("DataSource", POSTGRES, {}, "postgres is immutable"),
-    ("DataSource", POSTGRES, POSTGRES | {"postgres.host": "other"}, "postgres is immutable"),
+    ("DataSource", POSTGRES, POSTGRES | {"postgres.host": "other"}, "nothing but tables can be changed"),
+    ("DataSource", POSTGRES, POSTGRES | {"postgres.onGap": "resnapshot"}, "nothing but tables can be changed"),
+    (
+        "DataSource",
+        POSTGRES,
+        POSTGRES | {"postgres.tables": [{"name": "t", "table": "other"}]},
+        r"postgres.tables\[0\]: .* is immutable",
+    ),
     (
         "DataSource",
         DELTA,
@@ -103,6 +110,7 @@ def test_other_fields_can_be_edited_and_count_a_generation(
 TABLES: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     (DELTA, "delta.tables", {"name": "more", "path": "/lake/more"}),
     (FILES, "files.tables", {"name": "more", "format": "json"}),
+    (POSTGRES, "postgres.tables", {"name": "more", "table": "more"}),
     (WRITTEN, "table.tables", {"name": "more", "columns": [{"name": "n", "type": "BIGINT"}]}),
 ]
 

@@ -63,21 +63,28 @@ def spent(system: System) -> Spent:
     return {row["name"]: (row["orders"], Decimal(row["spent"])) for row in rows}
 
 
-def apply_example(system: System, port: int) -> None:
-    """The example's documents, ticking faster, with the test's server."""
+def notes(system: System) -> list[dict[str, int]] | None:
+    """None before the table is known."""
+    done = system.tidemark("query", "SELECT id FROM shop.notes", "-n", system.namespace, "-o", "json")
+    return json.loads(done.stdout)["rows"] if done.returncode == 0 else None
+
+
+def apply_example(system: System, port: int, *more: dict[str, str]) -> None:
+    """The example's documents, ticking faster, with the test's server and further tables."""
     text = (EXAMPLE / "shop.yaml").read_text().replace("tick: 1s", "tick: 200ms")
     for document in yaml.safe_load_all(text):
         spec = document["spec"]
         if "postgres" in spec:
             spec["postgres"] |= {"host": "127.0.0.1", "port": port, "sslMode": "disable", "onGap": "stop"}
+            spec["postgres"]["tables"] += more
         system.apply(document["kind"], document["metadata"]["name"], spec)
 
 
 def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     system: System, server: Postgres, port: int, tmp_path: Path
 ) -> None:
-    """The replica is killed, then the database, each with transactions after it; then a table is dropped, and at the
-    end the DataSource is deleted, and with it its slot."""
+    """The replica is killed, then the database, each with transactions after it; a table is added, another one is
+    dropped upstream, and at the end the DataSource is deleted, and with it its slot."""
     with upstream(server, port, "postgres") as connection:
         connection.execute("create database shop")
         connection.execute("select pg_reload_conf()")
@@ -104,6 +111,13 @@ def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     with upstream(server, port, "shop") as connection:
         connection.execute("delete from orders where customer = 2")
     wait_for_spent("the transaction after the restart", {"amy": (2, 11), "eve": (2, 7)})
+
+    with upstream(server, port, "shop") as connection:
+        connection.execute("create table notes (id int primary key); insert into notes values (7), (8)")
+        connection.execute("grant select on notes to tidemark; alter publication tidemark add table notes")
+        apply_example(system, port, {"name": "notes", "table": "notes"})
+        connection.execute("delete from notes where id = 7")
+    wait_for("the added table", lambda: notes(system) == [{"id": 8}], system.log)
 
     with upstream(server, port, "shop") as connection:
         connection.execute("drop table customers cascade")

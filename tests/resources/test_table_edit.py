@@ -19,6 +19,8 @@ from tidemark_protocol.plan.ingestion import (
     FilesTable,
     IngestedTable,
     IngestionDescription,
+    PostgresSource,
+    PostgresTable,
     SourceTable,
     TpchSource,
 )
@@ -155,3 +157,16 @@ def test_a_table_evolves_where_all_of_its_columns_are_there_and_more() -> None:
     assert added(followed(first), (Column("n", DOUBLE), *more[:1]), "d") == []
     assert added(followed(first), COLUMNS, "d", "absent") == []
     assert added(followed(first), more) == []
+
+
+def test_a_table_of_postgres_is_added_once_no_other_one_has_its_changes() -> None:
+    """Under another name, after the table that has them is removed and gone."""
+    source = PostgresSource("db", 5432, "d", "s", "p", (PostgresTable("a", "public", "a", columns=COLUMNS),))
+    before = replace(pinned("a"), source=source, tables=(ingested("a"),))
+    wanted = replace(source, tables=(PostgresTable("b", "public", "a"), PostgresTable("c", "other", "a")))
+
+    edit = table_edit(before, wanted)
+
+    assert (edit.added, names_of(edit)) == (replace(source, tables=wanted.tables[1:]), ["a"])
+    assert "table b: public.a is ingested as table a still" in edit.refused
+    assert table_edit(edited(before, edit.removed), wanted) == TableEdit(added=wanted)

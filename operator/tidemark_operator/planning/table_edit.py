@@ -20,6 +20,7 @@ from tidemark_protocol.plan.ingestion import (
     DeltaTable,
     IngestedTable,
     IngestionDescription,
+    PostgresTable,
     SourceSpec,
     SourceTable,
     TpchSource,
@@ -58,8 +59,11 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             del known[name]  # it is kept until its successor is there
             continue
         before = known.pop(name, None)
-        if before is None and table.name not in pinned.removed:
+        taken = _followed_as(table, pinned.source.tables) if before is None else ""
+        if before is None and table.name not in pinned.removed and not taken:
             added.append(table)
+        elif taken:
+            refused = taken
         elif before is None or _with_columns_of(table, before) != before:
             refused = (
                 f"table {table.name} was removed, and a table of that name is another one: give it another name, or "
@@ -97,6 +101,19 @@ def _with_tables(source: Any, tables: Iterable[Any]) -> SourceSpec:
     """The source with these tables, which are of its kind."""
     changed: SourceSpec = replace(source, tables=tuple(tables))
     return changed
+
+
+def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
+    """Why a table of PostgreSQL cannot be added; empty if it can be. Its changes reach one table alone."""
+    if not isinstance(table, PostgresTable):
+        return ""
+    for other in pinned:
+        if (other.schema, other.table) == (table.schema, table.table):
+            return (
+                f"table {table.name}: {table.schema}.{table.table} is ingested as table {other.name} still; another"
+                " name is possible once that one is gone"
+            )
+    return ""
 
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:
