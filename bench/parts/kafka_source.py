@@ -1,8 +1,9 @@
 """A `kafka` source beside a broker of its own: JSON and Avro of the same records, from the broker to appended files.
 
 `kafka_json_ratio`: the speed of JSON records of 200 bytes, as a share of Spark's batch reading and parsing of the same
-bytes from files (written to nowhere, on both cores; the source has one thread). `kafka_json_per_core_s`: records for
-each second of CPU of the ingesting process. `kafka_avro_ratio`: the same of Avro, as a multiple of JSON's.
+bytes from files (written to nowhere, on both cores; the source has one thread). `kafka_json_cpu_ratio`: the same by
+CPU. `kafka_json_per_core_s`: records for each second of CPU of the ingesting process. `kafka_avro_ratio`: the same of
+Avro, as a multiple of JSON's.
 """
 
 from __future__ import annotations
@@ -74,9 +75,11 @@ def figures(session: SparkSession, records: int) -> dict[str, Any]:
             session.read.schema(schema).json(str(lines)).write.format("noop").mode("overwrite").save()
 
         wall: dict[str, list[float]] = {"json": [], "avro": [], "peer": []}
-        cpu: dict[str, list[float]] = {"json": [], "avro": []}
+        cpu: dict[str, list[float]] = {"json": [], "avro": [], "peer": []}
         for turn in range(TURNS + 1):
-            wall["peer"].append(measured(peer)[0].wall)
+            cost, _ = measured(peer)
+            wall["peer"].append(cost.wall)
+            cpu["peer"].append(cost.cpu / 1000)
             for format, table in tables.items():
                 with Run(root / f"{format}{turn}", spec_of(kafka, table, max_bytes_per_tick=1 << 30)) as run:
                     run.until(lambda run=run: run.source._bound)  # type: ignore[misc]
@@ -91,6 +94,7 @@ def figures(session: SparkSession, records: int) -> dict[str, Any]:
     json_cpu, avro_cpu = min(cpu["json"][1:]), min(cpu["avro"][1:])
     return {
         "kafka_json_ratio": round(min(wall["peer"][1:]) / min(wall["json"][1:]), 2),
+        "kafka_json_cpu_ratio": round(min(cpu["peer"][1:]) / json_cpu, 2),
         "kafka_json_per_core_s": round(records / json_cpu),
         "kafka_avro_ratio": round(json_cpu / avro_cpu, 2),
         "kafka_record_bytes": round(sum(map(len, texts)) / records),

@@ -75,6 +75,7 @@ class Connection:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "queued.max.messages.kbytes": QUEUE_KILOBYTES,
+                "fetch.queue.backoff.ms": 20,  # a full queue is empty soon; by default it is looked at after a second
                 "fetch.message.max.bytes": FETCH_BYTES,
                 "fetch.max.bytes": 4 * FETCH_BYTES,
                 "check.crcs": True,
