@@ -34,7 +34,7 @@ from tidemark_protocol.check.scalar import MAX_EXPR_NODES
 from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.plan.literals import is_valid
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRING, TIMESTAMP, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRING, TIMESTAMP, SqlType, TypeNotSupported
 
 # The expression that stands for each attribute id of Spark: most often a column of the row.
 Columns = Mapping[int, ScalarExpr]
@@ -60,9 +60,12 @@ class _Lowering:
         special = _SPECIAL.get(kind)
         if special is not None:
             return special(self, node)
-        for family in (lower_nested, lower_method, lower_higher_order):
-            if (found := family(node, self.lower)) is not None:
-                return found
+        try:
+            for family in (lower_nested, lower_method, lower_higher_order):
+                if (found := family(node, self.lower)) is not None:
+                    return found
+        except TypeNotSupported as error:  # of an array or a struct that the expression makes
+            refuse("TYPE", str(error))
         arguments = tuple(self.lower(child) for child in node.children)
         if kind in ARITHMETIC:
             return arithmetic(ARITHMETIC[kind], arguments)
