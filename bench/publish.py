@@ -75,7 +75,7 @@ class View:
         return new
 
     def publish(self) -> Published:
-        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), "b.p.v"), ("id",))
+        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), "b.p.v"))
         return publication.publish(Time(self.shard.refresh().upper - 1))
 
     def check(self) -> None:

@@ -183,8 +183,9 @@ def holds(system: System, name: str, condition: str) -> bool:
 
 
 def ready_events(system: System, name: str) -> list[str]:
-    """The notes of the Events that say that the Dataflow became ready."""
+    """The notes of the Events that say that the Dataflow became ready. One of its name was in the namespace before."""
+    uid = system.get("dataflow", name)["metadata"]["uid"]
     listed = json.loads(system.kubectl("get", "events.events.k8s.io", "-n", system.namespace, "-o", "json"))["items"]
-    found = [e for e in listed if e["regarding"]["name"] == name and e["reason"] == "Ready"]
+    found = [e for e in listed if e["regarding"].get("uid") == uid and e["reason"] == "Ready"]
     assert {e["type"] for e in found} == {"Normal"}
     return sorted(e["note"] for e in found)

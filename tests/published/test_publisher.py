@@ -11,14 +11,14 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard, create_or_open
-from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView, published_location
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.published.publisher import TURN_SECONDS, Publisher
+from tidemark_replica.sinks.published.publisher import FIRST_CLEAN_SECONDS, TURN_SECONDS, Publisher
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 
@@ -73,7 +73,7 @@ class Replica:
         upper = self.shard.refresh().upper
         if won:
             self.publisher.appended(upper)
-        self.publisher.advance(upper)
+        self.publisher.advance(upper, WriterTerm(1))
         jobs, self.jobs = self.jobs, []
         for job in jobs:
             job()
@@ -158,14 +158,16 @@ def test_a_new_client_is_told_again(tmp_path: Path) -> None:
     assert replica.responses[0] == replica.responses[1]
 
 
-def test_unused_files_are_removed_once_an_hour(tmp_path: Path) -> None:
+def test_unused_files_are_removed_though_a_publication_is_due(tmp_path: Path) -> None:
     replica = Replica(tmp_path)
     replica.append(1_001, 1)
     replica.advance()
     orphan = Path(replica.location) / "part--0123456789abcdef0123456789abcdef.parquet"
     orphan.write_bytes(b"")
     os.utime(orphan, (1, 1))
-    replica.now += 3_601
+    replica.now += FIRST_CLEAN_SECONDS
+    replica.append(5_001, 2)
     assert replica.advance() == 1
-    assert not orphan.exists()
-    assert replica.advance() == 0
+    assert not orphan.exists(), "before a publication that is due"
+    assert replica.advance() == 1
+    assert replica.rows() == [1, 2]

@@ -36,7 +36,7 @@ def append(shard: Shard, rows: list[tuple[int, str, int]]) -> None:
 
 
 def publish(shard: Shard, location: str) -> Publication:
-    publication = Publication(shard, TableOptions(location, "shop.flow.view"), ("k",), 2_000)
+    publication = Publication(shard, TableOptions(location, "shop.flow.view"), 2_000)
     publication.publish(Time(shard.refresh().upper - 1))
     return publication
 

@@ -16,6 +16,7 @@ from tidemark_operator.resources.conditions.condition import Verdict, merge_cond
 from tidemark_operator.resources.conditions.dataflow import HYDRATED, HYDRATING, PROGRESSING
 from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, timestamp
 from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_protocol.ids import MAX_TIME
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.types import Column
 
@@ -80,7 +81,7 @@ class PublishedTable:
         known = self.report if self.report is not None and self.report.time is not None else None
         return _present(
             location=self.location,
-            time=known.time if known else None,
+            time=known.time if known and known.time != MAX_TIME else None,
             rows=known.rows if known else None,
             bytes=known.bytes if known else None,
         )

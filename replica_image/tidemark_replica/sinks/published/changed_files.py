@@ -1,12 +1,12 @@
 """The files that replace others so that a table has changed rows: copy on write.
 
     changes          rows with a count: -1 takes one copy away, +2 adds two
-    files            read once for the hashes of their rows; one without a row that goes stays as it is
-    a file with one  is read again, and written without what goes and with what comes
+    files            read once for the hashes of their rows; one without a lost row stays as it is
+    a file with one  is read again, and written without the lost rows and with the new ones
 
-Rows that come go to the file of the longest prefix of their hash that a file has. Many small files of one prefix become
-one, and one that has grown beyond twice the wished size becomes two of a longer prefix. Cost: the key columns of all
-files that may hold a row that goes, and twice the files that do. Memory: the changes, and a row group.
+New rows go to the files of the longest prefix of their hash that a file has. Many small files of one prefix become one,
+and one that has grown beyond twice the wished size becomes two of a longer prefix. Cost: all files that may hold a lost
+row by their prefix are read, and those that hold one are read again and written. Memory: the changes, and a row group.
 """
 
 from __future__ import annotations
@@ -104,23 +104,23 @@ class _FileWriter:
 
 
 def replaced(
-    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, key: Sequence[str], file_bytes: int
+    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
 ) -> list[PublishedFile]:
     """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. Raises
     RowMissing, StorageError."""
-    of = hashes(changes, key)
+    of = hashes(changes)
     negative = np.asarray(pc.less(changes.column(DIFF), 0))
-    going = _Going(changes.filter(pa.array(negative)), of[negative], key)
-    coming, coming_of = changes.filter(pa.array(~negative)), of[~negative]
+    lost = LostRows(changes.filter(pa.array(negative)), of[negative])
+    new, new_of = changes.filter(pa.array(~negative)), of[~negative]
     by_prefix: dict[str, list[PublishedFile]] = defaultdict(list)
     for file in files:
         by_prefix[file.prefix].append(file)
-    new_rows = dict(longest(coming_of, by_prefix))
+    new_rows = dict(longest(new_of, by_prefix))
     removed = []
     for prefix in sorted({*by_prefix, *new_rows}, key=len, reverse=True):
-        added = coming.take(pa.array(new_rows.get(prefix, np.zeros(0, np.int64))))
-        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], going, added, file_bytes)
-    going.check_none_left()
+        added = new.take(pa.array(new_rows.get(prefix, np.zeros(0, np.int64))))
+        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, added, file_bytes)
+    lost.check_none_left()
     return removed
 
 
@@ -128,40 +128,40 @@ def _replaced_of_prefix(
     written: WrittenFiles,
     prefix: str,
     files: Sequence[PublishedFile],
-    going: _Going,
+    lost: LostRows,
     added: pa.Table,
     file_bytes: int,
 ) -> list[PublishedFile]:
     """Writes the new files of one prefix, and returns those that they replace."""
-    touched = [file for file in files if going.may_touch(written.storage, file)]
+    touched = [file for file in files if lost.may_be_in(written, file)]
     if not touched and not added.num_rows:
         return []
     if len(files) - len(touched) >= FILES_PER_PREFIX_MAX:
         touched += [file for file in files if file.size < file_bytes // 2 and file not in touched]
-    rows = _rows_left(written, touched, going, added)
+    rows = _rows_left(written, touched, lost, added)
     if sum(file.size for file in touched) > 2 * file_bytes and len(prefix) < BITS_MAX:
-        _write_halves(written, prefix, rows, going.key)
+        _write_halves(written, prefix, rows)
     else:
         written.write(prefix, rows)
     return touched
 
 
 def _rows_left(
-    written: WrittenFiles, files: Sequence[PublishedFile], going: _Going, added: pa.Table
+    written: WrittenFiles, files: Sequence[PublishedFile], lost: LostRows, added: pa.Table
 ) -> Iterator[pa.Table]:
     for file in files:
-        for rows in read_rows(written.storage, file, written.schema):
-            yield going.taken_from(rows)
+        for rows in read_rows(written, file):
+            yield lost.taken_from(rows)
     yield from copies(added)
 
 
-def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table], key: Sequence[str]) -> None:
+def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table]) -> None:
     with ExitStack() as stack:
         halves = [(each, _FileWriter(written.storage, written.schema, each)) for each in (f"{prefix}0", f"{prefix}1")]
         for _, writer in halves:
             stack.callback(writer.discard)
         for table in tables:
-            of = hashes(table, key)
+            of = hashes(table)
             for half, writer in halves:
                 writer.add(table.filter(pa.array(have_prefix(of, half))))
         stack.pop_all()
@@ -169,33 +169,33 @@ def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table]
             written.files += writer.finish()
 
 
-class _Going:
+class LostRows:
     """The rows that the table loses, until they are found in its files."""
 
-    def __init__(self, rows: pa.Table, of: np.ndarray, key: Sequence[str]) -> None:
-        self.key = key
+    def __init__(self, rows: pa.Table, of: np.ndarray) -> None:
+        """`of`: the rows' hashes."""
         self._rows, self._of = rows, of
 
-    def may_touch(self, storage: Storage, file: PublishedFile) -> bool:
-        """Whether a row of the file has the hash of one that goes."""
+    def may_be_in(self, written: WrittenFiles, file: PublishedFile) -> bool:
+        """Whether a row of the file has the hash of a lost one."""
         wanted = np.unique(self._of[have_prefix(self._of, file.prefix)])
-        if not len(wanted):
-            return False
-        return any(_among(hashes(rows, self.key), wanted).any() for rows in read_rows(storage, file, None, self.key))
+        return bool(len(wanted)) and any(_among(hashes(rows), wanted).any() for rows in read_rows(written, file))
 
     def taken_from(self, rows: pa.Table) -> pa.Table:
-        """The rows that stay. Those that go are not looked for any more."""
-        if not self._rows.num_rows:
+        """The rows that stay. Those that are lost here are not looked for any more."""
+        of = hashes(rows)
+        sought = _among(self._of, np.unique(of))
+        if not sought.any():
             return rows
-        candidate = _among(hashes(rows, self.key), np.unique(self._of))
-        if not candidate.any():
-            return rows
+        candidate = _among(of, np.unique(self._of[sought]))
         there = rows.filter(pa.array(candidate))
         there = there.append_column(DIFF, pa.array(np.ones(there.num_rows, np.int64)))
-        left = consolidate(pa.concat_tables([there, self._rows.select(there.column_names)]))
+        names = there.column_names
+        left = consolidate(pa.concat_tables([there, self._rows.filter(pa.array(sought)).select(names)]))
         negative = pc.less(left.column(DIFF), 0)
-        self._rows = left.filter(negative)
-        self._of = hashes(self._rows, self.key)
+        others, still = self._rows.filter(pa.array(~sought)).select(names), left.filter(negative)
+        self._rows = pa.concat_tables([others, still])
+        self._of = np.concatenate([self._of[~sought], hashes(still)])
         return pa.concat_tables([rows.filter(pa.array(~candidate)), *copies(left.filter(pc.invert(negative)))])
 
     def check_none_left(self) -> None:
@@ -221,15 +221,17 @@ def copies(rows: pa.Table) -> Iterator[pa.Table]:
         yield values.take(pa.array(np.searchsorted(ends, wanted, side="right")))
 
 
-def read_rows(
-    storage: Storage, file: PublishedFile, schema: pa.Schema | None, columns: Sequence[str] | None = None
-) -> Iterator[pa.Table]:
-    """The rows of a file, batch by batch, as `schema` if that is given. Raises StorageError, FileNotFoundError."""
-    with (
-        storage.errors(f"reading {file.path}"),
-        storage.open_input(file.path, file.size) as source,
-        pq.ParquetFile(source) as parquet,
-    ):
-        for batch in parquet.iter_batches(BATCH_ROWS, columns=None if columns is None else list(columns)):
-            table = pa.Table.from_batches([batch])
-            yield table if schema is None else table.select(schema.names).cast(schema)
+def read_rows(written: WrittenFiles, file: PublishedFile) -> Iterator[pa.Table]:
+    """The rows of a live file, batch by batch, with the table's types. Raises RowMissing where the file is gone, is
+    damaged, or has other columns: another program has changed the table; StorageError."""
+    schema, storage = written.schema, written.storage
+    try:
+        with (
+            storage.errors(f"reading {file.path}"),
+            storage.open_input(file.path, file.size) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
+        ):
+            for batch in parquet.iter_batches(BATCH_ROWS):
+                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+    except (FileNotFoundError, KeyError, pa.ArrowException) as error:
+        raise RowMissing(f"file {file.path} of the table cannot be read: {type(error).__name__}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +34,10 @@ def prefix_of(path: str) -> str:
     return named[1] if named else ""
 
 
-def hashes(rows: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """A hash of each row by the columns `key`, uint64."""
-    return row_hash(rows.select(list(key)))
+def hashes(rows: pa.Table) -> np.ndarray:
+    """A hash of each row, uint64, without `__diff`. Arrays and structs do not count: rows that differ in nothing else
+    are in one file."""
+    return row_hash(rows)
 
 
 def have_prefix(of: np.ndarray, prefix: str) -> np.ndarray:

@@ -7,8 +7,8 @@ it was, and files that no commit refers to, which `remove_unused` takes.
 
     the table does not exist, or has other columns               |
     the shard cannot tell the published time any more            |  all contents are written anew, by one commit, too
-    another program changed the table, or more changed than      |
-    REBUILD_ROWS                                                 |
+    another program changed the table, a file of it is gone,     |
+    or a quarter of it, or more than REBUILD_ROWS has changed    |
 
 Cost: the changes, and the files that they touch (changed_files.py); of a rebuild, the view. Memory: the changes, or a
 file's rows. A view with errors at the time is not published: the table keeps what it has.
@@ -27,19 +27,22 @@ from tidemark_persist import DIFF, ERROR, Part, PersistError, ShardReader, Stora
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
-from tidemark_replica.sinks.published.hash_prefix import BITS_MAX, all_prefixes, first_bits, hashes
+from tidemark_replica.sinks.published.hash_prefix import all_prefixes, first_bits, hashes
 from tidemark_replica.sinks.published.published_table import (
+    NotCommitted,
     PublishedFile,
     PublishedTable,
     Replacement,
-    TableMoved,
     TableOptions,
     create_table,
     open_table,
 )
 
-REBUILD_ROWS = 4_000_000
-"""Updates that one publication holds in memory."""
+REBUILD_ROWS, REBUILD_BYTES = 4_000_000, 256 << 20
+"""Updates that one publication holds in memory, and the bytes of their files."""
+FEW_ROWS = 100_000
+SHARE_BITS_MAX = 8
+"""A view is divided into 256 shares at most, each of which is an open file, and in memory at a time."""
 IDLE_MS = 60_000
 """Milliseconds after which a table whose view has not changed gets a commit all the same, which says the newer time."""
 
@@ -70,27 +73,22 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """A view's shard, and the table that it is published as. `key`: columns whose values tell a row's files: the view's
-    unique key, so that an old row and its new one share them; by default all columns. `file_bytes`: the wished size."""
+    """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files."""
 
     shard: ShardReader
     options: TableOptions
-    key: Sequence[str] = ()
     file_bytes: int = FILE_BYTES
-
-    @property
-    def _key(self) -> Sequence[str]:
-        return self.key or self.shard.schema.names
 
     def publish(self, time: Time) -> Published:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
 
-        Raises ViewInError, NegativeRows, PublishedByAnother, TableMoved, NotReadable (the shard is not there yet),
-        StorageError: the table is unchanged, or has the contents at `time`.
+        Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, NotCommitted, NotReadable (the shard is
+        not there yet), StorageError: the table is unchanged, or has the contents at `time`.
         """
         table = open_table(self.options)
         if table is None:
             return self._rebuild(None, time, "the table does not exist")
+        table.check_term()
         if table.schema != self.shard.schema:
             return self._rebuild(table, time, "the view's columns are others")
         published = table.time_of(self.shard.shard_id)
@@ -110,11 +108,13 @@ class Publication:
         """Raises RowMissing, _TooMany."""
         with self.shard.lease():
             changes = self._changes(self.shard.listen(published + 1, time + 1))
+        if changes.num_rows > max(FEW_ROWS, table.rows // 4):
+            raise _TooMany("more than a quarter of the rows has changed")
         if not changes.num_rows and time - published < IDLE_MS:
             return Published(published, time, table.rows, table.bytes)
         written = WrittenFiles(Storage.at(self.options.location), table.schema)
         try:
-            removed = replaced(written, table.files, changes, self._key, self.file_bytes)
+            removed = replaced(written, table.files, changes, self.file_bytes)
         except BaseException:
             written.discard()
             raise
@@ -125,8 +125,10 @@ class Publication:
 
     def _changes(self, parts: Sequence[Part]) -> pa.Table:
         """The net changes of rows. Raises ViewInError, _TooMany."""
-        if sum(part.rows_about for part in parts) > REBUILD_ROWS:
-            raise _TooMany(f"more than {REBUILD_ROWS:,} updates since the published time")
+        if sum(part.rows_about for part in parts) > REBUILD_ROWS or sum(part.size for part in parts) > REBUILD_BYTES:
+            raise _TooMany(
+                f"more than {REBUILD_ROWS:,} updates, or {REBUILD_BYTES >> 20} MiB, since the published time"
+            )
         wanted = [*self.shard.schema.names, DIFF, ERROR]
         schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())])
         batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
@@ -163,17 +165,15 @@ class Publication:
     ) -> None:
         try:
             table.commit(self.shard.shard_id, change, schema)
-        except TableMoved:  # after other errors a commit may refer to the files
+        except NotCommitted:  # after other errors a commit may refer to the files
             written.discard()
             raise
 
     def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
         shares = math.ceil(sum(part.size for part in parts) / self.file_bytes)
-        bits = min(max(shares - 1, 0).bit_length(), BITS_MAX)
+        bits = min(max(shares - 1, 0).bit_length(), SHARE_BITS_MAX)
         schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
-        divided = divide(
-            _rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table, self._key), bits)
-        )
+        divided = divide(_rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table), bits))
         for prefix, share in zip(all_prefixes(bits), divided, strict=True):
             rows = consolidate(pa.concat_tables([schema.empty_table(), *share]))
             if pc.any(pc.less(rows.column(DIFF), 0)).as_py():

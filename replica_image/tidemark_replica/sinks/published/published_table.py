@@ -2,6 +2,7 @@
 
     txn   tidemark.published/<shard>   the time of the contents, by the shard that they are from
     txn   tidemark.version/<shard>     the version that this commit made: a later version is of another program
+    txn   tidemark.term/<uid>          the writer term, by the Dataflow: a publisher of an older revision is refused
     commitInfo tidemark.time           the same time, for people
 
 A commit takes exactly the version after the one that was read, or none, so of two publishers one wins, and the other
@@ -15,11 +16,13 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake._internal import RemoveAction
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidemark_persist import PersistError, ShardId, Storage
@@ -35,17 +38,28 @@ class PublishedByAnother(PersistError):
     """The location holds a table that is not of this view."""
 
 
-class TableMoved(PersistError):
-    """Another program committed to the table first; nothing of this commit was written."""
+class NotCommitted(PersistError):
+    """Nothing of the commit was written."""
+
+
+class TableMoved(NotCommitted):
+    """Another program committed to the table first."""
+
+
+class PublishedByLater(PersistError):
+    """A later revision of the Dataflow publishes the table."""
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """`owner`: the view, as `namespace.dataflow.view`. `retention_hours`: how long replaced files stay for readers."""
+    """`owner`: the view, as `namespace.dataflow.view`. `retention_hours`: how long replaced files stay for readers.
+    `uid`, `term`: the Dataflow, and the writer term of the revision that publishes."""
 
     location: str
     owner: str
     retention_hours: int = 24
+    uid: str = ""
+    term: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,15 @@ class PublishedTable:
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
+    def check_term(self) -> None:
+        """Raises PublishedByLater where a later revision has published."""
+        with self._storage.errors("reading the table"):
+            term = self._table.transaction_version(_term_id(self._options))
+        if term is not None and int(term) > self._options.term:
+            raise PublishedByLater(
+                f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
+            )
+
     def time_of(self, shard: ShardId) -> Time | None:
         """The time of the shard whose contents the table has. None: it has not, or another program may have changed
         them. Raises StorageError."""
@@ -96,27 +119,38 @@ class PublishedTable:
             own = self._table.transaction_version(_version_id(shard))
         if published is None or own is None or not self._is_unchanged_since(int(own)):
             return None
+        if any(_is_outside(file.path) for file in self.files):
+            return None
         return Time(published)
 
     def commit(self, shard: ShardId, change: Replacement, schema: pa.Schema | None = None) -> None:
-        """Replaces files. `schema`: replaces all files, and the columns. Raises TableMoved where nothing was written,
+        """Replaces files. `schema`: replaces all files, and the columns. Raises NotCommitted where nothing was written,
         StorageError where the commit may have landed."""
-        adds, commit_id = _adds(change.added), uuid.uuid4().hex
-        removes = [RemoveAction(each.path, True, _now_ms(), each.size, {}) for each in change.removed]
+        commit_id = uuid.uuid4().hex
+        properties = _properties(self._options, shard, change.time, self.version + 1, commit_id)
         with self._storage.errors("committing", writing=True):
             try:
-                self._table.create_write_transaction(
-                    adds if schema is not None else [*adds, *removes],
-                    "append" if schema is None else "overwrite",
-                    Schema.from_arrow(self.schema if schema is None else schema),
-                    commit_properties=_properties(shard, change.time, self.version + 1, commit_id),
-                )
-            except Exception:
+                if schema is None or schema == self.schema:
+                    self._replace(change, properties, everything=schema is not None)
+                else:  # other types may need another protocol, which a write transaction does not set
+                    _create(self._options, self._storage, schema, change, properties, "overwrite")
+            except Exception as error:
                 entry = self._storage.read(f"{LOG_DIR}/{self.version + 1:020}.json")
+                if entry is None and isinstance(error, CommitFailedError):
+                    raise NotCommitted(f"{self._options.location}: {self._storage.redacted(error)}") from None
                 if entry is None:
                     raise
                 if commit_id.encode() not in entry:
                     raise TableMoved(f"{self._options.location}: another program committed first") from None
+
+    def _replace(self, change: Replacement, properties: CommitProperties, everything: bool) -> None:
+        removes = [RemoveAction(each.path, True, _now_ms(), each.size, {}) for each in change.removed]
+        self._table.create_write_transaction(
+            [*_adds(change.added), *removes],
+            "overwrite" if everything else "append",
+            Schema.from_arrow(self.schema),
+            commit_properties=properties,
+        )
 
     def remove_unused(self) -> int:
         """Deletes files that no version within the retention refers to. Returns how many there were."""
@@ -156,22 +190,33 @@ def open_table(options: TableOptions) -> PublishedTable | None:
 def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: Replacement) -> None:
     """Creates the table with its first contents, in one commit. Raises StorageError, also where a table is there."""
     storage = Storage.at(options.location)
-    retention = f"interval {options.retention_hours} hours"
     with storage.errors("creating the table", writing=True):
-        create_table_with_add_actions(
-            storage.location,
-            Schema.from_arrow(schema),
-            _adds(change.added),
-            mode="error",
-            name=options.owner,
-            description="the current rows of a Tidemark view; Tidemark replaces what other programs write here",
-            configuration={
-                "delta.deletedFileRetentionDuration": retention,
-                "delta.logRetentionDuration": retention,
-            },
-            storage_options=storage.settings,
-            commit_properties=_properties(shard, change.time, 0, uuid.uuid4().hex),
+        _create(
+            options, storage, schema, change, _properties(options, shard, change.time, 0, uuid.uuid4().hex), "error"
         )
+
+
+def _create(
+    options: TableOptions,
+    storage: Storage,
+    schema: pa.Schema,
+    change: Replacement,
+    properties: CommitProperties,
+    mode: Literal["error", "overwrite"],
+) -> None:
+    """Creates the table, or with "overwrite" replaces all of it, in one commit."""
+    retention = f"interval {options.retention_hours} hours"
+    create_table_with_add_actions(
+        storage.location,
+        Schema.from_arrow(schema),
+        _adds(change.added),
+        mode=mode,
+        name=options.owner,
+        description="the current rows of a Tidemark view; Tidemark replaces what other programs write here",
+        configuration={"delta.deletedFileRetentionDuration": retention, "delta.logRetentionDuration": retention},
+        storage_options=storage.settings,
+        commit_properties=properties,
+    )
 
 
 def _adds(files: Iterable[PublishedFile]) -> list[AddAction]:
@@ -179,12 +224,16 @@ def _adds(files: Iterable[PublishedFile]) -> list[AddAction]:
     return [AddAction(f.path, f.size, {}, now, True, json.dumps({"numRecords": f.rows})) for f in files]
 
 
-def _properties(shard: ShardId, at: Time, version: int, commit_id: str) -> CommitProperties:
+def _properties(options: TableOptions, shard: ShardId, at: Time, version: int, commit_id: str) -> CommitProperties:
     """No retries: delta-rs would rebase a commit onto files that it did not read."""
     return CommitProperties(
         max_commit_retries=0,
         custom_metadata={TIME_PROPERTY: str(at), COMMIT_PROPERTY: commit_id},
-        app_transactions=[Transaction(_time_id(shard), at), Transaction(_version_id(shard), version)],
+        app_transactions=[
+            Transaction(_time_id(shard), at),
+            Transaction(_version_id(shard), version),
+            Transaction(_term_id(options), options.term),
+        ],
     )
 
 
@@ -194,6 +243,16 @@ def _time_id(shard: ShardId) -> str:
 
 def _version_id(shard: ShardId) -> str:
     return f"tidemark.version/{shard}"
+
+
+def _term_id(options: TableOptions) -> str:
+    return f"tidemark.term/{options.uid}"
+
+
+def _is_outside(path: str) -> bool:
+    """Whether the path of a live file leads out of the table, as another program may have written it."""
+    decoded = unquote(path)
+    return decoded.startswith("/") or ":" in decoded or ".." in decoded.split("/")
 
 
 def _changes_data(line: bytes) -> bool:

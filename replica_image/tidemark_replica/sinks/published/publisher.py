@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from tidemark_persist import EMPTY
-from tidemark_protocol.ids import MAX_TIME, GlobalId, Time
+from tidemark_protocol.ids import MAX_TIME, GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView
@@ -29,8 +29,8 @@ from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
 KIND = "published"
-TURN_SECONDS = 5.0
-CLEAN_SECONDS = 3600.0
+TURN_SECONDS = 15.0
+CLEAN_SECONDS, FIRST_CLEAN_SECONDS = 3600.0, 300.0
 
 
 class Publisher:
@@ -53,30 +53,33 @@ class Publisher:
         self._backoff = Backoff(clock)
         self._published: Time | None = None
         """The time up to which the table is known to be right; None before the first look."""
-        self._won = 0
+        self._appended_upper = 0
         """The upper that this replica's last append reached."""
+        self._term = 0
+        self._seconds = 0.0
+        """How long the last publication ran."""
         self._waits_since: float | None = None
-        self._clean_at = clock() + CLEAN_SECONDS
+        self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None
 
     def appended(self, upper: int) -> None:
         """This replica's append has taken the shard to `upper`."""
-        self._won = max(self._won, upper)
+        self._appended_upper = max(self._appended_upper, upper)
 
-    def advance(self, upper: int) -> None:
-        """Begins a publication where one is due. `upper`: the shard's, encoded."""
+    def advance(self, upper: int, term: WriterTerm) -> None:
+        """Begins a publication where one is due. `upper`: the shard's, encoded. `term`: under which it may be
+        written."""
+        self._term = term
         if self._job is not None or self._stopped or not self._backoff.has_elapsed or not upper:
             return
         complete = Time(MAX_TIME if upper == EMPTY else upper - 1)
-        if not self._is_due(complete):
+        if self._clock() >= self._clean_at:  # first, as a publication may always be due
+            self._job = self._jobs.submit(f"clean up the table of {self._id}", self._clean, self._cleaned)
+        elif not self._is_due(complete):
             self._waits_since = None
-            if self._clock() >= self._clean_at:
-                self._job = self._jobs.submit(f"clean up the table of {self._id}", self._clean, self._cleaned)
         elif self._is_own_turn(complete):
             self._waits_since = None
-            self._job = self._jobs.submit(
-                f"publish {self._id}", lambda: self._publication().publish(complete), self._ended
-            )
+            self._job = self._jobs.submit(f"publish {self._id}", lambda: self._publish(complete), self._ended)
 
     def report_again(self) -> None:
         """Repeats the last status for a new client."""
@@ -86,6 +89,8 @@ class Publisher:
     def stop(self) -> None:
         """Publishes nothing more; a publication that runs may still be committed."""
         self._stopped = True
+        if self._job is not None:
+            self._job.cancel()
 
     def _is_due(self, complete: Time) -> bool:
         if self._published is None:
@@ -94,21 +99,29 @@ class Publisher:
         return complete // every > self._published // every
 
     def _is_own_turn(self, complete: Time) -> bool:
-        if self._won > complete:
+        if self._appended_upper > complete:
             return True
         if self._waits_since is None:
             self._waits_since = self._clock()
-        return self._clock() - self._waits_since >= TURN_SECONDS
+        return self._clock() - self._waits_since >= max(TURN_SECONDS, 2 * self._seconds)
 
-    def _publication(self) -> Publication:
-        return Publication(self._handles.reader(self._shard.location, self._shard.shard_id), self._options)
+    def _publish(self, time: Time) -> Published:
+        """Runs on the pool."""
+        began = self._clock()
+        reader = self._handles.reader(self._shard.location, self._shard.shard_id)
+        published = Publication(reader, self._options).publish(time)
+        self._seconds = self._clock() - began
+        return published
 
     @property
     def _options(self) -> TableOptions:
-        return TableOptions(self._view.location, self._view.owner, self._view.retention_hours)
+        view, uid = self._view, self._id.partition("/")[0]
+        return TableOptions(view.location, view.owner, view.retention_hours, uid, self._term)
 
     def _ended(self, outcome: Outcome[Published]) -> None:
         self._job = None
+        if self._stopped:
+            return
         if isinstance(outcome, Failed):
             self._backoff.failed(least_seconds=1.0)
             LOG.warning("the view of %s is not published: %s", self._id, log_text(outcome.error))

@@ -135,8 +135,8 @@ class MaterializedViewSink:
         shard = self._watch.state(self._shard.shard_id)
         if shard is not None and shard.error is None and (shard.exists or self._progress.upper is None):
             self._progress.observe(shard.upper.encode(), shard.term)
-        if self._publisher is not None and self._is_under_own_term(shard) and not self._stopped:
-            self._publisher.advance(self._progress.upper or 0)
+        if self._publisher is not None and self.term is not None and self._is_under_own_term(shard):
+            self._publisher.advance(self._progress.upper or 0, self.term)
         if self._job is not None or self._stopped:
             return
         if self._progress.has_diverged:
