@@ -62,7 +62,7 @@ def test_crash_tables_come_and_go_while_the_others_are_ingested(system: System) 
     assert "Dataflow totalb" in message
     system.kill_replica()
     wait_for("both tables", lambda: (total(system, "totala"), total(system, "totalb")) == (11, 21), system.log)
-    assert system.condition("datasource", "lake", "Ready")["status"] == "True"
+    system.wait_condition("datasource", "lake", "Ready")
 
     system.kubectl("delete", "dataflow", "totalb", "--wait=true")
     system.wait_condition("datasource", "lake", "SchemaKnown")
