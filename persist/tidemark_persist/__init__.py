@@ -41,7 +41,7 @@ from tidemark_persist.files.consolidate import consolidate
 from tidemark_persist.files.file_parts import Part, read_part
 from tidemark_persist.files.pruning import Condition, condition
 from tidemark_persist.files.spill import set_spill_folder, spill_folder
-from tidemark_persist.files.staging import StagedFile, restaged, write_staged
+from tidemark_persist.files.staging import StagedFile, remove_staged, restaged, write_staged
 from tidemark_persist.log.append import Appended, UpperMismatch
 from tidemark_persist.log.conditional_put import put_if_absent, read_record
 from tidemark_persist.log.entry import DataFile
@@ -109,6 +109,7 @@ __all__ = [
     "put_if_absent",
     "read_part",
     "read_record",
+    "remove_staged",
     "restaged",
     "set_spill_folder",
     "spill_folder",

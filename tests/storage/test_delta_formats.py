@@ -244,9 +244,15 @@ def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pyte
     check(tmp_path, spec)
 
 
-def test_many_shares_and_pieces_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of memory divide the reading; all of it is at one time."""
+@pytest.mark.parametrize("shares_max", [3, 256])
+def test_many_shares_and_pieces_are_one_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_max: int
+) -> None:
+    """The limits of memory divide the reading, and those of open files the shares; all of it is at one time."""
+    opened, divide = list[int](), source.divide
+    monkeypatch.setattr(source, "divide", lambda t, s, count, *by: [opened.append(count), divide(t, s, count, *by)][1])
     monkeypatch.setattr(source, "SHARE_BYTES", 200)
+    monkeypatch.setattr(source, "SHARES_MAX", shares_max)
     monkeypatch.setattr(source, "PIECE_BYTES", 1)
     path = str(tmp_path / "up")
     for first in range(5):
@@ -255,6 +261,7 @@ def test_many_shares_and_pieces_are_one_change(tmp_path: Path, monkeypatch: pyte
     Table(path).delete("id % 3 = 0")
     tick(one, 1100)
 
+    assert 1 < max(opened) <= shares_max
     check(tmp_path, spec)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,11 +12,20 @@ from deltalake import DeltaTable as Table
 from deltalake import write_deltalake
 
 from tests.storage.delta_tables import bound_versions, check, ingester, spec_of, tick
-from tests.storage.ingestion_samples import oks
+from tests.storage.ingestion_samples import description, oks
+from tests.waiting import until
+from tidemark_persist import ShardWriters, StorageError
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
+from tidemark_replica.storage import ingestion_threads
+from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.delta import source
 from tidemark_replica.storage.delta.inspect import tables_of
+from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
 from tidemark_replica.storage.keyed_rows import unique
 
 
@@ -54,22 +64,88 @@ class Keyed:
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        (rows((3, "c"), (1, "z")), "in version 1, 2 rows have the primary key id = '1'"),
-        (rows((3, "c"), (3, "c")), "in version 1, 2 rows have the primary key id = '3'"),
+        (rows((3, "c"), (1, "z")), "in version 1, 2 rows have one primary key (id)"),
+        (rows((3, "c"), (3, "c")), "in version 1, 2 rows have one primary key (id)"),
         (rows((None, "c")), "in version 1, a row has NULL in id, which is of the primary key"),
     ],
 )
 def test_a_violation_stops_the_table_with_its_contents(tmp_path: Path, more: pa.Table, text: str) -> None:
     """Of an earlier version, of itself, or NULL; for this process and the next. The other table goes on."""
     keyed = Keyed(tmp_path)
+    text = f"KeyViolated: table t: {text}; the replica's log has the first such key"
     keyed.ticks()
     write_deltalake(keyed.path, more, mode="append")
     keyed.ticks()
-    assert keyed.stopped() == f"KeyViolated: table t: {text}"
+    assert keyed.stopped() == text
     keyed.again()
     keyed.ticks()
-    assert keyed.stopped() == f"KeyViolated: table t: {text}"
+    assert keyed.stopped() == text
     assert oks(tmp_path, "t") == [(1, "a"), (2, "b")]
+
+
+def test_the_values_of_a_key_are_in_the_log_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Everybody who sees a DataSource reads its conditions and Events."""
+    write_deltalake(tmp_path / "up", pa.table({"email": ["alice@example.com"] * 2}))
+    one = ingester(tmp_path, spec_of(DeltaTable("t", str(tmp_path / "up"), primary_key=("email",))))
+    one.recover()
+    tick(one, 100)
+    assert "2 rows have one primary key (email)" in one._source.stopped()["t"]
+    assert "alice" not in one._source.stopped()["t"]
+    assert "version 0: 2 rows have one primary key (email): email = 'alice@example.com'" in caplog.text
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "resnapshot"])
+def test_a_version_that_violates_the_key_is_staged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_gap: str
+) -> None:
+    """However often the source begins again; and nothing of it stays on the disk. A later version is read, where a gap
+    may be."""
+    monkeypatch.setattr(ingestion_threads, "RETRY_STOPPED_S", 0.05)
+    staged, begun = [], []
+    write, resume = source.write_staged, DeltaIngestion.resume
+    monkeypatch.setattr(source, "write_staged", lambda *args, **more: [staged.append(1), write(*args, **more)][1])
+    monkeypatch.setattr(DeltaIngestion, "resume", lambda self, *args: [resume(self, *args), begun.append(self)][0])
+    path = str(tmp_path / "up")
+    write_deltalake(path, rows((1, "a")))
+    spec = spec_of(DeltaTable("t", path, primary_key=("id",), on_gap=on_gap))
+    write_deltalake(path, rows((1, "z")), mode="append")
+    threads, now = IngestionThreads(None, ShardWriters(), tmp_path / "cache"), Time(int(time.time() * 1000))
+    of = description(tmp_path, spec, tables_of(spec))
+    threads.run(RunIngestion(of, WriterTerm(1), now, 300_000), ControllerClock(now, 300_000))
+    try:
+        until(lambda: len(begun) > 4)
+        assert len(staged) == 1
+        assert list((tmp_path / "t").glob("**/*.parquet")) == []
+        Table(path).delete("name = 'z'")
+        if on_gap == "stop":
+            restarts = len(begun)
+            until(lambda: len(begun) > restarts + 2)
+            assert (len(staged), [*begun[-1].stopped()]) == (1, ["t"])
+        else:
+            until(lambda: len(staged) == 2 and not begun[-1].stopped())
+    finally:
+        threads.close()
+    assert on_gap == "stop" or oks(tmp_path, "t") == [(1, "a")]
+
+
+def test_nothing_stays_of_a_tick_that_cannot_be_staged_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again for as long as the source stands still: the files of tries would fill the disk."""
+    keyed = Keyed(tmp_path)
+    keyed.spec = spec_of(*reversed(keyed.spec.tables))  # `t` is staged last
+    keyed.again()
+    before = set(tmp_path.glob("other/**/*.parquet")) | set(tmp_path.glob("t/**/*.parquet"))
+
+    def away(*_: object) -> None:
+        raise StorageError("the store does not answer")
+
+    monkeypatch.setattr(source, "key_violation", away)
+    for stages in (keyed.ticks, keyed.again, keyed.again):
+        with pytest.raises(StorageError):
+            stages()
+    after = set(tmp_path.glob("other/**/*.parquet")) | set(tmp_path.glob("t/**/*.parquet"))
+    assert after == before
 
 
 def test_a_first_version_that_violates_the_key_gives_no_row(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark_persist.errors import InvalidStagedFile
+from tidemark_persist.errors import InvalidStagedFile, StorageError
 from tidemark_persist.files.batch import check_rows, conform
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.schema import DIFF, TIME, physical_schema, user_schema
@@ -112,6 +113,16 @@ def _batches(updates: Any) -> tuple[Iterable[pa.RecordBatch | pa.Table], pa.Sche
 def new_path() -> str:
     """A unique name for a data file."""
     return f"{uuid.uuid4().hex}.parquet"
+
+
+def remove_staged(
+    location: str, files: Iterable[StagedFile], *, storage_options: Mapping[str, str] | None = None
+) -> None:
+    """Delete files that nobody will commit. A file that the store does not delete stays until vacuum takes it."""
+    storage = Storage.at(location, storage_options)
+    for file in files:
+        with suppress(StorageError):
+            storage.remove(file.path)
 
 
 def write_file(

@@ -36,7 +36,7 @@ from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.bucket_options import bucket_options
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
-from tidemark_replica.storage.delta.source import DeltaIngestion
+from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
 from tidemark_replica.storage.files.inspect import tables_of as files_tables
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
@@ -82,6 +82,7 @@ class IngestionThreads:
         self._spool = spool or Spool(cache / "writes")
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
+        self._violating: dict[GlobalId, ViolatingVersions] = {}
 
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
         """Starts the ingestion, or replaces the one of the same id where it differs. `clock`: the controller's, as of
@@ -97,6 +98,7 @@ class IngestionThreads:
         new.start()
 
     def drop(self, id: GlobalId) -> None:
+        self._violating.pop(id, None)
         if running := self._running.pop(id, None):
             self._end(running)
 
@@ -166,7 +168,8 @@ class IngestionThreads:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session, bucket_options(spec, self.secrets.read))
         if isinstance(spec, DeltaSource):
-            return DeltaIngestion(spec, bucket_options(spec, self.secrets.read))
+            violating = self._violating.setdefault(description.id, {})
+            return DeltaIngestion(spec, bucket_options(spec, self.secrets.read), violating)
         if isinstance(spec, PostgresSource):
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):

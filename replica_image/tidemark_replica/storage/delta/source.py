@@ -8,18 +8,30 @@ A version's log and files are never changed, so another process reads the same r
 removed, or the table is no longer the one that was bound, that table stops and the others go on. With `onGap:
 resnapshot` a version that is gone does not stop the table for good: a new binding takes the place of those that the
 shard does not have yet, which are left out from then on. The same holds of a version that violates the primary key,
-once there is a later one.
+once there is a later one. Such a version is read once by a process, which remembers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from logging import getLogger
 
+import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, TIME, Shard, StagedFile, StorageError, consolidate, write_staged
-from tidemark_persist.files.spill import divide
+from tidemark_persist import (
+    DIFF,
+    ERROR,
+    TIME,
+    Shard,
+    StagedFile,
+    StorageError,
+    consolidate,
+    remove_staged,
+    write_staged,
+)
+from tidemark_persist.files.spill import divide, row_hash
 from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
@@ -31,15 +43,20 @@ from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.delta.stop import KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.keyed_rows.unique import key_violation
+from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.withdrawal import Withdrawal
 from tidemark_replica.values.arrow_types import arrow_schema
 
+LOG = getLogger(__name__)
 PIECE_BYTES = 256 << 20
 """Data files of so many bytes become one staged file."""
 SHARE_BYTES = 32 << 20
 """Changes that may cancel are consolidated in shares of data files of about so many bytes."""
+SHARES_MAX = 256
+"""So many shares are open files at a time; more are made by dividing each of them again."""
+ViolatingVersions = dict[str, tuple[BoundVersion, str]]
+"""The version of a table that was found to violate its primary key last, and how, by the table's name."""
 
 
 class DeltaIngestion(Source):
@@ -47,8 +64,10 @@ class DeltaIngestion(Source):
 
     remap_schema = REMAP_SCHEMA
 
-    def __init__(self, spec: DeltaSource, options: Options = None) -> None:
-        """`options`: of tables in buckets."""
+    def __init__(self, spec: DeltaSource, options: Options = None, violating: ViolatingVersions | None = None) -> None:
+        """`options`: of tables in buckets. `violating`: the versions that earlier sources of this ingestion found; this
+        one adds to them."""
+        self._violating = {} if violating is None else violating
         self._tables = {table.name: FollowedTable(table, options) for table in spec.tables}
         self._bound: dict[str, BoundVersion] = {}
         self._stopped: dict[str, str] = {}
@@ -63,6 +82,7 @@ class DeltaIngestion(Source):
             if (version := bound_version(bound, name, 1)) is not None:
                 self._bound[name] = version
                 try:
+                    self._check_not_violating(name, version)
                     table.next(version)  # a table that cannot go on must not seem to: its upper stands still
                 except TableStopped as error:
                     self._stop(name, error)
@@ -103,18 +123,25 @@ class DeltaIngestion(Source):
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
-        staged = {}
-        for ingested in tables:
-            name = ingested.table.name
-            now = bound_version(binding, name, 1)
-            if now is not None and now.restarts < self._bound[name].restarts:
-                continue  # a resnapshot comes later: this version's rows could not be read
-            try:
-                staged[ingested.id] = (
-                    [] if now is None else self._stage(ingested, bound_version(binding, name, -1), now, time)
-                )
-            except TableStopped as error:
-                self._stop(name, error)
+        staged: dict[GlobalId, list[StagedFile]] = {}
+        written: list[tuple[str, StagedFile]] = []
+        try:
+            for ingested in tables:
+                name = ingested.table.name
+                now = bound_version(binding, name, 1)
+                if now is not None and now.restarts < self._bound[name].restarts:
+                    continue  # a resnapshot comes later: this version's rows could not be read
+                try:
+                    files = [] if now is None else self._stage(ingested, bound_version(binding, name, -1), now, time)
+                except TableStopped as error:
+                    self._stop(name, error)
+                    continue
+                staged[ingested.id] = files
+                written += [(ingested.shard.location, file) for file in files]
+        except BaseException:  # all tables are staged again
+            for location, file in written:
+                remove_staged(location, [file])
+            raise
         return staged
 
     def counters(self) -> Mapping[str, int]:
@@ -149,8 +176,25 @@ class DeltaIngestion(Source):
     def _stage(
         self, ingested: IngestedTable, before: BoundVersion | None, now: BoundVersion, time: Time
     ) -> list[StagedFile]:
+        """Files that violate the primary key, or of a version that cannot be read to its end, are removed."""
+        location, files = ingested.shard.location, list[StagedFile]()
+        schema = arrow_schema(self._tables[ingested.table.name].columns)
+        try:
+            for piece in self._changes(ingested, before, now, time):
+                if (file := write_staged(location, _batches(piece), schema=schema)) is not None:
+                    files.append(file)
+            self._check_key(ingested, now, files)
+        except BaseException:
+            remove_staged(location, files)
+            raise
+        return files
+
+    def _changes(
+        self, ingested: IngestedTable, before: BoundVersion | None, now: BoundVersion, time: Time
+    ) -> list[Iterator[pa.Table]]:
+        """The updates from the version before to this one, one iterator for each file that is to be written."""
         table = self._tables[ingested.table.name]
-        location, schema = ingested.shard.location, arrow_schema(table.columns)
+        schema = arrow_schema(table.columns)
         of_updates = table.keeps_updates(now)
         reader = RowReader(table.storage, table.columns, now.physical, of_updates)
         physical = dict(zip(schema.names, map(name_of, now.physical), strict=True))
@@ -161,17 +205,28 @@ class DeltaIngestion(Source):
             reads = change_reads(table.storage, table.commits(before, now), physical)
         gone = Withdrawal(self._shards[ingested.id], table.columns, of_updates) if restarted else None
         if gone is None and all(read.only_adds for read in reads):
-            pieces = [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
-        else:
-            updates = chain(_updates(reader, reads), gone.updates() if gone else ())
-            size = sum(read.size for read in reads) + (gone.size if gone else 0)
-            with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
-            pieces = [_consolidated(_timed(updates, time), with_errors, size)]
-        written = (write_staged(location, _batches(piece), schema=schema) for piece in pieces)
-        files = [file for file in written if file is not None]
-        if table.primary_key and (text := key_violation(self._shards[ingested.id], table.primary_key, files)):
-            raise TableStopped(KEY_VIOLATED, f"in version {now.version}, {text}")
-        return files
+            return [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
+        updates = chain(_updates(reader, reads), gone.updates() if gone else ())
+        size = sum(read.size for read in reads) + (gone.size if gone else 0)
+        with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
+        return [_consolidated(_timed(updates, time), with_errors, size)]
+
+    def _check_key(self, ingested: IngestedTable, now: BoundVersion, files: Sequence[StagedFile]) -> None:
+        """Raises TableStopped where the table would violate its primary key with the staged files of a version."""
+        name = ingested.table.name
+        key = self._tables[name].primary_key
+        violation = key_violation(self._shards[ingested.id], key, files) if key else None
+        if violation is not None:
+            LOG.warning("table %s of a delta source: version %d: %s", name, now.version, violation.log_text)
+            self._violating[name] = (now, f"in version {now.version}, {violation.text}; {KEY_IN_LOG}")
+            self._check_not_violating(name, now)
+
+    def _check_not_violating(self, name: str, version: BoundVersion) -> None:
+        """Raises TableStopped where the version is known to violate the primary key: its log and files, and the
+        contents of the shard, which stands still, are what they were."""
+        found, text = self._violating.get(name, (None, ""))
+        if found == version:
+            raise TableStopped(KEY_VIOLATED, text)
 
 
 def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
@@ -193,10 +248,17 @@ def _pieces(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
 def _consolidated(updates: Iterable[pa.Table], columns: pa.Schema, size: int) -> Iterator[pa.Table]:
     """The updates without those that cancel, in memory of one share. `size`: of the files that they come from."""
     schema = columns.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
-    for share in divide(updates, schema, 1 + size // SHARE_BYTES):
-        tables = list(share)
-        if tables:
-            yield consolidate(pa.concat_tables(tables))
+    shares = 1 + size // SHARE_BYTES
+    again = min(1 + (shares - 1) // SHARES_MAX, SHARES_MAX)
+
+    def share_of(table: pa.Table) -> np.ndarray:
+        return row_hash(table) // np.uint64(SHARES_MAX) % np.uint64(again)
+
+    for large in divide(updates, schema, min(shares, SHARES_MAX)):
+        for share in divide(large, schema, again, share_of):
+            tables = list(share)
+            if tables:
+                yield consolidate(pa.concat_tables(tables))
 
 
 def _timed(batches: Iterable[pa.RecordBatch], time: Time) -> Iterator[pa.Table]:

@@ -43,7 +43,7 @@ from tidemark_replica.storage.files.problems import (
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage
 from tidemark_replica.storage.files.streamed.compression import compression_of
-from tidemark_replica.storage.keyed_rows.unique import key_violation
+from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
 from tidemark_replica.storage.source import SourceShards
 from tidemark_replica.values.failure_text import public_text_with_type
 
@@ -227,8 +227,11 @@ class _Job:
             self._spec.primary_key,
             [r.staged() for r in rows if (r.table, r.kind) == (self._spec.name, STAGED)],
         )
-        if key and (text := key_violation(self._table[1], key, staged)):
-            raise _Refused(f"{KEY_VIOLATED}: {text}; release the file that has it first, or mend this one")
+        violation = key_violation(self._table[1], key, staged) if key else None
+        if violation is not None:
+            LOG.warning("table %s: a request is refused: %s", self._spec.name, violation.log_text)
+            advice = f"{KEY_IN_LOG}; release the file that has it, or mend this one"
+            raise _Refused(f"{KEY_VIOLATED}: {violation.text}; {advice}")
 
     def retract(self, bound: FileVersion) -> StagedRows:
         """Stages the retraction of all that the bound version gave. Raises _Refused where that is not known any

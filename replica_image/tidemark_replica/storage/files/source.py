@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from logging import getLogger
 from time import monotonic
 
 import pyarrow as pa
@@ -49,6 +50,7 @@ from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage,
 from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 
+LOG = getLogger(__name__)
 # how often a job is repeated because a file changed meanwhile
 _READS_MAX = 3
 
@@ -240,9 +242,12 @@ class FilesIngestion(Source):
         one key the first by name is taken. `rows`: what all of the files gave."""
         assert self._shards is not None
         (shard,) = (shard for table, shard in self._shards.tables if table.table.name == spec.name)
-        if not key_violation(shard, spec.primary_key, [*before, *rows.table]):
+        violation = key_violation(shard, spec.primary_key, [*before, *rows.table])
+        if violation is None:
             return rows.table, []
         if len(files) <= 1:
+            for file in files:
+                LOG.warning("table %s: file %s: %s", spec.name, file.name, violation.log_text)
             return [], [file.name for file in files]
         files, store = sorted(files, key=lambda file: file.name), self._stores[spec.name]
         taken: list[StagedFile] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,20 @@ from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 
 SHARE_ROWS, SHARES_MAX = 1 << 19, 256
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
+KEY_IN_LOG = "the replica's log has the first such key"
+
+
+@dataclass(frozen=True)
+class KeyViolation:
+    """How updates violate a primary key. `text` names columns alone, for statuses and Events. `key`: the first such
+    key with its values, for the replica's log alone; empty where it has NULL."""
+
+    text: str
+    key: str = ""
+
+    @property
+    def log_text(self) -> str:
+        return f"{self.text}: {self.key}" if self.key else self.text
 
 
 def key_columns(table: str, columns: Sequence[Column], key: Sequence[str]) -> tuple[tuple[int, ...], ...]:
@@ -43,9 +58,9 @@ def key_columns(table: str, columns: Sequence[Column], key: Sequence[str]) -> tu
     return (tuple(names.index(name) for name in key),) if key else ()
 
 
-def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> str:
-    """Which key the shard would have twice, or NULL in it, with the staged updates after its last complete time; empty
-    where there is none. Raises StorageError."""
+def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> KeyViolation | None:
+    """The first key that the shard would have twice, or with NULL in it, with the staged updates after its last
+    complete time; None where there is none. Raises StorageError."""
     shares = min(1 + sum(file.rows for file in staged) // SHARE_ROWS, SHARES_MAX)
 
     def share_of(table: pa.Table) -> np.ndarray:
@@ -59,24 +74,24 @@ def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]
     ):
         for share, met in zip(some, old, strict=True):
             found = _violation(pa.concat_tables([schema.empty_table(), *share]), list(met), key)
-            if found:
+            if found is not None:
                 return found
-    return ""
+    return None
 
 
-def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> str:
+def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> KeyViolation | None:
     if absent := next((name for name in key if new.column(name).null_count), None):
-        return f"a row has NULL in {absent}, which is of the primary key"
+        return KeyViolation(f"a row has NULL in {absent}, which is of the primary key")
     sums = consolidate(pa.concat_tables([new, *there]))
     wrong = sums.filter(pc.not_equal(sums.column(DIFF), 1))
     if not wrong.num_rows:
-        return ""
+        return None
     first = wrong.slice(0, 1)
-    shown = ", ".join(
+    values = ", ".join(
         f"{name} = {str(first.column(name).cast(pa.string())[0].as_py())[:SHOWN_LENGTH]!r}"
         for name in key[:SHOWN_COLUMNS]
     )
-    return f"{first.column(DIFF)[0].as_py()} rows have the primary key {shown}"
+    return KeyViolation(f"{first.column(DIFF)[0].as_py()} rows have one primary key ({', '.join(key)})", values)
 
 
 def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
