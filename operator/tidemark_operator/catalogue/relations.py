@@ -18,7 +18,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_operator.planning.successors import shown, spec_name
+from tidemark_operator.planning.successors import display_names, spec_name
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
 
@@ -73,8 +73,10 @@ def names(
     """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Those of pending revisions are
     among them."""
     wanted = None if ids is None else frozenset(ids)
-    tables = ((s, _shown(s), table) for s in sources if s.pinned for table in s.pinned.tables)
-    found = {t.id: f"{s.key.name}.{shown[t.table.name]}" for s, shown, t in tables if wanted is None or t.id in wanted}
+    tables = ((s, _display_names(s), table) for s in sources if s.pinned for table in s.pinned.tables)
+    found = {
+        t.id: f"{s.key.name}.{display[t.table.name]}" for s, display, t in tables if wanted is None or t.id in wanted
+    }
     if found.keys() == wanted:
         return found  # no Dataflow needs to be looked at, of which there may be many
     for dataflow in dataflows:
@@ -85,13 +87,13 @@ def names(
     return found
 
 
-def _shown(source: SourceState) -> dict[str, str]:
-    return shown(table.table.name for table in source.pinned.tables) if source.pinned else {}
+def _display_names(source: SourceState) -> dict[str, str]:
+    return display_names(table.table.name for table in source.pinned.tables) if source.pinned else {}
 
 
 def _tables(source: SourceState) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
-    names = _shown(source)
+    names = _display_names(source)
     for ingested in source.pinned.tables if source.pinned else ():
         table, name = ingested.table, names[ingested.table.name]
         if name == spec_name(name):

@@ -1,7 +1,7 @@
 """Names of tables that take the place of earlier ones, since their columns are others.
 
     stored    orders  ──columns added──►  orders.2  ──►  orders.3
-    shown     orders.1                    orders.2       orders        SQL's `orders` is the last one
+    display   orders.1                    orders.2       orders        SQL's `orders` is the last one
 
 The earlier ones are ingested until no Dataflow reads them. A name of a spec has no dot.
 """
@@ -26,7 +26,7 @@ def newest(names: Iterable[str]) -> dict[str, str]:
     return {spec_name(name): name for name in sorted(names, key=number)}
 
 
-def shown(names: Iterable[str]) -> dict[str, str]:
+def display_names(names: Iterable[str]) -> dict[str, str]:
     """The names for people, by the stored ones: the last table has the name of the spec."""
     every = list(names)
     last = newest(every)

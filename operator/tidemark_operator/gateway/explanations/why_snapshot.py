@@ -13,7 +13,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.planning.successors import shown
+from tidemark_operator.planning.successors import display_names
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 
 # conditions in order: each needs those before it
@@ -57,7 +57,7 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
     tables = state.pinned.tables if state.pinned else ()
     if not tables:
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
-    names = shown(ingested.table.name for ingested in tables)
+    names = display_names(ingested.table.name for ingested in tables)
     for ingested in tables:
         known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
         name = f"{state.key.name}.{names[ingested.table.name]}"

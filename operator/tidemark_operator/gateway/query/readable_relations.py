@@ -20,7 +20,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import Parent
-from tidemark_operator.planning.successors import shown
+from tidemark_operator.planning.successors import display_names
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import IndexTarget, ShardTarget
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -85,7 +85,7 @@ def _readables(context: ReconcileContext, namespace: str, owner: Parent) -> Iter
 def _tables(context: ReconcileContext, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
     running = context.running(namespace, source.instance)
     tables = source.pinned.tables if source.pinned else ()
-    names = shown(ingested.table.name for ingested in tables)
+    names = display_names(ingested.table.name for ingested in tables)
     for ingested in tables:
         name = f"{source.key.name}.{names[ingested.table.name]}"
         yield ingested.id, partial(_shard, context, namespace, running, name, ingested.id, ingested.shard), name
