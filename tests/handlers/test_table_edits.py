@@ -21,7 +21,7 @@ from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.finalizers import FINALIZER
-from tidemark_operator.handlers.reconcile import table_edits
+from tidemark_operator.handlers.reconcile import source_inspection_queue, table_edits
 from tidemark_operator.handlers.reconcile.data_source import EDIT_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_pinning import pinned_ingestion
 from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS
@@ -225,6 +225,90 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
         names.remove("map")
         now += EVOLVE_SECONDS
         assert (await reconcile(), state.edit) == (["t.2"], None)
+
+    edited(tmp_path, scenario)
+
+
+def evolving(*names: str) -> Body:
+    tables = [{"name": name, "path": f"/lake/{name}", "evolve": "addColumns"} for name in names]
+    spec = {"instance": "default", "deletionPolicy": "Delete", "delta": {"tables": tables}}
+    created = "2026-01-01T00:00:00Z"
+    return body("DataSource", spec, "s", uid=UID, creationTimestamp=created, finalizers=[FINALIZER])
+
+
+class Lake:
+    """Delta tables `a` and `b`, as a replica inspects them: any of them may be unreadable."""
+
+    def __init__(self) -> None:
+        self.columns = {"a": ["n"], "b": ["n"]}
+        self.unreadable: set[str] = set()
+
+    async def inspect(self, wanted: DeltaSource) -> compute_pb2.InspectSourceResponse:
+        names = [table.name for table in wanted.tables]
+        if wrong := [name for name in names if name in self.unreadable]:
+            return compute_pb2.InspectSourceResponse(error=f"table {wrong[0]}: column 'm': has no counterpart")
+        tables = [SourceTable(n, tuple(Column(c, BIGINT) for c in self.columns[n.partition(".")[0]])) for n in names]
+        return compute_pb2.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
+
+
+def test_an_unreadable_table_holds_up_the_columns_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition names it until it can be read."""
+    now, lake, document = 1000.0, Lake(), evolving("a", "b")
+    monkeypatch.setattr(table_edits, "monotonic", lambda: now)
+
+    async def scenario(source: Edited) -> None:
+        nonlocal now
+        cast(Any, source.running).inspect = lake.inspect
+        source.harness.cache.put(KEY, document)
+        await source.reconciler.reconcile(KEY, document)
+        state = source.harness.context.registry.source(KEY)
+        assert state is not None
+        lake.columns, lake.unreadable = {"a": ["n", "m"], "b": ["n", "m"]}, {"a"}
+        now += EVOLVE_SECONDS
+        for ingested in (["a", "b", "b.2"], ["a", "b.2"], ["a", "b.2"]):  # `b` goes once its successor is there
+            await source.reconciler.reconcile(KEY, document)
+            assert sorted(source.ingested) == ingested
+            assert state.edit == IngestionFailure("SourceUnreadable", "table a: column 'm': has no counterpart")
+        lake.unreadable = set()
+        now += EVOLVE_SECONDS
+        for _ in range(2):
+            await source.reconciler.reconcile(KEY, document)
+        assert (sorted(source.ingested), state.edit) == (["a.2", "b.2"], None)
+
+    edited(tmp_path, scenario)
+
+
+def test_a_source_has_as_many_tables_as_its_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A successor waits until a Dataflow lets an earlier table go; all else goes on."""
+    now, lake, document = 1000.0, Lake(), evolving("a")
+    for module in (table_edits, source_inspection_queue):
+        monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr(table_edits, "MAX_TABLES", 2)
+
+    async def scenario(source: Edited) -> None:
+        nonlocal now
+        cast(Any, source.running).inspect = lake.inspect
+        source.harness.cache.put(KEY, document)
+        reader = planned("a")
+        await source.reconciler.reconcile(KEY, document)
+        source.harness.context.registry.put_dataflow(reader)
+        state = source.harness.context.registry.source(KEY)
+        assert state is not None
+        reasons = []
+        for column in ("m", "x"):
+            lake.columns["a"].append(column)
+            now += EVOLVE_SECONDS
+            for _ in range(2):
+                await source.reconciler.reconcile(KEY, document)
+                assert source.ingested == ["a", "a.2"]
+                reasons.append(state.edit and state.edit.reason)
+        assert reasons == [None, None, "TooManyTables", "TooManyTables"]
+
+        source.harness.context.registry.forget(reader.key)
+        for _ in range(3):
+            now += EVOLVE_SECONDS
+            await source.reconciler.reconcile(KEY, document)
+        assert (source.ingested, state.edit) == (["a.3"], None)
 
     edited(tmp_path, scenario)
 

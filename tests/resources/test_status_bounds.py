@@ -54,7 +54,8 @@ def test_as_much_is_told_as_the_schema_takes() -> None:
     one = ExportStatus("e", "index", "u1", None, columns, tuple(c.name for c in columns), replicas=replicas)
     revision = Revision("d-1", 1, "sha256:s", "sha256:p")
     dataflow = dataflow_status(NOW, VERDICTS, [one], revision, PendingStatus(revision, "d", "d-1", (one,)))
-    source = data_source_status(NOW, VERDICTS, [TableStatus("t", columns=columns)], 0, "r1")
+    tables = [TableStatus("t", columns=columns), *(TableStatus(f"t.{n}") for n in range(200))]
+    source = data_source_status(NOW, VERDICTS, tables, 0, "r1")
 
     assert list(beyond(dataflow, schema_of("dataflows"))) == []
     assert list(beyond(source, schema_of("datasources"))) == []

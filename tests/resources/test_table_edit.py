@@ -137,6 +137,14 @@ def test_other_columns_of_a_delta_table_are_a_successor() -> None:
     assert edit == TableEdit(added=lake("d.8", names=("m",)))
 
 
+def test_another_order_of_the_columns_is_no_edit() -> None:
+    """A successor would read the whole table again."""
+    (first,) = lake("d", names=("n", "m"), columns=COLUMNS).tables
+    assert table_edit(followed(first), lake("d", names=("m", "n"))).is_empty
+    assert table_edit(followed(first), lake("d", names=("m", "n"), on_gap="resnapshot")).refused
+    assert table_edit(followed(first), lake("d", names=("m", "x"))).added == lake("d.2", names=("m", "x"))
+
+
 def test_a_delta_table_that_differs_in_more_is_refused() -> None:
     (first,) = lake("d", columns=COLUMNS).tables
     assert table_edit(followed(first), lake("d", names=("n",), path="/other")).refused

@@ -73,10 +73,8 @@ def names(
     """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Those of pending revisions are
     among them."""
     wanted = None if ids is None else frozenset(ids)
-    tables = ((s, _display_names(s), table) for s in sources if s.pinned for table in s.pinned.tables)
-    found = {
-        t.id: f"{s.key.name}.{display[t.table.name]}" for s, display, t in tables if wanted is None or t.id in wanted
-    }
+    tables = ((s.key.name, _display_names(s), t) for s in sources if s.pinned for t in s.pinned.tables)
+    found = {t.id: f"{s}.{every[t.table.name]}" for s, every, t in tables if wanted is None or t.id in wanted}
     if found.keys() == wanted:
         return found  # no Dataflow needs to be looked at, of which there may be many
     for dataflow in dataflows:

@@ -26,6 +26,9 @@ from tidemark_protocol.plan.ingestion import (
     TpchSource,
 )
 
+MAX_TABLES = 128
+"""Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
+status."""
 MAX_REMOVED = 1000
 """Names that one DataSource remembers."""
 
@@ -117,15 +120,20 @@ def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
 
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:
-    """The table with the columns that were found when it was pinned, where it declares none."""
+    """The table with the columns that were found when it was pinned, where it declares none; of a Delta table also
+    where it declares the same ones in another order: they are a set."""
     named = replace(table, name=pinned.name)
+    if isinstance(named, DeltaTable) and isinstance(pinned, DeltaTable) and set(named.names) == set(pinned.names):
+        named = replace(named, names=pinned.names)
     return replace(named, columns=pinned.columns) if getattr(table, "columns", ()) is None else named
 
 
 def _takes_other_columns(table: Any, pinned: Any) -> bool:
     """Whether the spec differs from what is pinned in the columns that are taken of a Delta table, and in nothing
     else."""
-    if not isinstance(table, DeltaTable) or not isinstance(pinned, DeltaTable) or table.names == pinned.names:
+    if not isinstance(table, DeltaTable) or not isinstance(pinned, DeltaTable):
+        return False
+    if set(table.names) == set(pinned.names):
         return False
     return replace(table, name=pinned.name, names=pinned.names, columns=pinned.columns) == pinned
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidemark_operator.controller.hydration.quarantine import Suspicion
 from tidemark_operator.controller.reports.publication import PublicationReport
+from tidemark_operator.planning.table_edit import MAX_TABLES
 from tidemark_operator.resources.conditions.condition import Verdict, merge_conditions
 from tidemark_operator.resources.conditions.dataflow import HYDRATED, HYDRATING, PROGRESSING
 from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, timestamp
@@ -270,7 +271,7 @@ def data_source_status(
         writeFrontier=frontier_status(meet(table.write_frontier for table in tables), now.ms),
         ingester=ingester,
         files=None if files is None else files.document(),
-        tables=[table.document(now.ms) for table in tables],
+        tables=[table.document(now.ms) for table in tables[:MAX_TABLES]],
     )
 
 

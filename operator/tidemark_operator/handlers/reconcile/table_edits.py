@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from random import sample
 from time import monotonic
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -36,7 +37,13 @@ from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import Owner
 from tidemark_operator.planning.shards import free_version
 from tidemark_operator.planning.successors import spec_name
-from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit, with_more_columns
+from tidemark_operator.planning.table_edit import (
+    MAX_TABLES,
+    TableEdit,
+    edited,
+    table_edit,
+    with_more_columns,
+)
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.ids import GlobalId
@@ -46,11 +53,16 @@ from tidemark_protocol.plan.ingestion import (
     IngestedTable,
     IngestionDescription,
     SourceSpec,
+    SourceTable,
     TpchSource,
 )
 
 EVOLVE_SECONDS = 60.0
 """How often further columns are looked for."""
+MAX_NAMED = 3
+"""A message names so many tables."""
+ONE_BY_ONE_SECONDS = 20.0
+"""So long the tables of a source are asked for one by one, where they cannot be read together."""
 
 
 @dataclass(frozen=True)
@@ -82,22 +94,29 @@ class TableEdits:
         `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
         edit = table_edit(state.pinned, source.source)
-        if edit.added is None and source.evolving:
+        evolves = edit.added is None and bool(source.evolving)
+        if evolves:
             edit = replace(edit, added=await self._evolved(state, source, running))
         if edit.is_empty:
-            looked = self._looks.get(state.key)
-            state.edit = looked.failure if looked is not None and source.evolving else None
+            state.edit = self._look_failure(state, source)
             return False
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
+        if evolves and added.failure is not None:
+            self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
         readers = self._readers(state, edit.removed)
         removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
         try:
             if removed or added.tables:
                 await self._store(state, source, removed, added)
-            state.edit = added.failure or _obstacle(edit, readers, source.source)
+            obstacle = _obstacle(edit, readers, source.source)
+            state.edit = added.failure or obstacle or self._look_failure(state, source)
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
         return state.edit is not None
+
+    def _look_failure(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
+        looked = self._looks.get(state.key)
+        return looked.failure if looked is not None and source.evolving else None
 
     async def _evolved(self, state: SourceState, source: DataSource, running: RunningInstance) -> SourceSpec | None:
         """Successors of the tables that take columns as they come, where there are some; None if not, or if it is not
@@ -111,13 +130,10 @@ class TableEdits:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                answer = await running.inspect(present)
-            found = tables_of(answer)
+                found, error = await _readable(present, running, until=now + ONE_BY_ONE_SECONDS)
         except Waiting:
             return None
-        self._looks[state.key] = _Look(
-            now, IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
-        )
+        self._looks[state.key] = _Look(now, IngestionFailure("SourceUnreadable", error) if error else None)
         more = with_more_columns(state.pinned, found, sorted(source.evolving))
         return replace(source.source, tables=tuple(more)) if more else None
 
@@ -153,6 +169,9 @@ class TableEdits:
             found = tables_of(answer)
             if missing := without_columns(new, found):
                 return _Added(failure=_no_columns(missing))
+            assert state.pinned is not None
+            if len(state.pinned.tables) + len(found) > MAX_TABLES:
+                return _Added(failure=_too_many(found))
             locations = await shard_locations(self._context.registry, self._deleter, state, location, adopts=False)
             version = await free_version(locations, [table.name for table in found], 1, shard_lookup(running))
         except (Waiting, Rejected) as error:
@@ -239,6 +258,34 @@ def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec
         "TableInUse",
         f"table {name} is not in the spec any more, but is read by Dataflow {', '.join(sorted(set(dataflows)))}: it is "
         "ingested until these are deleted, or no longer read it",
+    )
+
+
+async def _readable(source: DeltaSource, running: RunningInstance, until: float) -> tuple[list[SourceTable], str]:
+    """The tables that can be read, and why others cannot be; empty if all can. Where they cannot be read together
+    they are asked for one by one, in an order that is another one each time, until that time (monotonic seconds).
+    Raises Waiting."""
+    answer = await running.inspect(source)
+    found, error = [*tables_of(answer)], answer.error
+    if not error or len(source.tables) == 1:
+        return found, error
+    errors = []
+    for table in sample(source.tables, len(source.tables)):
+        if monotonic() >= until:
+            errors.append(error)
+            break
+        answer = await running.inspect(replace(source, tables=(table,)))
+        found += tables_of(answer)
+        errors += [answer.error] if answer.error else []
+    return found, "; ".join(sorted(errors)[:MAX_NAMED])
+
+
+def _too_many(added: Sequence[SourceTable]) -> IngestionFailure:
+    names = ", ".join(table.name for table in added[:MAX_NAMED])
+    return IngestionFailure(
+        "TooManyTables",
+        f"with table {names} the DataSource would have more than {MAX_TABLES} tables, those that Dataflows still read "
+        "among them: delete or edit Dataflows that read earlier tables, or make another DataSource",
     )
 
 
