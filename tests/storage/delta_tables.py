@@ -18,7 +18,7 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_replica.storage.delta.inspect import tables_of
-from tidemark_replica.storage.delta.source import DeltaIngestion
+from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
 from tidemark_replica.storage.ingester import Ingester
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("amount", pa.float64()), ("day", pa.date32())])
@@ -105,10 +105,13 @@ def spec_of(*tables: DeltaTable, options: Options = None) -> DeltaSource:
     return DeltaSource(tuple(replace(table, columns=each.columns) for table, each in zip(tables, found, strict=True)))
 
 
-def ingester(root: Path, spec: DeltaSource, term: int = 1) -> Ingester:
-    """A new one, as a new process would make it."""
+def ingester(root: Path, spec: DeltaSource, term: int = 1, violating: ViolatingVersions | None = None) -> Ingester:
+    """A new one, as a new process would make it; or the same process, with the versions that it found to violate a
+    key."""
     tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
-    return Ingester(description(root, spec, tables), WriterTerm(term), DeltaIngestion(spec), ShardWriters())
+    return Ingester(
+        description(root, spec, tables), WriterTerm(term), DeltaIngestion(spec, None, violating), ShardWriters()
+    )
 
 
 def bound_versions(root: Path, table: str) -> dict[int, int]:

@@ -27,6 +27,7 @@ from tests.storage.delta_logs import (
 from tests.storage.delta_tables import check, ingester, spec_of, tick
 from tests.storage.ingestion_samples import oks
 from tidemark_persist import open_shard
+from tidemark_persist.files.spill import divide
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage.delta import followed_table, source
 from tidemark_replica.storage.delta.inspect import tables_of
@@ -249,7 +250,7 @@ def test_many_shares_and_pieces_are_one_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_max: int
 ) -> None:
     """The limits of memory divide the reading, and those of open files the shares; all of it is at one time."""
-    opened, divide = list[int](), source.divide
+    opened = list[int]()
     monkeypatch.setattr(source, "divide", lambda t, s, count, *by: [opened.append(count), divide(t, s, count, *by)][1])
     monkeypatch.setattr(source, "SHARE_BYTES", 200)
     monkeypatch.setattr(source, "SHARES_MAX", shares_max)

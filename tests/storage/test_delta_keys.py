@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from deltalake import write_deltalake
 from tests.storage.delta_tables import bound_versions, check, ingester, spec_of, tick
 from tests.storage.ingestion_samples import description, oks
 from tests.waiting import until
-from tidemark_persist import ShardWriters, StorageError
+from tidemark_persist import ShardWriters, StorageError, write_staged
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
@@ -22,7 +23,7 @@ from tidemark_replica.storage import ingestion_threads
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.delta import source
 from tidemark_replica.storage.delta.inspect import tables_of
-from tidemark_replica.storage.delta.source import DeltaIngestion
+from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
@@ -44,10 +45,16 @@ class Keyed:
         tables = DeltaTable("t", self.path, primary_key=("id",), on_gap=on_gap), DeltaTable("other", self.other)
         self.spec = spec_of(*tables)
         self.now = 1000
+        self.dies()
+
+    def dies(self) -> None:
+        """Another process goes on."""
+        self.violating: ViolatingVersions = {}
         self.again()
 
     def again(self) -> None:
-        self.one: Ingester = ingester(self.root, self.spec)
+        """The source begins again in its process."""
+        self.one: Ingester = ingester(self.root, self.spec, violating=self.violating)
         self.one.recover()
 
     def ticks(self) -> None:
@@ -77,9 +84,10 @@ def test_a_violation_stops_the_table_with_its_contents(tmp_path: Path, more: pa.
     write_deltalake(keyed.path, more, mode="append")
     keyed.ticks()
     assert keyed.stopped() == text
-    keyed.again()
-    keyed.ticks()
-    assert keyed.stopped() == text
+    for begins in (keyed.again, keyed.dies, keyed.again):
+        begins()
+        keyed.ticks()
+        assert keyed.stopped() == text
     assert oks(tmp_path, "t") == [(1, "a"), (2, "b")]
 
 
@@ -102,7 +110,7 @@ def test_a_version_that_violates_the_key_is_staged_once(
     may be."""
     monkeypatch.setattr(ingestion_threads, "RETRY_STOPPED_S", 0.05)
     staged, begun = [], []
-    write, resume = source.write_staged, DeltaIngestion.resume
+    write, resume = write_staged, DeltaIngestion.resume
     monkeypatch.setattr(source, "write_staged", lambda *args, **more: [staged.append(1), write(*args, **more)][1])
     monkeypatch.setattr(DeltaIngestion, "resume", lambda self, *args: [resume(self, *args), begun.append(self)][0])
     path = str(tmp_path / "up")
@@ -168,12 +176,36 @@ def test_with_resnapshot_a_later_version_that_keeps_the_key_is_read(tmp_path: Pa
         assert "KeyViolated" in keyed.stopped()
     assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
     Table(keyed.path).delete("name = 'a'")
+    keyed.dies()
+    keyed.ticks()
+    assert "KeyViolated" in keyed.stopped()
     keyed.again()
     keyed.ticks()
     assert keyed.stopped() == ""
     assert oks(tmp_path, "t") == [(1, "z"), (2, "b"), (3, "c")]
     keyed.again()
     assert (keyed.stopped(), oks(tmp_path, "t")) == ("", [(1, "z"), (2, "b"), (3, "c")])
+
+
+def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy writer has a later version by the time that the check ends; the whole table would be read, again and
+    again."""
+    keyed, check = Keyed(tmp_path, on_gap="resnapshot"), unique.key_violation
+    keyed.ticks()
+
+    def slow(*args: Any) -> unique.KeyViolation | None:
+        found = check(*args)
+        write_deltalake(keyed.path, rows((keyed.now, "more")), mode="append")
+        return found
+
+    monkeypatch.setattr(source, "key_violation", slow)
+    write_deltalake(keyed.path, rows((1, "z")), mode="append")
+    for _ in range(3):
+        keyed.ticks()
+        assert "KeyViolated" in keyed.stopped()
+    assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
 
 
 @pytest.mark.parametrize("share_rows", [3, 1 << 19])

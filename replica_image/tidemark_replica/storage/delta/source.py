@@ -8,7 +8,8 @@ A version's log and files are never changed, so another process reads the same r
 removed, or the table is no longer the one that was bound, that table stops and the others go on. With `onGap:
 resnapshot` a version that is gone does not stop the table for good: a new binding takes the place of those that the
 shard does not have yet, which are left out from then on. The same holds of a version that violates the primary key,
-once there is a later one. Such a version is read once by a process, which remembers it.
+once there is a later one, at the next `resume`: each such binding reads the whole table. A process remembers the
+version that violates the key, and does not read it again.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class DeltaIngestion(Source):
                     table.next(version)  # a table that cannot go on must not seem to: its upper stands still
                 except TableStopped as error:
                     self._stop(name, error)
+                    if error.reason == KEY_VIOLATED and table.resnapshots and table.has_newer(version):
+                        self._gaps.add(name)
 
     def discover(self, time: Time) -> pa.Table:
         changes = []
@@ -167,10 +170,7 @@ class DeltaIngestion(Source):
 
     def _stop(self, name: str, error: TableStopped) -> None:
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
-        table = self._tables[name]
-        if not table.resnapshots:
-            return
-        if error.reason == VERSION_GONE or (error.reason == KEY_VIOLATED and table.has_newer(self._bound[name])):
+        if error.reason == VERSION_GONE and self._tables[name].resnapshots:
             self._gaps.add(name)
 
     def _stage(
