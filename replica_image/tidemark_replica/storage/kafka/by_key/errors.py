@@ -71,7 +71,10 @@ class KeyedErrors:
         return rows
 
     def bound(self, upper: int) -> None:
-        """A binding has the updates; the shard's upper will be `upper`."""
+        """A binding has the updates, if any; the shard's upper will be `upper`."""
+        if self._upper is None:  # the live errors were not read yet
+            self.discard()
+            return
         for digest, text in self._new.items():
             if text is None:
                 self._live.pop(digest, None)
