@@ -14,7 +14,18 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition, TopicP
 from confluent_kafka.admin import TopicDescription
 
 from tests.kafka.broker import Broker, broker
-from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_topic, new_topic, produce, spec_of, upper
+from tests.kafka.topics import (
+    COLUMNS,
+    Run,
+    consumed,
+    delete_records,
+    delete_topic,
+    new_topic,
+    produce,
+    producer,
+    spec_of,
+    upper,
+)
 from tests.ports import free_port
 from tests.storage.ingestion_samples import oks
 from tests.waiting import until
@@ -149,6 +160,31 @@ def test_a_log_that_was_cut_off_and_written_again_is_a_gap(tmp_path: Path) -> No
             assert run.source.stopped()["t"].startswith("OffsetGone: table t: partition 0 of topic")
     assert sorted(ids(tmp_path)) == [*range(10)]
     assert sorted(ids(tmp_path, "s")) == [*range(10), *range(25, 30)]
+
+
+def test_markers_of_another_leader_are_no_gap(tmp_path: Path) -> None:
+    """The last record that was read is of an older epoch than the marker behind it, where the table goes on."""
+    with broker(tmp_path / "kafka") as own:
+        topic = new_topic(own)
+        spec = spec_of(own, table(topic))
+        produce(own, topic, {"id": 1})
+        with Run(tmp_path, spec) as run:
+            run.catch_up()
+        own.stop()
+        own.start()
+        writer = producer(own, **{"transactional.id": "a"})
+        writer.init_transactions()
+        writer.begin_transaction()
+        writer.produce(topic, b'{"id": 2}', partition=0)
+        writer.flush()
+        writer.abort_transaction()
+        with Run(tmp_path, spec) as run:
+            run.catch_up()
+        produce(own, topic, {"id": 3})
+        with Run(tmp_path, spec) as run:
+            run.until(lambda: len(ids(tmp_path)) == 2 or run.source.stopped())
+            assert not run.source.stopped()
+    assert sorted(ids(tmp_path)) == [1, 3]
 
 
 def cut_off(data: Path, topic: str, batches: int) -> None:

@@ -27,12 +27,18 @@ POLL_SECONDS = 0.05
 
 class TopicReader:
     """Reads one topic. `offsets`: the next record of each partition, moved by `read`. `epochs`: the leader's epoch of
-    each partition's last record; the brokers are asked whether that record is still in the log."""
+    each partition's last record; the brokers are asked whether that record is still in the log. `records_max`: of a
+    batch."""
 
     def __init__(
-        self, consumer: Consumer, topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int] | None = None
+        self,
+        consumer: Consumer,
+        topic: str,
+        offsets: Mapping[int, int],
+        epochs: Mapping[int, int] | None = None,
+        records_max: int = BATCH_RECORDS,
     ) -> None:
-        self._consumer, self._topic = consumer, topic
+        self._consumer, self._topic, self._records_max = consumer, topic, records_max
         self.offsets, self.epochs = dict(offsets), dict(epochs or {})
         self.problem = ""
         """Why no records come; empty while they do."""
@@ -81,7 +87,7 @@ class TopicReader:
 
     def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
         """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
-        count = max(1, min(BATCH_RECORDS, min(BATCH_BYTES, bytes_max) // self._average))
+        count = max(1, min(self._records_max, min(BATCH_BYTES, bytes_max) // self._average))
         records = []
         for message in self._consumer.consume(count, timeout):
             error = message.error()
@@ -92,13 +98,20 @@ class TopicReader:
                     self.epochs[message.partition()] = epoch
                 self._ended.discard(message.partition())
             elif error.code() == KafkaError._PARTITION_EOF:
-                self.offsets[message.partition()] = message.offset()
+                self._end(message.partition(), message.offset())
                 self._ended.add(message.partition())
             else:
                 self._failed(error, message.partition())
         if records or self._ended >= self.offsets.keys():
             self.problem = ""
         return records
+
+    def _end(self, partition: int, offset: int) -> None:
+        """Moves to the end of a partition. Where markers of transactions or records that aborted are before it, the
+        epoch of the last one is not known: an older one would make a log look as if it had been cut off."""
+        if self.offsets[partition] != offset:
+            self.epochs.pop(partition, None)
+        self.offsets[partition] = offset
 
     def _failed(self, error: KafkaError, partition: int | None) -> None:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
