@@ -138,3 +138,16 @@ def test_garbled_bodies_are_found_and_hide_no_neighbour(seed: int) -> None:
         else:
             assert next(left) == expected(schema, value)
     assert next(left, None) is None
+
+
+def test_elements_without_bytes_end_a_walk() -> None:
+    """A branch that the reader does not have: a count of 2^62 of them would be walked without an end."""
+    nothing = {"type": "array", "items": "null"}
+    writer, reader = (
+        {"type": "record", "name": "L", "fields": [{"name": "l", "type": {"type": "array", "items": items}}]}
+        for items in ([nothing, "int"], ["null", "int"])
+    )
+    many = b"\x80" * 8 + b"\x80\x01"
+    rows, bad = decoded(writer, [b"\x04\x02\x0a\x00" + many + b"\x00\x00", b"\x02\x02\x0a\x00"], reader)
+    assert rows == [{"l": [5]}]
+    assert list(bad) == [0]

@@ -6,6 +6,7 @@ means nothing. `skip` reads a value that the reader does not have.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -338,7 +339,7 @@ class Lists:
         arrays: list[pa.Array],
     ) -> None:
         """The elements after those of the steps: each is like a body, with an end of its own."""
-        data, begins, ends, of = bodies.data.data, list[int](), list[int](), list[int]()
+        data, begins, ends, of = bodies.data.data, array("q"), array("q"), array("q")
         lost = np.zeros(len(bodies), np.bool_)
         for row, count in zip(rows.tolist(), left.tolist(), strict=True):
             at, end = int(bodies.pos[row]), int(bodies.end[row])

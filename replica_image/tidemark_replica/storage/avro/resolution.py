@@ -263,8 +263,10 @@ def _value(type: AvroType, given: Any, at: str) -> Any:
         if type.logical == "decimal":
             return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-type.scale)
         return data
-    if "timestamp" in type.logical:
-        return given * (1000 if type.logical.endswith("millis") else 1)
     if not isinstance(given, _JSON[type.kind]) or (isinstance(given, bool) and type.kind != "boolean"):
         raise TypeError(type.kind)
+    if type.kind == "enum" and given not in type.symbols:
+        raise ValueError(type.kind)
+    if "timestamp" in type.logical:
+        return given * (1000 if type.logical.endswith("millis") else 1)
     return given

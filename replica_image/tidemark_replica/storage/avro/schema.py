@@ -7,6 +7,7 @@ garbled value could nest without end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,7 @@ _LOGICAL = {
 }
 """Logical types that make another type of SQL, and what they annotate. Others count as what they annotate."""
 _NONE = object()
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SchemaRefused(ValueError):
@@ -73,8 +75,11 @@ def parse_schema(text: str) -> AvroType:
         raise SchemaRefused(f"the schema is longer than {TEXT_LENGTH_MAX} characters")
     try:
         raw = json.loads(text)
+        all_texts = json.dumps(raw, ensure_ascii=False)
     except (ValueError, RecursionError):
         raise SchemaRefused("the schema is no JSON") from None
+    if _SURROGATE.search(all_texts):
+        raise SchemaRefused("a text of the schema is no Unicode: it has half of a pair of surrogates")
     return _Parser().type(raw, "", "$", 0)
 
 
@@ -97,7 +102,7 @@ class _Parser:
         if not isinstance(raw, dict):
             raise SchemaRefused(f"{at}: a type is a text, an object or a list")
         kind = raw.get("type")
-        if kind in NAMED and isinstance(kind, str):
+        if isinstance(kind, str) and kind in NAMED:
             return _with_logical(self._definition(kind, raw, space, at, depth), raw, at)
         if kind == "array":
             return AvroType("array", children=(self.type(raw.get("items"), space, at + "[]", depth + 1),))

@@ -91,9 +91,9 @@ def _list(element: Walk) -> Walk:
             if at == NOWHERE or count == 0:
                 return at
             for _ in range(count):
-                at = element(data, at, end)
-                if at == NOWHERE:
-                    return at
+                begin, at = at, element(data, at, end)
+                if at in (NOWHERE, begin):  # of elements without bytes there could be any number
+                    return NOWHERE
         return at
 
     return walk

@@ -110,20 +110,21 @@ def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
         try:
             file = files.file.add()
             file.ParseFromString(base64.b64decode(text, validate=True))
+            file.name = name
         except (binascii.Error, DecodeError, ValueError):
             raise DescriptorRefused(
                 f"the registry does not give {name} as a serialized descriptor; take the schema inline"
             ) from None
-        file.name = name
     return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
 
 
-def misfit(writer: Any, reader: Any, at: str = "$", seen: frozenset[tuple[str, str]] = frozenset()) -> str:
+def misfit(writer: Any, reader: Any, at: str = "$", checked: set[tuple[str, str]] | None = None) -> str:
     """Why messages of the writer's type cannot be read as the reader's; empty where they can. Fields go by number;
-    those that only one has are ignored."""
-    pair = (writer.full_name, reader.full_name)
-    if pair in seen:
+    those that only one has are ignored. `checked`: pairs of types that are not checked again."""
+    checked, pair = set() if checked is None else checked, (writer.full_name, reader.full_name)
+    if pair in checked:
         return ""
+    checked.add(pair)
     known = {field.number: field for field in writer.fields}
     for field in reader.fields:
         other, place = known.get(field.number), f"{at}.{field.name}"
@@ -133,8 +134,6 @@ def misfit(writer: Any, reader: Any, at: str = "$", seen: frozenset[tuple[str, s
             return f"{place}: the one is repeated, the other is not"
         if other.type != field.type and (other.type, field.type) not in _WIDER:
             return f"{place}: field {field.number} has another type in the writer's schema"
-        if field.message_type is not None and (
-            why := misfit(other.message_type, field.message_type, place, seen | {pair})
-        ):
+        if field.message_type is not None and (why := misfit(other.message_type, field.message_type, place, checked)):
             return why
     return ""

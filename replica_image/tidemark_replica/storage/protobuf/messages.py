@@ -49,6 +49,8 @@ _WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Bool", "String", "Bytes", "Float", "Double", "Int32", "Int64", "UInt32", "UInt64")
 )
+TYPES_MAX, DEPTH_MAX = 20_000, 64
+"""Fields of a message with those of the messages in it, and how deep they nest."""
 _SECONDS = (-62_135_596_800, 253_402_300_799)
 """The first and the last second that a TIMESTAMP has: years 1 to 9999."""
 
@@ -61,31 +63,43 @@ def columns_of_message(type: Any) -> tuple[Column, ...]:
     """A column for each field. Raises DescriptorRefused."""
     if not type.fields:
         raise DescriptorRefused(f"message {type.full_name} has no fields")
-    return tuple(Column(field.name, _field_type(field, f"$.{field.name}", (type.full_name,))) for field in type.fields)
+    types = _Types()
+    return tuple(Column(f.name, types.of_field(f, f"$.{f.name}", (type.full_name,))) for f in type.fields)
 
 
-def _field_type(field: Any, at: str, around: tuple[str, ...]) -> SqlType:
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        raise DescriptorRefused(f"{at}: maps are not supported; leave the field out of the reader's schema")
-    try:
-        type = _value_type(field, at, around)
-    except TypeNotSupported as error:
-        raise DescriptorRefused(f"{at}: {error}") from None
-    return SqlType.array(type) if field.is_repeated else type
+class _Types:
+    """The types of fields, which are counted: messages that have one another twice double with each level."""
 
+    def __init__(self) -> None:
+        self._count = 0
 
-def _value_type(field: Any, at: str, around: tuple[str, ...]) -> SqlType:
-    message = field.message_type
-    if message is None:
-        return _TYPES[field.type]
-    if message.full_name == _TIMESTAMP:
-        return SqlType("timestamp")
-    if message.full_name in _WRAPPERS:
-        return _TYPES[message.fields_by_name["value"].type]
-    if message.full_name in around:
-        raise DescriptorRefused(f"{at}: message {message.full_name} contains itself; it is not supported")
-    inside = (*around, message.full_name)
-    return SqlType.struct((each.name, _field_type(each, f"{at}.{each.name}", inside)) for each in message.fields)
+    def of_field(self, field: Any, at: str, around: tuple[str, ...]) -> SqlType:
+        self._count += 1
+        if self._count > TYPES_MAX or len(around) > DEPTH_MAX:
+            raise DescriptorRefused(
+                f"{at}: a message has more than {TYPES_MAX} fields with those of its messages, or "
+                f"nests deeper than {DEPTH_MAX}; leave fields out of the reader's schema"
+            )
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            raise DescriptorRefused(f"{at}: maps are not supported; leave the field out of the reader's schema")
+        try:
+            type = self._of_value(field, at, around)
+        except TypeNotSupported as error:
+            raise DescriptorRefused(f"{at}: {error}") from None
+        return SqlType.array(type) if field.is_repeated else type
+
+    def _of_value(self, field: Any, at: str, around: tuple[str, ...]) -> SqlType:
+        message = field.message_type
+        if message is None:
+            return _TYPES[field.type]
+        if message.full_name == _TIMESTAMP:
+            return SqlType("timestamp")
+        if message.full_name in _WRAPPERS:
+            return _TYPES[message.fields_by_name["value"].type]
+        if message.full_name in around:
+            raise DescriptorRefused(f"{at}: message {message.full_name} contains itself; it is not supported")
+        inside = (*around, message.full_name)
+        return SqlType.struct((each.name, self.of_field(each, f"{at}.{each.name}", inside)) for each in message.fields)
 
 
 class MessageDecoder:
