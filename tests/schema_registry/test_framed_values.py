@@ -11,18 +11,22 @@ from typing import Any
 
 import fastavro
 import pytest
+from confluent_kafka import Message
 from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.avro.samples import written
 from tests.schema_registry.registry import Registry, framed, registry
+from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage import schema_registry
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka import framing, schemas
 from tidemark_replica.storage.kafka.decoding import decoder_of, value_columns
 from tidemark_replica.storage.kafka.inspect import tables_of
+from tidemark_replica.storage.kafka.rows import letters_of
 from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 
 
@@ -89,7 +93,7 @@ def test_writers_resolve_to_the_readers_schema(server: Registry) -> None:
     ]
     assert list(bad) == [3, 5, 6, 7, 8, 9, 10]
     assert "schema 4 of its writer does not fit: $.id: the writer's type string" in bad[3]
-    for row, why in ((5, "branch"), (6, "of type JSON"), (7, "no frame")):
+    for row, why in ((5, "branch"), (6, "of type 'JSON'"), (7, "no frame")):
         assert why in bad[row]
     assert len(set(server.requests)) == len(server.requests) == 5
 
@@ -105,6 +109,80 @@ def test_a_schema_that_is_not_there_holds_the_table_and_then_makes_its_records_m
     monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 0.0)
     assert decode([good, framed(77, b""), good]).bad == {1: "the registry has no schema 77"}
     assert len(decode([good]).columns[0]) == 1
+
+
+def test_all_ids_of_a_batch_are_asked_for_before_the_table_waits(server: Registry) -> None:
+    decode = decoder_of(avro(framed=True), SchemaRegistry(server.url, None))
+    for _ in range(2):
+        with pytest.raises(RegistryAway, match="no schema"):
+            decode([framed(id, b"") for id in (7, 8, 9)])
+    assert server.requests == [f"/base/schemas/ids/{id}" for id in (7, 8, 9)] * 2
+
+
+def test_ids_that_were_not_asked_for_come_first(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no time for all of them, the next batch asks for others, and none is asked for never."""
+    monkeypatch.setattr(framing, "QUESTIONS_SECONDS", 0.0)
+    decode = decoder_of(avro(framed=True), SchemaRegistry(server.url, None))
+    for _ in range(4):
+        with pytest.raises(RegistryAway):
+            decode([framed(id, b"") for id in (7, 8, 9)])
+    assert server.requests == [f"/base/schemas/ids/{id}" for id in (7, 8, 9, 7)]
+
+
+def test_a_batch_of_too_many_schemas_says_so(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "QUESTIONS_SECONDS", 0.0)
+    ids = [server.register("s", V1) for _ in range(3)]
+    value = written(V1, {"id": 1, "name": "a", "gone": {}})
+    decode = decoder_of(avro(framed=True), SchemaRegistry(server.url, None))
+    with pytest.raises(framing.TooManySchemas):
+        decode([framed(id, value) for id in ids])
+    assert [len(decode([framed(id, value)]).columns[0]) for id in ids] == [1, 1, 1]
+
+
+UNHASHABLE = {"type": {"type": "string"}}, {"type": ["null", "string"]}
+
+
+@pytest.mark.parametrize("type", UNHASHABLE)
+def test_types_in_types(type: Any) -> None:
+    found, bad = rows(avro(record(("t", type))), [written(record(("t", type["type"])), {"t": "a"})])
+    assert (found, bad) == ([("a",)], {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        (record(("id", "int"), ("e", {"type": "enum", "name": "E", "symbols": ["\ud800"]})), "AVRO"),
+        (record(("id", "int"), ("e", {"type": {"type": {"type": "what"}}})), "AVRO"),
+        ("{}", "\ud800"),
+    ],
+)
+def test_a_schema_of_a_writer_harms_no_record_of_others(server: Registry, schema: Any, kind: str) -> None:
+    good, bad = server.register("s", READER), server.register("s", schema, kind)
+    value = framed(good, written(READER, {"id": 1, "name": None, "state": None, "n": 2}))
+    found, malformed = rows(avro(framed=True), [value, framed(bad, b"\x00"), value], server)
+    assert len(found) == 2
+    assert list(malformed) == [1]
+    malformed[1].encode()
+
+
+def test_a_schema_that_our_code_fails_on_is_its_writers(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = server.register("s", READER), server.register("s", V2)
+    decode = decoder_of(avro(framed=True), SchemaRegistry(server.url, None))
+    value = framed(good, written(READER, {"id": 1, "name": None, "state": None, "n": 2}))
+    decode([value])
+
+    def fails(*_: Any) -> Any:
+        raise IndexError("with data in it")
+
+    monkeypatch.setattr(schemas, "parse_schema", fails)
+    assert decode([value, framed(bad, b"\x00")]).bad == {1: "schema 2 of its writer cannot be used: IndexError"}
+
+
+def test_reasons_of_dead_letters_are_short_and_unicode() -> None:
+    record = Message(topic="t", partition=0, offset=1, key=b"k", value=b"v")
+    (reason,) = letters_of([record], ["\ud800" + "x" * 5_000], Time(1)).column("reason").to_pylist()
+    assert reason.startswith("\\ud800xxx")
+    assert len(reason) < 600
 
 
 PROMOTIONS = ("int", "long", "float", "double", "string", "bytes")
@@ -154,6 +232,9 @@ def test_agree_with_fastavro_on_evolved_schemas(seed: int) -> None:
         (record(("a", {"type": "array", "items": record(("n", ["null", "int"]), name="X")})), ""),
         (record(("self", ["null", "shop.Order"])), "contains itself"),
         (record(("n", "int", "x")), "the default is no value"),
+        (record(("e", {"type": "enum", "name": "E", "symbols": ["A"]}, "B")), "the default is no value"),
+        (record(("e", {"type": "enum", "name": "E", "symbols": ["\ud800"]})), "half of a pair of surrogates"),
+        (record(("t", {"type": "long", "logicalType": "timestamp-millis"}, "x")), "the default is no value"),
         (record(("n", "Unknown")), "type 'Unknown' is unknown"),
         (record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 50})), "decimal(50,0)"),
         ("string", "a table needs a record"),
@@ -254,6 +335,20 @@ def test_protobuf_messages_become_columns() -> None:
     assert found[2] == (0, "", 0, "NEW", None, [], None, [], None)
     assert found[3][3] == "9"
     assert found[4] == found[0]
+
+
+def test_messages_that_double_with_each_level_are_refused() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    for level in range(16):
+        message = file.message_type.add(name=f"M{level}")
+        for number in (1, 2):
+            field = message.field.add(name=f"f{number}", number=number, label=F.LABEL_OPTIONAL, type=F.TYPE_INT32)
+            if level < 15:
+                field.type, field.type_name = F.TYPE_MESSAGE, f".shop.M{level + 1}"
+    with pytest.raises(SourceUnusable, match="more than 20000 fields"):
+        value_columns(protobuf(file))
+    table = KafkaTable("t", "t", "protobuf", (), schema=KafkaSchema(text=text_of(file), message="shop.M10"))
+    assert len(value_columns(table)) == 2
 
 
 def test_protobuf_writers_are_checked_by_number(server: Registry) -> None:

@@ -1,9 +1,14 @@
-"""What the client of a registry gives, and that it never guesses: it waits, or knows that there is no such schema."""
+"""What the client of a registry gives, and when it waits instead, or takes it that there is no such schema."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -134,3 +139,79 @@ def test_imports_come_before_what_needs_them(server: Registry) -> None:
     found = client(server).by_id(id)
     assert found.text == "YQ=="
     assert found.imports == (("c.proto", "Yw=="), ("b.proto", "Yg=="))
+
+
+@pytest.mark.parametrize("body", [{}, {"error_code": 404}, [], "not found"])
+def test_a_404_of_something_else_is_no_answer(server: Registry, monkeypatch: pytest.MonkeyPatch, body: Any) -> None:
+    """As a proxy gives it, whose registry is gone: an id would count as not registered for good."""
+    monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "answer", lambda *_: (404, body))
+    for ask in (lambda: client(server).by_id(1), lambda: client(server).by_subject("s", 1)):
+        with pytest.raises(RegistryAway, match="status 404"):
+            ask()
+
+
+def test_an_id_that_is_not_registered_stays_so_when_it_is_asked_for_again(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = client(server)
+    monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(NotRegistered):
+        one.by_id(1)
+    monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 30.0)
+    monkeypatch.setattr(schema_registry, "FORGET_SECONDS", 0.0)
+    with pytest.raises(NotRegistered):
+        one.by_id(1)
+    assert len(server.requests) == 2
+
+
+def test_answers_are_kept_up_to_a_length(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_registry, "KEPT_LENGTH_MAX", 250)
+    ids, one = [server.register("s", "x" * 100) for _ in range(3)], client(server)
+    for id in (*ids, ids[2], ids[1], ids[0]):
+        assert len(one.by_id(id).text) == 100
+    assert server.requests == [f"/base/schemas/ids/{id}" for id in (*ids, ids[0])]
+
+
+@pytest.mark.parametrize("references", [5, "x", {"a": 1}, [5], [{"name": "\ud800", "subject": "s", "version": 1}]])
+@pytest.mark.parametrize("nested", [False, True])
+def test_references_that_are_none(server: Registry, references: Any, nested: bool) -> None:
+    id = server.register("s", TEXT)
+    server.schemas[id]["references"] = references
+    if nested:
+        id = server.register("a", TEXT, references=[{"name": "s", "subject": "s", "version": 1}])
+    with pytest.raises(RegistryAway, match="references are not a registry's"):
+        client(server).by_id(id)
+
+
+@pytest.mark.parametrize("drips", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"])
+def test_an_answer_whose_bytes_drip_is_given_up(monkeypatch: pytest.MonkeyPatch, drips: bytes) -> None:
+    """Its head as well as its body."""
+    monkeypatch.setattr(schema_registry, "REQUEST_SECONDS", 0.5)
+    given_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(drips)
+                for _ in range(200):
+                    if given_up.wait(0.1):
+                        return
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        begun = monotonic()
+        with pytest.raises(RegistryAway, match="TimeoutError"):
+            SchemaRegistry(f"http://127.0.0.1:{listener.getsockname()[1]}", None).by_id(1)
+        taken = monotonic() - begun
+        given_up.set()
+        thread.join()
+    assert taken < 10
+
+
+def test_a_schema_with_all_its_references_has_one_deadline(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_registry, "QUESTION_SECONDS", 0.0)
+    with pytest.raises(RegistryAway, match="did not come within 0 s"):
+        client(server).by_id(server.register("s", TEXT))

@@ -3,8 +3,9 @@
     GET /schemas/ids/ID                              the schema that a frame names
     GET /subjects/SUBJECT/versions/VERSION|latest    a schema to read with
 
-What an id stands for never changes, so an answer is kept. No answer is ever guessed: while the registry is away, and
-for PATIENCE_SECONDS after it did not know an id (its nodes may not have heard of it yet), `RegistryAway` is raised.
+What an id stands for never changes, so an answer is kept. While the registry is away, and for PATIENCE_SECONDS after
+it did not know an id (its nodes may not have heard of it yet), `RegistryAway` is raised. After these seconds the id
+counts as not registered; it is asked for again every FORGET_SECONDS.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from time import monotonic
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.timed_answer import answer_of
 
-REQUEST_SECONDS = 2.0
+REQUEST_SECONDS, QUESTION_SECONDS = 2.0, 10.0
+"""How long a request may take, and a schema with all those that it refers to."""
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 2.0
 """How long nothing is asked after the registry was away."""
 ANSWER_BYTES_MAX = 4 << 20
 FORGET_SECONDS = 600.0
 """How long an id that is not registered is not asked for again."""
-KEPT_MAX, MISSING_MAX, REFERENCES_MAX = 1000, 20_000, 64
+KEPT_MAX, KEPT_LENGTH_MAX = 1000, 64 << 20
+"""Schemas that are kept, and characters of all of them."""
+MISSING_MAX, REFERENCES_MAX = 20_000, 64
 SECRET_KEYS = frozenset({"username", "password", "token", "ca.crt"})
+_NOT_FOUND = (40401, 40402, 40403)
+"""Codes with which a registry says that it has no such subject, version or schema. Other answers of status 404 come
+from something else in its place."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -51,6 +59,21 @@ class RegisteredSchema:
     text: str
     imports: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def length(self) -> int:
+        """Characters of all texts."""
+        return len(self.text) + sum(len(name) + len(text) for name, text in self.imports)
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """An id that the registry does not know: the times of the first and of the last question, and whether it has been
+    unknown for long enough."""
+
+    first: float
+    last: float
+    is_sure: bool
+
 
 class SchemaRegistry:
     """The registry at `url`; used by one thread. `read_secret` gives the Secret's data anew for each request; None: it
@@ -59,8 +82,8 @@ class SchemaRegistry:
     def __init__(self, url: str, read_secret: Callable[[], Mapping[str, str]] | None) -> None:
         self._url, self._read_secret = urlsplit(url), read_secret
         self._kept: OrderedDict[int, RegisteredSchema] = OrderedDict()
-        self._missing: OrderedDict[int, tuple[float, bool]] = OrderedDict()
-        """Ids that it did not know: the time of the first question, and whether that was so for long enough."""
+        self._kept_length = 0
+        self._missing: OrderedDict[int, _Missing] = OrderedDict()
         self._paused_until, self._why = 0.0, ""
 
     def by_id(self, id: int) -> RegisteredSchema:
@@ -68,55 +91,70 @@ class SchemaRegistry:
         if id in self._kept:
             self._kept.move_to_end(id)
             return self._kept[id]
-        first, is_sure = self._missing.get(id, (monotonic(), False))
-        if is_sure and monotonic() - first < FORGET_SECONDS:
+        missing = self._missing.get(id)
+        if missing is not None and missing.is_sure and monotonic() - missing.last < FORGET_SECONDS:
             raise NotRegistered(f"the registry has no schema {id}")
-        path = f"/schemas/ids/{id}"
+        asked = monotonic()
         try:
-            found = self._schema(self._get(path), lambda: self._get(path, serialized=True))
+            found = self._schema(f"/schemas/ids/{id}", asked + QUESTION_SECONDS)
         except NotRegistered:
-            self._not_there(id, monotonic() if is_sure else first)
+            self._not_there(id, asked, missing)
             raise
         self._missing.pop(id, None)
-        self._kept[id] = found
-        while len(self._kept) > KEPT_MAX:
-            self._kept.popitem(last=False)
+        self._keep(id, found)
         return found
+
+    def asked_at(self, id: int) -> float:
+        """When it was last asked for an id that it did not know; 0 for others."""
+        return self._missing[id].last if id in self._missing else 0.0
+
+    def _keep(self, id: int, found: RegisteredSchema) -> None:
+        self._kept[id] = found
+        self._kept_length += found.length
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._kept_length > KEPT_LENGTH_MAX):
+            self._kept_length -= self._kept.popitem(last=False)[1].length
 
     def by_subject(self, subject: str, version: int) -> RegisteredSchema:
         """A version of a subject; 0 is the newest. Raises RegistryAway, NotRegistered."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{version or 'latest'}"
-        answer = self._get(path)
-        if not version and isinstance(answer.get("version"), int):
-            path = f"/subjects/{quote(subject, safe='')}/versions/{answer['version']}"  # not a newer one meanwhile
-        return self._schema(answer, lambda: self._get(path, serialized=True))
+        versions, deadline = f"/subjects/{quote(subject, safe='')}/versions", monotonic() + QUESTION_SECONDS
+        if not version:
+            newest = self._get(f"{versions}/latest", deadline).get("version")
+            if not isinstance(newest, int):
+                raise self._away("the answer is not a registry's")
+            version = newest
+        return self._schema(f"{versions}/{version}", deadline)
 
-    def _not_there(self, id: int, first: float) -> None:
-        """Notes that it does not know the id, as it did not at the time `first`. Raises RegistryAway until that is so
-        for long enough."""
-        is_sure = monotonic() - first >= PATIENCE_SECONDS
-        self._missing[id] = (first, is_sure)
+    def _not_there(self, id: int, asked: float, before: _Missing | None) -> None:
+        """Notes that it did not know the id at the time `asked`. Raises RegistryAway until that is so for long
+        enough; then it stays so."""
+        first = asked if before is None else before.first
+        is_sure = monotonic() - first >= PATIENCE_SECONDS or (before is not None and before.is_sure)
+        self._missing[id] = _Missing(first, asked, is_sure)
         while len(self._missing) > MISSING_MAX:
             self._missing.popitem(last=False)
         if not is_sure:
             raise RegistryAway(f"{self._place}: there is no schema {id} (yet)") from None
 
-    def _schema(self, answer: Mapping[str, Any], serialized: Callable[[], Mapping[str, Any]]) -> RegisteredSchema:
+    def _schema(self, path: str, deadline: float) -> RegisteredSchema:
+        """The schema at the path. Raises RegistryAway, NotRegistered."""
+        answer = self._get(path, deadline)
         kind = answer.get("schemaType", "AVRO")
         if kind == "PROTOBUF":
-            answer = {**answer, **serialized()}
-        text, references = answer.get("schema"), answer.get("references") or []
-        if not isinstance(text, str) or not isinstance(kind, str) or not isinstance(references, list):
+            answer = {**answer, **self._get(path, deadline, serialized=True)}
+        text = answer.get("schema")
+        if not isinstance(text, str) or not isinstance(kind, str):
             raise self._away("the answer is not a registry's")
         imports: dict[str, str] = {}
-        self._follow(references, kind, imports)
+        self._follow(answer.get("references"), kind, imports, deadline)
         return RegisteredSchema(kind, text, tuple(imports.items()))
 
-    def _follow(self, references: list[Any], kind: str, found: dict[str, str]) -> None:
+    def _follow(self, references: Any, kind: str, found: dict[str, str], deadline: float) -> None:
         """Gets the schemas that are referred to, those first that others need."""
-        for each in references:
+        if not isinstance(references, list | None):
+            raise self._away("the answer's references are not a registry's")
+        for each in references or []:
             version = each.get("version") if isinstance(each, dict) else None
-            if not isinstance(version, int) or not all(isinstance(each.get(k), str) for k in ("name", "subject")):
+            if not isinstance(version, int) or not all(_is_text(each.get(key)) for key in ("name", "subject")):
                 raise self._away("the answer's references are not a registry's")
             if each["name"] in found:
                 continue
@@ -124,8 +162,8 @@ class SchemaRegistry:
                 raise NotRegistered(f"the schema refers to more than {REFERENCES_MAX} others")
             found[each["name"]] = ""
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{version}"
-            answer = self._get(path, serialized=kind == "PROTOBUF")
-            self._follow(answer.get("references") or [], kind, found)
+            answer = self._get(path, deadline, serialized=kind == "PROTOBUF")
+            self._follow(answer.get("references"), kind, found, deadline)
             del found[each["name"]]
             found[each["name"]] = str(answer.get("schema"))
 
@@ -137,31 +175,35 @@ class SchemaRegistry:
         self._paused_until, self._why = monotonic() + PAUSE_SECONDS, f"{self._place}: {why}"
         return RegistryAway(self._why)
 
-    def _get(self, path: str, serialized: bool = False) -> dict[str, Any]:
-        """The JSON object that is answered. Raises RegistryAway, NotRegistered."""
+    def _get(self, path: str, deadline: float, serialized: bool = False) -> dict[str, Any]:
+        """The JSON object that is answered before the deadline. Raises RegistryAway, NotRegistered."""
         if monotonic() < self._paused_until:
             raise RegistryAway(self._why)
         secret = self._secret()
-        connection = self._connection(secret)
+        seconds = min(REQUEST_SECONDS, deadline - monotonic())
+        if seconds <= 0:
+            raise self._away(f"a schema and those it refers to did not come within {QUESTION_SECONDS:g} s")
+        end = monotonic() + seconds
+        connection = self._connection(secret, seconds)
         try:
             connection.request("GET", self._path(path, serialized), headers=_headers(secret))
-            answer = connection.getresponse()
-            data = _content(answer, monotonic() + REQUEST_SECONDS)
+            answer = answer_of(connection.sock, end)
+            data = _content(answer)
         except (OSError, HTTPException, ValueError) as error:
             # other errors' texts may quote headers
             text = f": {error}" if isinstance(error, OSError) else ""
             raise self._away(f"{type(error).__name__}{text}"[:200]) from None
         finally:
             connection.close()
-        if answer.status == 404:
-            raise NotRegistered(f"{self._place} has no {path}")
         if answer.status in (401, 403):
             raise self._away(f"it refuses the credentials (status {answer.status})")
         try:
-            found = json.loads(data) if answer.status == 200 else None
+            found = json.loads(data) if answer.status in (200, 404) else None
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, dict):
+        if answer.status == 404 and isinstance(found, dict) and found.get("error_code") in _NOT_FOUND:
+            raise NotRegistered(f"{self._place} has no {path}")
+        if answer.status == 404 or not isinstance(found, dict):
             raise self._away(f"it answers with status {answer.status}, and no schema")
         return found
 
@@ -178,15 +220,15 @@ class SchemaRegistry:
             raise RegistryAway(f"the registry's Secret: keys {', '.join(unknown)} are not taken (known: {known})")
         return secret
 
-    def _connection(self, secret: Mapping[str, str]) -> HTTPConnection:
+    def _connection(self, secret: Mapping[str, str], seconds: float) -> HTTPConnection:
         host = self._url.hostname or ""
         if self._url.scheme == "http":
-            return HTTPConnection(host, self._url.port, timeout=REQUEST_SECONDS)
+            return HTTPConnection(host, self._url.port, timeout=seconds)
         try:
             context = ssl.create_default_context(cadata=secret.get("ca.crt"))
         except (ssl.SSLError, ValueError):
             raise RegistryAway("the registry's Secret: ca.crt is not a PEM certificate; correct it") from None
-        return HTTPSConnection(host, self._url.port, timeout=REQUEST_SECONDS, context=context)
+        return HTTPSConnection(host, self._url.port, timeout=seconds, context=context)
 
 
 def _headers(secret: Mapping[str, str]) -> dict[str, str]:
@@ -199,7 +241,12 @@ def _headers(secret: Mapping[str, str]) -> dict[str, str]:
     return headers
 
 
-def _content(answer: Any, deadline: float) -> bytes:
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that can be part of an address: JSON may have half of a pair of surrogates."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _content(answer: HTTPResponse) -> bytes:
     """The body. Raises ValueError where it is too large, TimeoutError where it comes too slowly."""
     pieces, size = [], 0
     while piece := answer.read1(1 << 16):
@@ -207,6 +254,4 @@ def _content(answer: Any, deadline: float) -> bytes:
         size += len(piece)
         if size > ANSWER_BYTES_MAX:
             raise ValueError(f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
-        if monotonic() > deadline:
-            raise TimeoutError("the answer comes too slowly")
     return b"".join(pieces)

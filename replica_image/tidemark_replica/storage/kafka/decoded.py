@@ -18,7 +18,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes values of one format. It may keep what it learnt of schemas; a batch leaves nothing else behind."""
+    """Decodes values of one format. It may keep schemas; a batch leaves nothing else behind."""
 
     def __call__(self, values: Sequence[bytes | None]) -> Decoded:
         """The columns of the values that are good. Raises RegistryAway where a schema that is needed cannot be had."""

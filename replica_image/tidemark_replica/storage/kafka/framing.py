@@ -26,7 +26,11 @@ DECODERS_MAX = 256
 
 
 QUESTIONS_SECONDS = 2.0
-"""How long a batch may ask the registry; what it answered is known the next time."""
+"""How long a batch may ask the registry. It waits then, and the next one has fewer records."""
+
+
+class TooManySchemas(RegistryAway):
+    """The records of a batch are of more schemas than the registry gives in QUESTIONS_SECONDS."""
 
 
 class WriterUnfit(Exception):
@@ -71,21 +75,40 @@ class FramedValues:
         batch = _Batch(self._schema, values)
         framed, ids = batch.frames()
         self._asked = 0.0
-        for id in np.unique(ids):
+        decoders = self._decoders(list(map(int, np.unique(ids))))
+        for id, decode in decoders.items():
             rows = framed[ids == id]
-            decode = self._decoder(int(id))
             if isinstance(decode, WriterUnfit):
                 batch.bad |= dict.fromkeys(map(int, rows), str(decode))
             else:
                 batch.decode(rows, decode, FRAME_BYTES)
         return batch.decoded()
 
+    def _decoders(self, ids: Sequence[int]) -> dict[int, BodyDecoder | WriterUnfit]:
+        """A decoder for each id, or why there is none. The registry is asked for all of them before RegistryAway is
+        raised, and first for those that it was asked for least lately: it answers for others meanwhile."""
+        found: dict[int, BodyDecoder | WriterUnfit] = {}
+        away: RegistryAway | None = None
+        for id in sorted(ids, key=self._registry.asked_at):
+            try:
+                found[id] = self._decoder(id)
+            except TooManySchemas as error:
+                raise away or error from None
+            except RegistryAway as error:
+                away = away or error
+        if away is not None:
+            raise away
+        return found
+
     def _decoder(self, id: int) -> BodyDecoder | WriterUnfit:
         if (kept := self._kept.get(id)) is not None:
             self._kept.move_to_end(id)
             return kept
         if self._asked > QUESTIONS_SECONDS:
-            raise RegistryAway("the records are of more schemas than the registry told in time")
+            raise TooManySchemas(
+                f"the registry gave {QUESTIONS_SECONDS:g} s long schemas of a batch, and there are more; fewer records "
+                "are read at a time now. Check why the registry is slow, or why records are of so many schemas"
+            )
         begin = monotonic()
         try:
             found = self._registry.by_id(id)
@@ -98,6 +121,10 @@ class FramedValues:
             made = self._decoder_of(found, id)
         except WriterUnfit as unfit:
             made = unfit
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a schema is: it must not stop records of others
+            made = WriterUnfit(f"schema {id} of its writer cannot be used: {type(error).__name__}")
         self._kept[id] = made
         while len(self._kept) > DECODERS_MAX:
             self._kept.popitem(last=False)

@@ -43,6 +43,8 @@ DEAD_LETTER_COLUMNS = (
     Column("value", BINARY),
     Column("reason", STRING),
 )
+REASON_LENGTH_MAX = 500
+"""Characters of a dead letter's reason, before escapes."""
 _MS_MIN, _MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The first and the last millisecond that a TIMESTAMP has: years 1 to 9999."""
 _ASK_HEADERS = methodcaller("headers")
@@ -126,9 +128,14 @@ def letters_of(bad: Sequence[Any], reasons: Sequence[str], time: Time) -> pa.Rec
     arrays = [
         *(_METADATA_ARRAYS[name](bad) for name in ("partition", "offset", "timestamp", "key")),
         pa.array([record.value() for record in bad], pa.binary()),
-        pa.array(reasons, pa.string()),
+        pa.array([_shown(reason) for reason in reasons], pa.string()),
     ]
     return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), time)
+
+
+def _shown(reason: str) -> str:
+    """The reason as a text of a table: of bounded length, with escapes for what is no Unicode."""
+    return reason[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()
 
 
 def letters_at(places: Sequence[str], reason: str, time: Time) -> pa.RecordBatch:

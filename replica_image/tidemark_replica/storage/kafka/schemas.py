@@ -85,7 +85,7 @@ def _schema(table: KafkaTable) -> KafkaSchema:
 def _text_of(format: str, found: RegisteredSchema) -> str:
     """The text that is pinned. Raises WriterUnfit, DescriptorRefused."""
     if found.kind != FORMATS[format]:
-        raise WriterUnfit(f"the schema is of type {found.kind[:20]}, not {FORMATS[format]}")
+        raise WriterUnfit(f"the schema is of type {found.kind[:20]!a}, not {FORMATS[format]}")
     if format == "protobuf":
         return text_of_files(found.text, found.imports)
     if found.imports:
