@@ -24,6 +24,7 @@ from tests.kafka.topics import (
     spec_of,
 )
 from tests.storage.ingestion_samples import errors, oks
+from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import Option
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column, SqlType
@@ -221,3 +222,18 @@ def test_a_backlog_comes_in_pieces(kafka: Broker, tmp_path: Path) -> None:
     assert counts == sorted(counts)
     assert counts[-1] == 3000
     assert len(counts) >= 3
+
+
+def test_records_that_are_read_again_are_counted_once(kafka: Broker, tmp_path: Path) -> None:
+    """What no binding names was not read."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, b"{bad")
+    with Run(tmp_path, spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS))) as run:
+        run.until(lambda: "t" in run.source._bound)
+        followed, bound = run.source._tables["t"], run.source._bound["t"]
+        progress = followed.read(bound, Time(run.at + 100), 1 << 20, 5.0)
+        assert progress.position.offsets == {0: 1}
+        followed.discard(progress)
+        assert followed.malformed == 0
+        run.catch_up()
+        assert followed.malformed == 1

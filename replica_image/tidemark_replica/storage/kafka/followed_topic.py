@@ -17,8 +17,9 @@ from tidemark_replica.storage.kafka.by_key.debezium import DebeziumEnvelopes
 from tidemark_replica.storage.kafka.by_key.opened import open_upsert
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
 from tidemark_replica.storage.kafka.decoded import Decoder
+from tidemark_replica.storage.kafka.framing import TooManySchemas
 from tidemark_replica.storage.kafka.positions import Position
-from tidemark_replica.storage.kafka.reader import TopicReader
+from tidemark_replica.storage.kafka.reader import BATCH_RECORDS, TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED, TRUNCATED
 from tidemark_replica.storage.kafka.topics import Topic, Topics
@@ -50,6 +51,9 @@ class FollowedTopic:
         self.keyed: KeyedRecords | None = None
         """The table's rows by key, where it has one."""
         self.malformed, self.repeated = 0, 0
+        self._unbound = (0, 0)
+        """Malformed records and repeated events that were read and are not bound yet."""
+        self._records_max = BATCH_RECORDS
 
     @property
     def problem(self) -> str:
@@ -80,9 +84,11 @@ class FollowedTopic:
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
         BrokersAway, RegistryAway, StorageError; no file stays staged then."""
         if self._reader is None:
-            self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets, bound.epochs)
+            self._reader = TopicReader(
+                self._open_consumer(), self.table.topic, bound.offsets, bound.epochs, self._records_max
+            )
         assert self._destination is not None
-        events = DebeziumEnvelopes(bound.seen)
+        events = DebeziumEnvelopes(bound.event_places)
         maker = self._maker(time, bytes_max, events)
         wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
         batches = self._reader.read(bytes_max, wait, seconds)
@@ -93,12 +99,15 @@ class FollowedTopic:
             if self._letters is not None:
                 location, columns = self._letters[0].shard.location, arrow_schema(DEAD_LETTER_COLUMNS)
                 letters = write_staged(location, maker.letters, schema=columns)
+        except TooManySchemas:
+            self._records_max = max(1, self._records_max // 4)
+            self.discard(Progress(bound, rows))
+            raise
         except BaseException:
             self.discard(Progress(bound, rows))
             raise
-        self.malformed += maker.malformed
-        self.repeated += events.repeated
-        position = Position(bound.topic_id, dict(self._reader.offsets), events.seen, dict(self._reader.epochs))
+        self._unbound = (maker.malformed, events.repeated)
+        position = Position(bound.topic_id, dict(self._reader.offsets), events.places, dict(self._reader.epochs))
         return Progress(position, rows, letters)
 
     def _maker(self, time: Time, bytes_max: int, events: DebeziumEnvelopes) -> RowMaker | KeyedUpdates:
@@ -108,11 +117,15 @@ class FollowedTopic:
 
     def bound(self, upper: Time) -> None:
         """A binding has what was read; the table's upper will be `upper`, unless it stands still."""
+        self.malformed += self._unbound[0]
+        self.repeated += self._unbound[1]
+        self._unbound = (0, 0)
         if self.keyed is not None:
             self.keyed.bound(upper)
 
     def discard(self, progress: Progress) -> None:
         """Deletes the staged files of `progress`; their records are read again from the bound position."""
+        self._unbound = (0, 0)
         self.close()
         if self.keyed is not None:
             self.keyed.discard()
@@ -176,6 +189,7 @@ class FollowedTopic:
 
     def end(self) -> None:
         """Nothing else is called afterwards, except `set_destinations`."""
+        self._unbound = (0, 0)
         self.close()
         if self.keyed is not None:
             self.keyed.close()

@@ -1,10 +1,10 @@
 """The rows of a binding about a topic: its id, and the offset of the next record of each partition.
 
-table    entry      value
-orders   topic      kB2c...     the topic's id
-orders   offset/3   1200        the next record of partition 3
-orders   epoch/3    7           the epoch of the leader that wrote the last record that was read
-orders   seen/3     {...}       the place in the database's log of its last change event (`by_key/debezium.py`)
+table    entry           value
+orders   topic           kB2c...     the topic's id
+orders   offset/3        1200        the next record of partition 3
+orders   epoch/3         7           the epoch of the leader that wrote the record before it, where that is known
+orders   event_place/3   [...]       the places in databases' logs of its last change events (`by_key/debezium.py`)
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 
 from tidemark_replica.storage.staged_bindings import Entry
 
-_TOPIC, _OFFSET, _EPOCH, _SEEN = "topic", "offset/", "epoch/", "seen/"
+_TOPIC, _OFFSET, _EPOCH, _EVENT_PLACE = "topic", "offset/", "epoch/", "event_place/"
 
 
 @dataclass(frozen=True)
 class Position:
-    """The next records of a table. `offsets`: by partition; a partition that is missing is not begun. `seen` and
-    `epochs`: by partition, where there is one."""
+    """The next records of a table. `offsets`: by partition; a partition that is missing is not begun. `event_places`
+    and `epochs`: by partition, where there is one."""
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)
-    seen: Mapping[int, str] = field(default_factory=dict)
+    event_places: Mapping[int, str] = field(default_factory=dict)
     epochs: Mapping[int, int] = field(default_factory=dict)
 
     def entries(self, table: str, before: Position | None) -> dict[Entry, str | None]:
@@ -37,7 +37,7 @@ class Position:
         """The values of all partitions, by the name of their entry."""
         values = {f"{_OFFSET}{p}": str(offset) for p, offset in self.offsets.items()}
         values |= {f"{_EPOCH}{p}": str(epoch) for p, epoch in self.epochs.items()}
-        return values | {f"{_SEEN}{p}": place for p, place in self.seen.items()}
+        return values | {f"{_EVENT_PLACE}{p}": places for p, places in self.event_places.items()}
 
 
 def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
@@ -46,13 +46,13 @@ def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
     found: dict[tuple[str, str], dict[int, str]] = {}
     for (table, entry), value in entries.items():
         kind, slash, partition = entry.partition("/")
-        if table in topics and kind + slash in (_OFFSET, _EPOCH, _SEEN):
+        if table in topics and kind + slash in (_OFFSET, _EPOCH, _EVENT_PLACE):
             found.setdefault((table, kind + slash), {})[int(partition)] = value
     return {
         table: Position(
             topic,
             {partition: int(offset) for partition, offset in found.get((table, _OFFSET), {}).items()},
-            found.get((table, _SEEN), {}),
+            found.get((table, _EVENT_PLACE), {}),
             {partition: int(epoch) for partition, epoch in found.get((table, _EPOCH), {}).items()},
         )
         for table, topic in topics.items()

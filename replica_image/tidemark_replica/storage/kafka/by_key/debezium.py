@@ -9,7 +9,8 @@
 
 Keys and values are JSON, with or without `schema` and `payload`. Debezium delivers an event at least once. After a
 restart it begins somewhat earlier, so events of before come again; they are left out where their position in the
-database's log tells. `seen`: by partition, the greatest position so far, as text.
+database's log tells. Where it does not, they are applied again: a row is an older one until the next events are read,
+and no event is lost.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from tidemark_replica.storage.kafka.stop import TRUNCATED
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What stands for a TOASTed value of PostgreSQL that an update did not change."""
+LOGS_MAX = 16
+"""Logs of databases whose places are kept for a partition: those that came last."""
+NAMES_LENGTH_MAX = 1_000
+"""Characters of the names of a log; places are durable."""
 _NULL = msgspec.Raw(b"null")
 
 
@@ -47,6 +52,9 @@ class _Wrapped(msgspec.Struct):
 class _Origin(msgspec.Struct):
     connector: str
     ts_ms: int
+    name: str = ""
+    db: str | None = None
+    gtid: str | None = None
     server_id: int = 0
     sequence: str | None = None
     file: str | None = None
@@ -56,19 +64,21 @@ class _Origin(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Envelope).decode
 _decode_origin = msgspec.json.Decoder(_Origin).decode
+_decode_sequence = msgspec.json.Decoder(list[str | None]).decode
 _decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
 class DebeziumEnvelopes:
-    """Opens records, in their order. `seen` moves; `repeated` counts events that came again."""
+    """Opens records, in their order. `places`: by partition, the greatest place of an event in each log, as text; they
+    move. `repeated` counts events that came again."""
 
-    def __init__(self, seen: Mapping[int, str]) -> None:
-        self._seen: dict[int, dict[str, Any]] = {partition: json.loads(place) for partition, place in seen.items()}
+    def __init__(self, places: Mapping[int, str]) -> None:
+        self._places = {partition: _places_by_log(json.loads(text)) for partition, text in places.items()}
         self.repeated = 0
 
     @property
-    def seen(self) -> dict[int, str]:
-        return {partition: json.dumps(place, separators=(",", ":")) for partition, place in self._seen.items()}
+    def places(self) -> dict[int, str]:
+        return {p: json.dumps(list(by_log.values()), separators=(",", ":")) for p, by_log in self._places.items()}
 
     def __call__(self, records: Sequence[Any]) -> Opened:
         """Raises TableStopped where the table was truncated upstream."""
@@ -98,31 +108,43 @@ class DebeziumEnvelopes:
         return Opened(values, bad, frozenset(ignored))
 
     def _is_repeated(self, event: _Envelope, partition: int) -> bool:
-        """Whether an event of the log was read before; `seen` moves where it was not. Events of snapshots (r) have the
-        position of the snapshot, which is no order."""
+        """Whether an event of the log was read before; its place is noted where it was not. Events of snapshots (r)
+        have the position of the snapshot, which is no order."""
         if event.op == "r" or (at := position(event.source)) is None:
             return False
-        before = self._seen.get(partition)
-        if before is not None and at["log"] == before["log"] and at["at"] < before["at"] and at["ms"] <= before["ms"]:
+        by_log, log = self._places.setdefault(partition, {}), tuple(at["log"])
+        before = by_log.get(log)
+        if before is not None and at["at"] < before["at"] and at["ms"] <= before["ms"]:
             self.repeated += 1  # a log that was restored has smaller positions, but later times
             return True
-        self._seen[partition] = at
+        by_log.pop(log, None)
+        by_log[log] = at
+        while len(by_log) > LOGS_MAX:
+            del by_log[next(iter(by_log))]
         return False
 
 
+def _places_by_log(places: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(place["log"]): place for place in places}
+
+
 def position(source: msgspec.Raw) -> dict[str, Any] | None:
-    """The place of an event in the log of its database: the `log`, the numbers `at` that only grow there, and the
-    time `ms`. None where these are not known to grow."""
+    """The place of an event in the log of its database: the `log` (connector, its name, database, server), the numbers
+    `at` that only grow there, and the time `ms`. None where these are not known to grow: with GTIDs a connector of
+    MySQL may go on at another server, whose files are others."""
     try:
         origin = _decode_origin(source)
+        log = [origin.connector, origin.name, origin.db or ""]
+        if sum(map(len, [*log, origin.file or ""])) > NAMES_LENGTH_MAX:
+            return None
         if origin.connector == "postgresql" and origin.sequence is not None:
-            last_commit, own = json.loads(origin.sequence)
-            return {"log": "postgresql", "at": [int(last_commit), int(own)], "ms": origin.ts_ms}
-        if origin.connector in ("mysql", "mariadb") and origin.file and origin.pos is not None:
+            last_commit, own = (int(each or "") for each in _decode_sequence(origin.sequence))
+            return {"log": log, "at": [last_commit, own], "ms": origin.ts_ms}
+        if origin.connector in ("mysql", "mariadb") and not origin.gtid and origin.file and origin.pos is not None:
             name, _, number = origin.file.rpartition(".")
             at = [int(number), origin.pos, origin.row or 0]
-            return {"log": f"{name} of {origin.server_id}", "at": at, "ms": origin.ts_ms}
-    except (msgspec.MsgspecError, ValueError, TypeError):
+            return {"log": [*log, name, str(origin.server_id)], "at": at, "ms": origin.ts_ms}
+    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError):
         return None
     return None
 
