@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -41,10 +42,27 @@ LOOK_SECONDS = 10.0
 SHOW_SECONDS = 5.0
 READ_SECONDS = 2.0
 """How long the tables read in a tick, all together."""
+PAUSE_SECONDS_MAX = 30.0
+"""How long a table waits for the registry at most, before it is tried again."""
 _STOPPED = "stopped"
 """The entry of a table that has stopped: `Reason: text`."""
 _GAPS = "gaps"
 """The entry of the gaps that a table passed over."""
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """A table that waits for the registry: `until` when, `seconds` long, and `why`."""
+
+    until: float
+    seconds: float
+    why: str
+
+    @staticmethod
+    def after(before: _Wait | None, why: str) -> _Wait:
+        """The next wait: each is twice as long as the one before, as each attempt opens a client anew."""
+        seconds = PAUSE_SECONDS if before is None else min(2 * before.seconds, PAUSE_SECONDS_MAX)
+        return _Wait(monotonic() + seconds, seconds, why)
 
 
 class KafkaIngestion(Source):
@@ -56,8 +74,8 @@ class KafkaIngestion(Source):
         self._spec, self._connection = spec, Connection(spec, read_secret)
         registry = registry_of(spec, read_secret)
         self._tables = {t.name: FollowedTopic(t, decoder_of(t, registry), self._consumer) for t in spec.tables}
-        self._undecoded: dict[str, tuple[float, str]] = {}
-        """Tables that wait for the registry: when they are tried again, and why."""
+        self._undecoded: dict[str, _Wait] = {}
+        """Tables that wait for the registry."""
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
         self._stopped: dict[str, str] = {}
@@ -139,7 +157,7 @@ class KafkaIngestion(Source):
     def warning(self) -> str:
         problems = [text for name in self._tables if (text := self._tables[name].problem)]
         texts = list(dict.fromkeys([*self._problems.values(), *problems]))
-        registry = list(dict.fromkeys(why for _, why in self._undecoded.values()))
+        registry = list(dict.fromkeys(wait.why for wait in self._undecoded.values()))
         gaps = [gap.text(name) for name, gap in self._gaps.items() if gap.is_recent(self._time)]
         found = {"BrokersAway": texts, "RegistryAway": registry, "GapSkipped": gaps}
         return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)
@@ -194,7 +212,9 @@ class KafkaIngestion(Source):
         """Begins a table, reads on, or checks whether a stopped one can go on."""
         topic, bound = self._tables[name], self._bound.get(name)
         stopped = name in self._stopped
-        if (stopped and name not in self._recheck) or monotonic() < self._undecoded.get(name, (0.0, ""))[0]:
+        if (stopped and name not in self._recheck) or (
+            name in self._undecoded and monotonic() < self._undecoded[name].until
+        ):
             return
         try:
             if bound is None or stopped:
@@ -207,7 +227,7 @@ class KafkaIngestion(Source):
                 reads[name] = topic.read(bound, time, self._spec.max_bytes_per_tick, seconds)
                 self._undecoded.pop(name, None)
         except RegistryAway as error:
-            self._undecoded[name] = (monotonic() + PAUSE_SECONDS, str(error))
+            self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))
         except TableStopped as error:
             self._stop(name, error, topics, reads, changes)
         except BrokersAway as error:
@@ -249,19 +269,20 @@ class KafkaIngestion(Source):
         topic.close()
         self._looking.pop(name, None)
         self._undecoded.pop(name, None)
-        self._recheck.discard(name)
         try:
             if bound is not None and topic.skips(error):
                 reads[name] = Progress(topic.skipped(bound, topics))
                 changes[(name, _STOPPED)] = None
                 before = self._gaps.get(name, Gaps())
                 changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
+                self._recheck.discard(name)
                 return
         except TableStopped as other:
             error = other
         except BrokersAway as away:
             self._problems[name] = str(away)
             return
+        self._recheck.discard(name)
         stays = self._reason(name) == OFFSET_GONE and error.reason not in GAPS  # a gap is not forgotten for these
         if self._reason(name) != error.reason and not stays:
             self._stopped[name] = f"{error.reason}: table {name}: {error}"
