@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.postgres.databases import Database, ingested_rows, source_of, spec_of, tick
 from tests.postgres.test_stops import ingesting, rows, ticks_read_everything
 from tidemark_protocol.plan.ingestion import PostgresTable
-from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
+from tidemark_replica.storage.postgres import source
 from tidemark_replica.storage.postgres.inspect import tables_of
 
 T = PostgresTable("t", "public", "t")
@@ -109,6 +111,32 @@ def test_a_table_that_only_grows_needs_no_index(
         database.run("delete from t where id = 2")
         tick(one, 1200)
     assert rows(tmp_path, "t") == Counter([("a", 1, None, None), ("a", 4, None, None)])
+
+
+def test_an_index_outlives_its_connections(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To build one may take longer than an idle connection is kept; a table that is added has a connection anew."""
+    begin, built = KeyIndex.__init__, []
+
+    def counted(self: KeyIndex, *args: Any) -> None:
+        built.append(args)
+        begin(self, *args)
+
+    monkeypatch.setattr(KeyIndex, "__init__", counted)
+    monkeypatch.setattr(source, "IDLE_SECONDS", 0.0)
+    database.run(*TABLE, "insert into t values ('a', 1), ('a', 2)", "create table other (id int primary key)")
+    with ingesting(tmp_path, database.spec(T, PostgresTable("other", "public", "other"))) as one:
+        tick(one, 1000)
+        for number in range(3):
+            if number == 2:
+                source_of(one)._stop("other", TableStopped("SnapshotFailed", "for a while"))
+                source_of(one)._again.add("other")
+            database.run(f"update t set note = '{number}' where id = 1")
+            tick(one, 1100 + 100 * number)
+        assert not source_of(one).stopped()
+    assert len(built) == 2  # of rows, and of error rows
+    assert rows(tmp_path, "t") == Counter([("a", 1, None, "2"), ("a", 2, None, None)])
 
 
 def test_a_value_that_nothing_has_stops_the_table(database: Database, tmp_path: Path) -> None:

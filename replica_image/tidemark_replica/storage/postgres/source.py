@@ -185,12 +185,16 @@ class PostgresIngestion(Source):
         return self._activity if clock.monotonic() - self._active_since > ACTIVITY_SECONDS else ""
 
     def close(self) -> None:
+        self._disconnect()
+        self._forget_rows()
+
+    def _disconnect(self) -> None:
+        """Ends the connections. Rows by key stay as they are: they are of the shard, and not of a connection."""
         if self._stream is not None:
             self._stream.close()
         if self._catalogue is not None:
             self._catalogue.close()
         self._stream = self._catalogue = None
-        self._forget_rows()
 
     def _forget_rows(self) -> None:
         for rows in self._rows.values():
@@ -394,7 +398,7 @@ class PostgresIngestion(Source):
         names, self._again = [name for name in self._tables if name in self._again], set()
         if not names:
             return {}, {}, 0
-        self.close()
+        self._disconnect()
         try:
             with self._upstream.errors():
                 return self._late_snapshot(names, time)
@@ -420,7 +424,7 @@ class PostgresIngestion(Source):
     def _opened(self) -> Replication:
         """The stream of transactions. Raises Gap where there are none from the bound position on."""
         if self._stream is not None and clock.monotonic() - self._stream.read_at > IDLE_SECONDS:
-            self.close()
+            self._disconnect()
         if self._stream is None:
             self._relations.clear()
             stream = self._upstream.replicate()
