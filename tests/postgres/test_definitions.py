@@ -4,8 +4,11 @@ change is bound, also where the definition is as before when it is looked at."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -13,9 +16,12 @@ import pytest
 from tests.postgres.databases import Database, connect, source_of, tick
 from tests.postgres.test_stops import ingesting, rows
 from tests.postgres.test_stops import ticks_read_everything as ticks_read_everything
+from tests.replica.process import wait_until
 from tidemark_protocol.plan.ingestion import PostgresTable
-from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.postgres import source as module
+from tidemark_replica.storage.postgres import watch
+from tidemark_replica.storage.postgres.watch import Findings
 
 SCHEMA = """
 create type mood as enum ('ok', 'bad');
@@ -185,35 +191,174 @@ def test_a_table_that_a_publication_names_is_never_unlogged(database: Database) 
         database.run("alter table t set unlogged")
 
 
-def unlogged_for_a_while(database: Database) -> None:
-    for statement in ("alter table t set unlogged", INSERT, "alter table t set logged"):
-        database.run(statement)
+class Rewritten(NamedTuple):
+    """Statements, each a transaction of its own unless it is a list, and the reasons for which tables stop: `t`, whose long
+    values are in a table of their own, and `bare`, which has none."""
+
+    statements: tuple[str | list[str], ...]
+    t: str = ""
+    bare: str = ""
 
 
-@pytest.mark.parametrize("how", ["unlogged", "truncated", "vacuumed"])
+UNLOGGED = ("alter table {0} set unlogged", "insert into {0} (id) values (2)", "alter table {0} set logged")
+REWRITTEN = {
+    "unlogged": Rewritten(UNLOGGED, "NotPublished", "NotPublished"),
+    "truncated": Rewritten(("truncate {0}", "insert into {0} (id) values (2)")),
+    "truncated and filled": Rewritten((["truncate {0}", "insert into {0} (id) values (2)"],)),
+    "truncated, then unlogged": Rewritten(("truncate {0}", *UNLOGGED), "NotPublished", "NotPublished"),
+    "truncated and unlogged at once": Rewritten((["truncate {0}", *UNLOGGED],), "NotPublished", "NotPublished"),
+    "unlogged, then truncated": Rewritten((*UNLOGGED, "truncate {0}", "insert into {0} (id) values (2)")),
+    "truncated in a savepoint": Rewritten(
+        (["savepoint one", "truncate {0}", "insert into {0} (id) values (2)", "release one"],), "", "NotPublished"
+    ),
+    "truncated, and a default": Rewritten(
+        ("truncate {0}", "alter table {0} alter id set default 7", "insert into {0} (id) values (2)"),
+        "",
+        "ColumnChanged",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", REWRITTEN)
 def test_a_table_that_no_publication_names_may_have_been_unlogged(database: Database, tmp_path: Path, how: str) -> None:
     """PostgreSQL allows it where the publication has all tables. A TRUNCATE makes another file, too."""
+    database.run("create table bare (id int); alter table bare replica identity full; insert into bare values (1)")
+    database.run("drop publication everything", "create publication everything for all tables")
+    bare = PostgresTable("bare", "public", "bare")
+    with ingesting(tmp_path, database.spec(T, bare, OTHER)) as one:
+        tick(one, 1000)
+        for table in ("t", "bare"):
+            for statement in REWRITTEN[how].statements:
+                together = statement if isinstance(statement, list) else [statement]
+                database.run(*(each.format(table) for each in together))
+        database.run("insert into other values (1)")
+        tick(one, 1100)
+        tick(one, 1200)
+        stopped = {name: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+    reasons = {"t": REWRITTEN[how].t, "bare": REWRITTEN[how].bare}
+    assert stopped == {name: reason for name, reason in reasons.items() if reason}
+    for name, reason in reasons.items():
+        assert [row[0] for row in rows(tmp_path, name)] == ([1] if reason else [2])
+    assert rows(tmp_path, "other") == Counter([(1,)])
+
+
+def test_a_vacuumed_table_that_no_publication_names(database: Database, tmp_path: Path) -> None:
+    """VACUUM FULL keeps the table of long values, as no SET UNLOGGED does; without one it looks the same."""
     database.run("drop publication everything", "create publication everything for all tables")
     with ingesting(tmp_path, database.spec(T, OTHER)) as one:
         tick(one, 1000)
-        if how == "unlogged":
-            unlogged_for_a_while(database)
-        elif how == "truncated":
-            database.run("truncate t", INSERT)
-        else:
-            with connect(database.server, database.name, autocommit=True) as connection:
-                connection.execute("vacuum full t")
+        with connect(database.server, database.name, autocommit=True) as connection:
+            connection.execute("vacuum full t")
+            connection.execute("vacuum full other")
+        database.run(INSERT)
+        tick(one, 1100)
+        assert list(source_of(one).stopped()) == ["other"]
+    assert rows(tmp_path, "t").total() == 2
+
+
+def test_a_truncate_between_reading_and_looking_excuses_nothing_later(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The looks see one that was not read yet. It is found by name, and one that comes later excuses nothing."""
+    database.run("drop publication everything", "create publication everything for all tables")
+    truncates, look = 2, watch.look
+
+    def truncated_before(*args: Any) -> Findings:
+        nonlocal truncates
+        if truncates:
+            truncates -= 1
+            database.run("truncate other", "insert into other values (3)")
+        return look(*args)
+
+    with ingesting(tmp_path, database.spec(OTHER)) as one:
+        tick(one, 1000)
+        monkeypatch.setattr(module, "look", truncated_before)
+        database.run("truncate other", "insert into other values (3)")
+        tick(one, 1100)
+        tick(one, 1200)
+        assert not truncates
+        assert not source_of(one).stopped()
+        assert rows(tmp_path, "other") == Counter([(3,)])
+        for statement in UNLOGGED:
+            database.run(statement.format("other"))
+        database.run("insert into other values (4)")
+        tick(one, 1300)
+        assert source_of(one).stopped()["other"].startswith("NotPublished: table other: all rows were written anew")
+
+
+def test_a_load_between_two_looks_is_found_by_the_next_one(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second look of a tick, as `other` has another file, sees the new file of `t`, and pins it not."""
+    database.run("drop publication everything", "create publication everything for all tables")
+    looks, look = list[Findings](), watch.look
+
+    def unlogged_between(*args: Any) -> Findings:
+        if not looks:
+            database.run("truncate other")
+        elif len(looks) == 1:
+            for statement in UNLOGGED:
+                database.run(statement.format("t"))
+        looks.append(look(*args))
+        return looks[-1]
+
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        monkeypatch.setattr(module, "look", unlogged_between)
         database.run("insert into other values (1)")
         tick(one, 1100)
-        stopped = source_of(one).stopped()
+        assert len(looks) == 2
+        assert not source_of(one).stopped()
+        database.run("insert into other values (3)")
         tick(one, 1200)
-    if how == "truncated":
-        assert not stopped
-        assert [row[0] for row in rows(tmp_path, "t")] == [2]
-    else:
-        assert stopped["t"].startswith("NotPublished: table t: all rows were written anew, perhaps as the table was")
-        assert list(stopped) == ["t"]
+        assert list(source_of(one).stopped()) == ["t"]
+    assert rows(tmp_path, "other") == Counter([(3,)])
+
+
+@contextmanager
+def without_standby(database: Database) -> Iterator[None]:
+    """Transactions are committed, and wait for a standby that there is not before they are visible."""
+    with connect(database.server, database.name, autocommit=True) as connection:
+        connection.execute("alter system set synchronous_standby_names = 'nobody'")
+        connection.execute("select pg_reload_conf()")
+        try:
+            yield
+        finally:
+            connection.execute("alter system reset synchronous_standby_names")
+            connection.execute("select pg_reload_conf()")
+
+
+@pytest.mark.parametrize("how", ["altered", "truncated"])
+def test_nothing_is_bound_before_it_is_visible(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The stream has a transaction as soon as it is on the primary's disk. A look before others see it would find the
+    definitions of before."""
+    database.run("drop publication everything", "create publication everything for all tables")
+    statements = {
+        "altered": ("alter table other alter id type int using id * 100", "insert into other values (2)"),
+        "truncated": ("truncate other",),
+    }[how]
+    database.run("insert into other values (1)")
+    spec = database.spec(OTHER)
+    with ingesting(tmp_path, spec) as one, ThreadPoolExecutor(1) as pool:
+        tick(one, 1000)
+        with without_standby(database), monkeypatch.context() as patch:
+            patch.setattr(watch, "VISIBLE_SECONDS", 0.5)
+            wait_until(lambda: database.value("show synchronous_standby_names") == "nobody")
+            committed = pool.submit(database.run, *statements)
+            wait_until(
+                lambda: database.value("select max(wait_event) from pg_stat_activity where wait_event = 'SyncRep'")
+            )
+            with pytest.raises(SourceNotReady, match="is not visible upstream"):
+                tick(one, 1100)
+        committed.result()
     assert rows(tmp_path, "other") == Counter([(1,)])
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1200)
+        stopped = [text.split(":")[0] for text in source_of(one).stopped().values()]
+    assert stopped == (["ColumnChanged"] if how == "altered" else [])
+    assert rows(tmp_path, "other") == (Counter([(1,)]) if how == "altered" else Counter())
 
 
 def test_a_partition_for_a_while_whose_changes_were_its_parents(database: Database, tmp_path: Path) -> None:

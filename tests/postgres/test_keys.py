@@ -113,9 +113,7 @@ def test_a_table_that_only_grows_needs_no_index(
     assert rows(tmp_path, "t") == Counter([("a", 1, None, None), ("a", 4, None, None)])
 
 
-def test_an_index_outlives_its_connections(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_outlives_its_connections(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To build one may take longer than an idle connection is kept; a table that is added has a connection anew."""
     begin, built = KeyIndex.__init__, []
 

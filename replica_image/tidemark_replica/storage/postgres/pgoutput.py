@@ -58,6 +58,11 @@ def commit_lsn(data: bytes) -> int:
     return int.from_bytes(data[BODY + 1 : BODY + 9], "big")
 
 
+def transaction_id(data: bytes) -> int:
+    """Of a Begin: the transaction (`xid`, without its epoch)."""
+    return int.from_bytes(data[BODY + 17 : BODY + 21], "big")
+
+
 def commit_end(data: bytes) -> int:
     """Of a Commit: the position after the transaction."""
     return int.from_bytes(data[BODY + 10 : BODY + 18], "big")

@@ -1,8 +1,8 @@
 """The tables of the upstream database, as its catalogue defines them: found, checked, and pinned by oid.
 
 The checks: the table is an ordinary one; the publication gives all kinds of its changes, without a filter; the user may
-read it, and row security hides no row; no table inherits from it; its replica identity gives whole old rows; it has the
-declared columns.
+read it, and row security hides no row; no table inherits from it; its replica identity gives whole old rows, or a key
+among the declared columns; it has the declared columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _TABLE = """
 select c.oid, c.relkind, c.relreplident, c.relpersistence, c.relfilenode, pg_relation_filenode(c.oid),
        has_table_privilege(c.oid, 'SELECT') and has_schema_privilege(n.oid, 'USAGE'), row_security_active(c.oid),
        pg_relation_size(c.oid) / current_setting('block_size')::bigint,
-       exists (select from pg_inherits where inhparent = c.oid)
+       exists (select from pg_inherits where inhparent = c.oid), c.reltoastrelid,
+       case when c.cmin = '0' and c.xmax = '0' then c.xmin::text::bigint else 0 end
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 _COLUMNS = """
@@ -70,9 +71,13 @@ class PinnedColumn:
 
 @dataclass(frozen=True)
 class PinnedTable:
-    """A table as of its snapshot, or as of a later look that found nothing wrong. `file`: it has another one where all
-    of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE, SET UNLOGGED). `types`: the enums and composite
-    types that values of the columns have. `key`: the columns by which changes name rows; none: by whole rows."""
+    """A table as of its snapshot, or as of a later look that found nothing wrong.
+
+    `file`: another one where all rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE, SET UNLOGGED). `toast`: the
+    table of the long values, 0 if there is none; ALTER TABLE makes it anew with the rows, and VACUUM FULL and TRUNCATE
+    keep it. `types`: the enums and composite types that values of the columns have. `key`: the columns by which changes
+    name rows; none: by whole rows.
+    """
 
     oid: int
     file: int
@@ -80,6 +85,7 @@ class PinnedTable:
     membership: Membership
     types: tuple[PrintedType, ...]
     key: tuple[str, ...] = ()
+    toast: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -97,6 +103,7 @@ class PinnedTable:
             Membership(**membership),
             tuple(PrintedType(**type) for type in value["types"]),
             tuple(value.get("key", ())),
+            value.get("toast", 0),
         )
 
     def check_same(self, now: PinnedTable, described: Sequence[Sequence[str]] = ()) -> None:
@@ -114,7 +121,7 @@ class PinnedTable:
         changed = [one for one, other in zip(self.columns, now.columns, strict=True) if one != other]
         if any(replace(one, changed_by="") not in [replace(c, changed_by="") for c in now.columns] for one in changed):
             raise TableStopped(COLUMN_CHANGED, "a declared column was dropped, retyped or renamed, and is back")
-        if changed and now.file != self.file:
+        if changed and self._is_perhaps_altered(now):
             raise TableStopped(COLUMN_CHANGED, f"column {changed[0].name} was altered, and all rows were written anew")
         if changed and any(tuple(names) != now.membership.columns for names in described):
             raise TableStopped(
@@ -130,10 +137,14 @@ class PinnedTable:
         for type in self.types:
             type.check_same(types.get(type.oid))
 
+    def _is_perhaps_altered(self, now: PinnedTable) -> bool:
+        """Whether ALTER TABLE may have written all rows anew."""
+        return now.file != self.file and not (now.toast and now.toast == self.toast)
+
     def is_perhaps_unlogged(self, now: PinnedTable) -> bool:
         """Whether the table may have been unlogged for a while, unless a TRUNCATE made the new file. PostgreSQL allows
         it where no publication names the table."""
-        return now.file != self.file and not now.membership.names_since(self.membership)
+        return self._is_perhaps_altered(now) and not now.membership.names_since(self.membership)
 
     def places(self, relation: Relation) -> tuple[int, ...]:
         """Where the declared columns are in the relation. Raises TableStopped (ColumnChanged, ReplicaIdentity)."""
@@ -153,7 +164,9 @@ class PinnedTable:
 @dataclass(frozen=True)
 class TableDefinition:
     """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size.
-    `printed`: by the types of the columns, all that their values are printed by. `key`: see PinnedTable."""
+    `printed`: by the types of the columns, all that their values are printed by. `key`, `toast`: see PinnedTable.
+    `emptied_by`: the transaction whose first command gave the table its definition, such as a TRUNCATE that no ALTER
+    TABLE followed; 0 if it was another command."""
 
     oid: int
     file: int
@@ -164,6 +177,8 @@ class TableDefinition:
     membership: Membership
     printed: Mapping[int, tuple[PrintedType, ...]]
     key: tuple[str, ...]
+    toast: int
+    emptied_by: int
 
     def sql_columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The columns of these names (all if there are none), with their SQL types."""
@@ -180,7 +195,7 @@ class TableDefinition:
         types = {each.oid: each for name in names for each in self.printed[found[name][1]] if each.kind in "ce"}
         pinned = tuple(PinnedColumn(name, *found[name]) for name in names)
         printed = tuple(types[oid] for oid in sorted(types))
-        return PinnedTable(self.oid, self.file, pinned, self.membership, printed, self.key_among(columns))
+        return PinnedTable(self.oid, self.file, pinned, self.membership, printed, self.key_among(columns), self.toast)
 
     def key_among(self, columns: Sequence[Column]) -> tuple[str, ...]:
         """The key. Raises TableStopped (ReplicaIdentity) where rows cannot be found by it."""
@@ -245,7 +260,7 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
         raise TableStopped(
             TABLE_MISSING, f"there is no table {table.schema}.{table.table}; create it, or correct its name"
         )
-    oid, kind, identity, persistence, in_snapshot, now, readable, filtered, pages, is_parent = row
+    oid, kind, identity, persistence, file, file_now, readable, filtered, pages, is_parent, toast, emptied_by = row
     if kind != "r" or persistence != "p":
         raise TableStopped(
             TYPE_NOT_SUPPORTED, f"{table.schema}.{table.table} is no ordinary table (a partitioned one, a view ...)"
@@ -272,14 +287,16 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
     oids = {column[2] for column in columns}
     return TableDefinition(
         oid,
-        now,
+        file,
         columns,
         _types(connection, oids),
-        in_snapshot != now,
+        file != file_now,
         pages,
         membership,
         printed_types(connection, oids),
         key,
+        toast,
+        emptied_by,
     )
 
 

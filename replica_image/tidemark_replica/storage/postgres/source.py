@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 import pyarrow as pa
@@ -59,6 +59,7 @@ from tidemark_replica.storage.postgres.watch import (
     look,
     publication_gone,
     slot_state,
+    wait_until_visible,
 )
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
@@ -105,8 +106,6 @@ class PostgresIngestion(Source):
         self._findings: Findings | None = None
         self._catalogue: psycopg.Connection | None = None
         """For the looks at the catalogue, open as long as the stream."""
-        self._truncated: set[str] = set()
-        """Tables whose new file a TRUNCATE may have made."""
         self._rows: dict[str, KeyedRows] = {}
         """Of tables whose changes name rows by key."""
         self._time, self._alive_at = Time(0), 0.0
@@ -360,29 +359,31 @@ class PostgresIngestion(Source):
         """Looks at the catalogue after changes were read and before they are bound. Returns the position that was read
         up to, the tables that stop, and how the others were found.
 
-        A table with another file is read on, as a TRUNCATE may follow; without one it may have been unlogged."""
-        first = self._look(tick, pinned)
-        if first is None:
+        A table with another file is read on, as the TRUNCATE that made it may follow; without one it may have been
+        unlogged. A still newer file is left to the next look, which then must not be left out."""
+        first = last = self._look(tick, pinned)
+        if first is None or last is None:
             return lsn, {}, {}
-        last, unlogged = first, first.rewritten - self._truncated
-        if unlogged:
+        if first.unexplained(tick.truncated):
             lsn = self._read(tick, stream, max(lsn, first.lsn))
             last = self._look(tick, pinned) or first
-            unlogged = (unlogged & last.rewritten) - self._truncated
+        unlogged = first.unexplained(tick.truncated)
         stopped = last.stopped | first.stopped | {name: TableStopped(NOT_PUBLISHED, _UNLOGGED) for name in unlogged}
-        found = {name: each for name, each in last.pinned.items() if name not in last.rewritten - self._truncated}
-        self._truncated -= {name for name, each in found.items() if each.file != pinned[name].file}
+        found = dict(last.pinned)
+        if newer := last.unexplained(tick.truncated):
+            found |= {name: each for name, each in first.pinned.items() if name in newer}
+            self._findings = replace(last, fingerprint="")
         return lsn, stopped, found
 
     def _look(self, tick: Tick, pinned: Mapping[str, PinnedTable]) -> Findings | None:
         """None where nothing is to be looked at: there are no changes, or the catalogue is as it was."""
-        self._truncated |= tick.truncated
         is_due = clock.monotonic() - self._looked_at >= LOOK_SECONDS
         if not (is_due or tick.described or tick.has_changes):
             return None
         tables = [(self._tables[name].spec, each) for name, each in pinned.items()]
         if self._catalogue is None:
             self._catalogue = self._upstream.opened()
+        wait_until_visible(self._catalogue, tick.transactions, self._alive)
         with Patience(self._catalogue.pgconn, COMMAND_SECONDS):
             mark = self._findings.fingerprint if self._findings else None
             if not (is_due or tick.described) and mark == fingerprint(

@@ -6,6 +6,7 @@ divided: once it began, its commit is waited for, as the server sends nothing of
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 from tidemark_persist import StagedFile
@@ -25,6 +26,7 @@ from tidemark_replica.storage.postgres.pgoutput import (
     commit_lsn,
     parse_relation,
     relation_oid,
+    transaction_id,
     truncated,
 )
 from tidemark_replica.storage.postgres.stop import TABLE_MISSING, TRANSACTION_TOO_LARGE
@@ -35,13 +37,15 @@ TICK_BYTES = 64 << 20
 class Tick:
     """`relations`: what the stream described so far, by oid; it describes a table once, and again after its definition
     may have changed. `stopped`: tables that stopped in this tick, and take nothing of it. `described`: by table, the
-    names of its columns in each description of this tick. `truncated`: the tables that a TRUNCATE emptied.
-    `has_changes`: whether any table has a change."""
+    names of its columns in each description of this tick. `truncated`: tables, and the transactions that emptied
+    them by TRUNCATE. `has_changes`: whether any table has a change. `transactions`: those that changed or described a
+    table."""
 
     def __init__(self, spec: PostgresSource, relations: dict[int, Relation], lsn: int) -> None:
         self.stopped: dict[str, TableStopped] = {}
         self.described: dict[str, list[tuple[str, ...]]] = {}
-        self.truncated: set[str] = set()
+        self.truncated: set[tuple[str, int]] = set()
+        self.transactions = array("L")
         self.has_changes = False
         self._names = {table.name: (table.schema, table.table) for table in spec.tables}
         self._spec, self._relations, self._lsn = spec, relations, lsn
@@ -49,7 +53,7 @@ class Tick:
         self._touched: set[int] = set()
         self._undescribed: set[int] = set()
         """Tables without a change so far: a description from before may be of an earlier definition."""
-        self._commit = self._waiting = self._in_transaction = self._read = 0
+        self._commit = self._transaction = self._waiting = self._in_transaction = self._read = 0
         self._open = False
 
     def add(self, table: TableChanges) -> None:
@@ -65,10 +69,13 @@ class Tick:
             if kind in CHANGES:
                 self._change(data)
             elif kind == BEGIN:
-                self._commit, self._open, self._in_transaction = commit_lsn(data), True, 0
+                self._commit, self._transaction = commit_lsn(data), transaction_id(data)
+                self._open, self._in_transaction = True, 0
                 self._touched.clear()
             elif kind == COMMIT:
                 self._open = False
+                if self._in_transaction:
+                    self.transactions.append(self._transaction)
                 self._lsn = max(self._lsn, commit_end(data))
                 if self._read > TICK_BYTES and self._lsn >= until:
                     break
@@ -114,6 +121,7 @@ class Tick:
         if table is not None and self._commit >= table.begin_at:
             self._undescribed.discard(relation.oid)
             columns = tuple(column.name for column in relation.columns)
+            self.transactions.append(self._transaction)
             self.described.setdefault(table.name, []).append(columns)
             self._attempt(relation.oid, lambda: self._redefine(table, relation))
 
@@ -127,7 +135,8 @@ class Tick:
             table = self._tables.get(oid)
             if table is not None and self._commit >= table.begin_at:
                 table.truncate()
-                self.truncated.add(table.name)
+                self.truncated.add((table.name, self._transaction))
+                self.transactions.append(self._transaction)
                 self.has_changes = True
 
     def _too_large(self) -> None:

@@ -4,19 +4,24 @@ published, columns that another one of their name replaced, and how much WAL the
     changes were read ─► fingerprint differs, or the stream described a table? ─► look ─► bound, or the table stops
     10 s without a look ─────────────────────────────────────────────────────────► look
 
-A change of a definition holds a lock on the table until it is visible. So a look after the changes were read sees each
-definition by which they were made, or a later one.
+A change of a definition holds a lock on the table until it is visible, so changes by other transactions come later.
+What a transaction itself changed is visible some time after the stream has it, much later where it waits for a standby.
+So a look waits until all transactions that were read are visible. Then it sees each definition by which changes were
+made, or a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import SourceUnusable, TableStopped
+from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
-from tidemark_replica.storage.postgres.connection import System
+from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience, System
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SLOT_LOST, UPSTREAM_REPLACED, Gap
@@ -26,6 +31,13 @@ select wal_status, confirmed_flush_lsn::text, pg_wal_lsn_diff(pg_current_wal_lsn
     pg_current_wal_flush_lsn()::text
 from pg_replication_slots where slot_name = %s
 """
+_RUNNING = """
+select transactionid::text::bigint from pg_locks
+where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
+"""
+"""A transaction has its lock until others see what it did."""
+VISIBLE_SECONDS = 60.0
+"""A transaction that was read, and is not visible after so long, is not bound; it is read again."""
 WARN_BYTES = 1 << 30
 """A slot that keeps more WAL than this is warned of."""
 
@@ -50,17 +62,24 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of one look, as of the position `lsn`. `stopped`: tables whose rows may not read as they did.
-    `pinned`: the other tables. `rewritten`: those of them that may have been unlogged for a while, unless the stream
-    has a TRUNCATE of them before `lsn`. `fingerprint`: another one later tells that the findings may be others then.
-    `slot`: None where there is no such slot."""
+    """The findings of one look, as of the position `lsn`.
+
+    `stopped`: tables whose rows may not read as they did. `pinned`: the others. `rewritten`: those of them that may
+    have been unlogged for a while, each with the transaction that may have emptied it instead: then the stream has a
+    TRUNCATE of that transaction before `lsn`. `fingerprint`: another one later tells that the findings may be others
+    then. `slot`: None where there is no such slot.
+    """
 
     lsn: int
     stopped: dict[str, TableStopped]
     pinned: dict[str, PinnedTable]
-    rewritten: frozenset[str]
+    rewritten: frozenset[tuple[str, int]]
     fingerprint: str
     slot: SlotState | None
+
+    def unexplained(self, truncated: Collection[tuple[str, int]]) -> set[str]:
+        """The tables that may have been unlogged. `truncated`: tables, and transactions that emptied them."""
+        return {name for name, _ in self.rewritten.difference(truncated)}
 
 
 def look(
@@ -76,25 +95,53 @@ def look(
     Raises:
         Gap: the publication is not the one that was followed.
     """
-    stopped, going_on, rewritten = {}, {}, set()
-    # taken first: what changes meanwhile differs from it
-    mark = fingerprint(connection, spec.publication, [pinned for _, pinned in tables])
-    _check_followed(connection, spec, [pinned for _, pinned in tables])
-    for table, pinned in tables:
-        try:
-            now = find_table(connection, spec, table).pinned(table.columns or ())
-            pinned.check_same(now, described.get(table.name, ()))
-        except TableStopped as error:
-            stopped[table.name] = error
-            continue
-        except SourceUnusable as error:
-            stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
-            continue
-        going_on[table.name] = now
-        if pinned.is_perhaps_unlogged(now):
-            rewritten.add(table.name)
-    (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
-    return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, slot_state(connection, slot))
+    with connection.transaction():  # all queries see the catalogue of one moment
+        connection.execute("set transaction isolation level repeatable read, read only")
+        mark = fingerprint(connection, spec.publication, [pinned for _, pinned in tables])
+        _check_followed(connection, spec, [pinned for _, pinned in tables])
+        stopped, going_on, rewritten = {}, {}, set()
+        for table, pinned in tables:
+            try:
+                definition = find_table(connection, spec, table)
+                now = definition.pinned(table.columns or ())
+                pinned.check_same(now, described.get(table.name, ()))
+            except TableStopped as error:
+                stopped[table.name] = error
+                continue
+            except SourceUnusable as error:
+                stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
+                continue
+            going_on[table.name] = now
+            if pinned.is_perhaps_unlogged(now):
+                rewritten.add((table.name, definition.emptied_by))
+        (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
+        state = slot_state(connection, slot)
+    return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, state)
+
+
+def wait_until_visible(connection: Connection, transactions: Sequence[int], alive: Callable[[], None]) -> None:
+    """Waits until other sessions see what the committed transactions did. `alive` is called now and then.
+
+    Raises:
+        SourceNotReady: it took VISIBLE_SECONDS.
+    """
+    if not transactions:
+        return
+    end, pause = time.monotonic() + VISIBLE_SECONDS, 0.001
+    while True:
+        with Patience(connection.pgconn, COMMAND_SECONDS):
+            running = [xid for (xid,) in connection.execute(_RUNNING).fetchall()]
+        unseen = np.intersect1d(np.asarray(running, np.int64), np.asarray(transactions, np.int64))
+        if not unseen.size:
+            return
+        if time.monotonic() > end:
+            raise SourceNotReady(
+                f"transaction {unseen[0]} was committed {VISIBLE_SECONDS:g} s ago, and is not visible upstream: look"
+                " at the standbys of synchronous_standby_names"
+            )
+        alive()
+        time.sleep(pause)
+        pause = min(2 * pause, 0.5)
 
 
 def _check_followed(connection: Connection, spec: PostgresSource, tables: Sequence[PinnedTable]) -> None:
