@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.postgres.databases import Database, ingested_rows, source_of, spec_of, tick
@@ -13,7 +14,7 @@ from tests.postgres.test_stops import ingesting, rows, ticks_read_everything
 from tidemark_protocol.plan.ingestion import PostgresTable
 from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
-from tidemark_replica.storage.postgres import source
+from tidemark_replica.storage.postgres import changes, source
 from tidemark_replica.storage.postgres.inspect import tables_of
 
 T = PostgresTable("t", "public", "t")
@@ -111,6 +112,35 @@ def test_a_table_that_only_grows_needs_no_index(
         database.run("delete from t where id = 2")
         tick(one, 1200)
     assert rows(tmp_path, "t") == Counter([("a", 1, None, None), ("a", 4, None, None)])
+
+
+def test_small_changes_of_large_rows_take_bounded_memory(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that are not sent are those of the rows before, many times the bytes of the changes."""
+    lookup, sizes = KeyIndex.lookup, []
+
+    def measured(self: KeyIndex, keys: pa.Table) -> pa.Table:
+        found = lookup(self, keys)
+        sizes.append(found.nbytes)
+        return found
+
+    monkeypatch.setattr(KeyIndex, "lookup", measured)
+    monkeypatch.setattr(changes, "FOUND_BYTES", 1 << 20, raising=False)
+    database.run(*TABLE, f"insert into t select 'a', g, null, '{LONG}' || g from generate_series(1, 1000) g")
+    with ingesting(tmp_path, database.spec(T)) as one:
+        tick(one, 1000)
+        database.run(
+            "update t set at = '2020-01-01'",
+            "update t set id = id + 1000 where id <= 500",
+            "delete from t where id = 700",
+        )
+        tick(one, 1100)
+        assert not source_of(one).stopped()
+    assert 0 < max(sizes) < 2 << 20
+    assert Counter({row[:2] + row[3:]: n for row, n in rows(tmp_path, "t").items()}) == Counter(
+        ("a", n + 1000 if n <= 500 else n, f"{LONG}{n}") for n in range(1, 1001) if n != 700
+    )
 
 
 def test_an_index_outlives_its_connections(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

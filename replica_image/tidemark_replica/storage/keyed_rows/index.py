@@ -51,6 +51,10 @@ class KeyIndex:
     def bytes(self) -> int:
         return self._manifest.bytes
 
+    @property
+    def rows(self) -> int:
+        return self._manifest.rows
+
     def add(self, updates: Iterable[pa.Table]) -> None:
         """Adds updates: user columns and `__diff`."""
         layout = self._manifest.layout

@@ -1,11 +1,13 @@
 """The changes of one tick, table by table, as they are staged.
 
-messages ──add──► waiting, at most FLUSH_BYTES of all tables ──flush──► decoded, one staged file for each table
+messages ──add──► waiting, at most FLUSH_BYTES of all tables ──flush──► decoded, one staged file for each table, or
+                                                                        several where small changes are of large rows
 TRUNCATE ──────► the files of this tick are taken back, and the rows that the shard has are withdrawn
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -25,6 +27,16 @@ from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 FLUSH_BYTES = 32 << 20
+FOUND_BYTES = 32 << 20
+"""A batch of changes whose rows before have more bytes, by the average row of the table, is divided."""
+
+
+class _TooMany(Exception):
+    """A batch of changes is to be divided into so many."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.batches = batches
 
 
 class TableChanges:
@@ -82,9 +94,18 @@ class TableChanges:
             return
         messages, self.waiting = self.waiting, []
         try:
-            updates = self._by_key(messages) if self._key else self._by_rows(messages)
+            self._take(messages)
         except KeyOnly as error:
             raise TableStopped(REPLICA_IDENTITY, str(error)) from None
+
+    def _take(self, messages: list[bytes]) -> None:
+        try:
+            updates = self._by_key(messages) if self._key else self._by_rows(messages)
+        except _TooMany as too_many:
+            size = -(-len(messages) // too_many.batches)
+            for first in range(0, len(messages), size):
+                self._take(messages[first : first + size])
+            return
         self._stage(updates.to_batches())
         self._rows.add(updates)
 
@@ -110,8 +131,16 @@ class TableChanges:
             self._key,
             self._schema,
             self._time,
-            lambda: self._rows.opened(self.files, self._withdrawn),
+            lambda sought: self._found(sought, len(messages)),
         )
+
+    def _found(self, sought: int, messages: int) -> KeyedRows:
+        """Raises _TooMany: the rows before would need too much memory."""
+        rows = self._rows.opened(self.files, self._withdrawn)
+        batches = min(messages, math.ceil(sought * rows.row_bytes / FOUND_BYTES))
+        if batches > 1:
+            raise _TooMany(batches)
+        return rows
 
     def _stage(self, batches: Iterable[pa.RecordBatch]) -> None:
         file = write_staged(self._location, batches, schema=self._schema)

@@ -48,10 +48,10 @@ def keyed_updates(
     key: Sequence[int],
     schema: pa.Schema,
     time: Time,
-    rows: Callable[[], KeyedRows],
+    rows: Callable[[int], KeyedRows],
 ) -> pa.Table:
     """The updates of the changes at the time. `places`: of the declared columns upstream. `key`: which of the declared
-    columns are the key. `rows`: opens the rows; it is called where a row of the table is needed.
+    columns are the key. `rows`: opens the rows; it is called with the number of those that are needed, if any.
 
     Raises:
         KeyOnly: a change names a row that is not there, or leaves out a value that nothing has.
@@ -104,7 +104,7 @@ def _codes(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
 
 
 def _before(
-    keys: _Keys, fields: Sequence[pa.Field], schema: pa.Schema, rows: Callable[[], KeyedRows]
+    keys: _Keys, fields: Sequence[pa.Field], schema: pa.Schema, rows: Callable[[int], KeyedRows]
 ) -> tuple[pa.Table, Ints]:
     """The rows that the table has and changes take back, with `__error` and `__diff`; for each code, which of them is
     its row. A key whose first event is an insert has none."""
@@ -113,7 +113,7 @@ def _before(
     sought = np.flatnonzero(_extreme(np.minimum, keys.old, 0, len(at)) < _extreme(np.minimum, keys.new, 1, len(at)))
     if not sought.size:
         return wanted.empty_table(), at
-    table = rows()
+    table = rows(len(sought))
     texts = [column.take(pa.array(sought)) for column in keys.texts]
     parsed = [parse(text, field.type) for text, field in zip(texts, fields, strict=True)]
     names = [field.name for field in fields]

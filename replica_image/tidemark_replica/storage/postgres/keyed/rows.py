@@ -59,6 +59,12 @@ class KeyedRows:
         self._upper, self._is_ahead = upper, bool(files) or is_emptied
         return self
 
+    @property
+    def row_bytes(self) -> float:
+        """Of an ok row, on average."""
+        assert self._indexes is not None
+        return self._indexes[0].bytes / max(1, self._indexes[0].rows)
+
     def find(self, keys: pa.Table) -> pa.Table:
         """The ok rows with these keys, which are distinct: the columns of the shard and `__diff`."""
         assert self._indexes is not None
