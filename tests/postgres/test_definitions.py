@@ -192,8 +192,8 @@ def test_a_table_that_a_publication_names_is_never_unlogged(database: Database) 
 
 
 class Rewritten(NamedTuple):
-    """Statements, each a transaction of its own unless it is a list, and the reasons for which tables stop: `t`, which has a
-    TOAST table, and `bare`, which has none."""
+    """Statements, each a transaction of its own unless it is a list, and the reasons for which tables stop: `t`, which
+    has a TOAST table, and `bare`, which has none."""
 
     statements: tuple[str | list[str], ...]
     t: str = ""

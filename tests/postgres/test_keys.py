@@ -159,7 +159,7 @@ def test_an_index_outlives_its_connections(database: Database, tmp_path: Path, m
         for number in range(3):
             if number == 2:
                 source_of(one)._stop("other", TableStopped("SnapshotFailed", "for a while"))
-                source_of(one)._again.add("other")
+                source_of(one)._due["other"] = 0.0
             database.run(f"update t set note = '{number}' where id = 1")
             tick(one, 1100 + 100 * number)
         assert not source_of(one).stopped()

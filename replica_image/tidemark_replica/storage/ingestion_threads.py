@@ -62,7 +62,7 @@ from tidemark_replica.values.failure_text import log_text, public_text_with_type
 LOG = logging.getLogger(__name__)
 MESSAGE_LENGTH_MAX = 1000
 RETRY_STOPPED_S = 30.0
-"""A source with a stopped table begins again after so long."""
+"""A source with a stopped table that a new beginning may help begins again after so long."""
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -275,7 +275,7 @@ class _Ingestion(threading.Thread):
         self._observe(ingester)
         retry_at = monotonic() + RETRY_STOPPED_S
         while not self._halt.is_set():
-            if source.stopped() and monotonic() > retry_at:
+            if source.retries() and monotonic() > retry_at:
                 return  # the ingestion begins again, and asks whether the tables can go on
             source.ask(self.requests)
             time = tick_at(wall_clock_ms(), description.tick_ms)

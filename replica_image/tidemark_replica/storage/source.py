@@ -80,8 +80,13 @@ class Source(Protocol):
         return ()
 
     def stopped(self) -> Mapping[str, str]:
-        """Why tables take no further binding until the next `resume`: `Reason: text` by the table's name."""
+        """Why tables take no binding now, and none at least until the next `discover`: `Reason: text` by the table's
+        name."""
         return {}
+
+    def retries(self) -> bool:
+        """Whether tables that are stopped may go on after a new `resume`: then there is one after a while."""
+        return bool(self.stopped())
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""

@@ -90,20 +90,19 @@ class Snapshot:
         staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
         done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
         with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
-            for each, file in zip(ranges, pool.map(lambda r: self._copy(r, time), ranges), strict=True):
+            for each, file in zip(ranges, pool.map(lambda r: self._copy(r, found, time), ranges), strict=True):
                 name = each.table.name
-                if isinstance(file, TableStopped):
-                    found.stopped[name] = file
-                    continue
                 staged[name] += [] if file is None else [file]
                 done[name] += 1
                 self._progress(name, 100 * done[name] // all_of[name])
         return staged
 
-    def _copy(self, of: _Range, time: Time) -> StagedFile | TableStopped | None:
-        """One range. After a failure of another range, nothing is done any more."""
+    def _copy(self, of: _Range, found: SnapshotTables, time: Time) -> StagedFile | None:
+        """One range; none of a table that stopped. After a failure of another range, nothing is done any more."""
         if self._cancelled.is_set():
             raise SourceNotReady("the snapshot was given up")
+        if of.table.name in found.stopped:
+            return None
         try:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
@@ -111,7 +110,8 @@ class Snapshot:
                 batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
                 return write_staged(of.ingested.shard.location, batches, schema=schema)
         except TableStopped as error:
-            return error
+            found.stopped[of.table.name] = error
+            return None
         except BaseException:
             self._cancelled.set()
             raise

@@ -13,6 +13,7 @@ resnapshot` their difference to the shard is bound, at a position that the other
 
 from __future__ import annotations
 
+import math
 import time as clock
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShar
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
 from tidemark_replica.values.arrow_types import arrow_schema
 
+RETRY_SECONDS, RETRY_SECONDS_MAX = 30.0, 3600.0
 LOOK_SECONDS = 10.0
 IDLE_SECONDS = 20.0
 """A stream that was not read for so long is opened anew: the server ends it, for want of answers."""
@@ -76,6 +78,12 @@ _UNLOGGED = (
     "all rows were written anew, perhaps as the table was unlogged for a while, whose changes are not sent;"
     " a publication that names the table (ALTER PUBLICATION ... ADD TABLE) does not allow that"
 )
+
+
+def pause_after(seconds: float) -> float:
+    """How long to wait after contents that took so long could not be copied: other tables wait for at most a tenth of
+    the time."""
+    return min(max(RETRY_SECONDS, 10 * seconds), RETRY_SECONDS_MAX)
 
 
 @dataclass(frozen=True)
@@ -96,8 +104,8 @@ class PostgresIngestion(Source):
         self._bindings = StagedBindings()
         self._tables: dict[str, _Table] = {}
         self._stopped: dict[str, str] = {}
-        self._again: set[str] = set()
-        """Stopped tables whose snapshot is to be tried once."""
+        self._due: dict[str, float] = {}
+        """When contents of tables are to be copied, while the others go on: of those that stopped, or never began."""
         self._needs_resume = False
         """Whether no table can go on, or begin, before the next `resume`."""
         self._stream: Replication | None = None
@@ -124,8 +132,7 @@ class PostgresIngestion(Source):
                 self._check_key(name, self._pinned(name))
             except TableStopped as error:  # an adopted table
                 self._stop(name, error)
-        fresh = {name for name in self._tables if self._at.pinned(name) is None}
-        self._again = fresh | (set(self._stopped) if self._spec.on_gap == "resnapshot" else set())
+        self._due = {name: 0.0 for name in self._tables if self._begins_anew(name)}
         self._needs_resume = False
         self._forget_rows()
 
@@ -164,6 +171,10 @@ class PostgresIngestion(Source):
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped
+
+    def retries(self) -> bool:
+        """While some tables go on, the source tries the others by itself."""
+        return self._needs_resume and bool(self._due)
 
     def counters(self) -> Mapping[str, int]:
         slot = self._findings.slot if self._findings else None
@@ -227,7 +238,13 @@ class PostgresIngestion(Source):
     def _stop(self, name: str, error: TableStopped) -> Changes:
         """Stops the table. Returns the positions that bind the stop; none before the table's first rows are bound."""
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
+        if self._begins_anew(name):
+            self._due[name] = clock.monotonic() + RETRY_SECONDS
         return {} if self._at.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
+
+    def _begins_anew(self, name: str) -> bool:
+        """Whether new contents are copied: always of a table that never began, if wanted of one that stopped."""
+        return self._at.pinned(name) is None or (name in self._stopped and self._spec.on_gap == "resnapshot")
 
     def _begin(self, time: Time) -> pa.Table:
         """Makes the slot, and binds the contents of all tables at its position."""
@@ -278,7 +295,7 @@ class PostgresIngestion(Source):
             for name, pinned in found.pinned.items():
                 changes |= snapshot_changes(name, pinned, time)
                 self._stopped.pop(name, None)
-        self._again.difference_update(names)
+                self._due.pop(name, None)
         self._show("")
         return changes, staged
 
@@ -396,7 +413,8 @@ class PostgresIngestion(Source):
 
     def _late_snapshots(self, time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
         """The contents of tables that begin while the others go on, and the position that these must reach first."""
-        names, self._again = [name for name in self._tables if name in self._again], set()
+        begin = clock.monotonic()
+        names = [name for name in self._tables if self._due.get(name, math.inf) <= begin]
         if not names:
             return {}, {}, 0
         self._disconnect()
@@ -405,10 +423,13 @@ class PostgresIngestion(Source):
                 return self._late_snapshot(names, time)
         except Gap:
             raise
-        except IngestionError as error:  # the others go on; a restart of the source tries it again
+        except IngestionError as error:  # the others go on
             self._show("")
             self._stopped |= {name: f"{SNAPSHOT_FAILED}: table {name}: {error}" for name in names}
             return {}, {}, 0
+        finally:
+            end = clock.monotonic()
+            self._due |= {name: end + pause_after(end - begin) for name in names if name in self._due}
 
     def _late_snapshot(self, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
         replication = self._upstream.replicate()
