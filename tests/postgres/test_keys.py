@@ -16,6 +16,7 @@ from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
 from tidemark_replica.storage.postgres import changes, source
 from tidemark_replica.storage.postgres.inspect import tables_of
+from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 
 T = PostgresTable("t", "public", "t")
 TABLE = (
@@ -218,11 +219,32 @@ def test_another_replica_identity_stops_the_table_until_it_is_back(
 
 
 def test_a_followed_key_may_get_another_index(database: Database, tmp_path: Path) -> None:
-    database.run(*TABLE, "insert into t values ('a', 1), ('b', 2)")
+    """Also with its columns in another order. An error row is found by the order of before."""
+    database.run(*TABLE, "insert into t values ('a', 1, null), ('b', 2, null), ('c', 3, 'infinity')")
     with ingesting(tmp_path, spec_of(database.server, database.name, T)) as one:
         tick(one, 1000)
         database.run("create unique index other on t (part, id)", "alter table t replica identity using index other")
         database.run("update t set note = 'n' where id = 1", "delete from t where id = 2")
         tick(one, 1100)
+        database.run("delete from t where id = 3")
+        tick(one, 1200)
         assert not source_of(one).stopped()
     assert rows(tmp_path, "t") == Counter([("a", 1, None, "n")])
+
+
+def test_the_building_of_an_index_is_told(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, add = list[str](), KeyedRows._add
+    database.run(*TABLE, "insert into t values ('a', 1)")
+    with ingesting(tmp_path, database.spec(T)) as one:
+
+        def observed(self: KeyedRows, updates: pa.Table) -> None:
+            told.append(source_of(one).activity())
+            add(self, updates)
+
+        tick(one, 1000)
+        database.run("delete from t")
+        monkeypatch.setattr(KeyedRows, "_add", observed)
+        monkeypatch.setattr(source, "ACTIVITY_SECONDS", 0.0)
+        tick(one, 1100)
+        assert told[0] == "reading the rows of table t, to find them by key"
+        assert source_of(one).activity() == ""

@@ -192,6 +192,10 @@ class PostgresIngestion(Source):
         return "" if slot is None else slot.warning
 
     def activity(self) -> str:
+        for name, rows in list(self._rows.items()):
+            since = rows.building_since
+            if since is not None and clock.monotonic() - since > ACTIVITY_SECONDS:
+                return f"reading the rows of table {name}, to find them by key"
         return self._activity if clock.monotonic() - self._active_since > ACTIVITY_SECONDS else ""
 
     def close(self) -> None:
@@ -214,6 +218,8 @@ class PostgresIngestion(Source):
     def _rows_of(self, name: str, pinned: PinnedTable) -> KeyedRows:
         rows = self._rows.get(name)
         if rows is None or rows.keys != pinned.key:
+            if rows is not None:
+                rows.close()
             rows = self._rows[name] = KeyedRows(self._tables[name].shard, pinned.key, self._alive)
         return rows
 

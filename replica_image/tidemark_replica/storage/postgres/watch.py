@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,7 +111,8 @@ def look(
             except SourceUnusable as error:
                 stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
                 continue
-            going_on[table.name] = now
+            # another index may have the key's columns in another order; digests of error rows have that of before
+            going_on[table.name] = replace(now, key=pinned.key)
             if pinned.is_perhaps_unlogged(now):
                 rewritten.add((table.name, definition.emptied_by))
         (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
