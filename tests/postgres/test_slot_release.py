@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.postgres.databases import CREDENTIALS, Database, ingester, source_of, tick
+from tests.postgres.databases import CREDENTIALS, Database, connect, ingester, source_of, tick
 from tests.storage.ingestion_samples import description
-from tidemark_persist import delete_shard
+from tests.waiting import until
+from tidemark_persist import ShardWriters, delete_shard
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, PostgresTable, SourceTable
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
 from tidemark_replica.storage.postgres.release import release
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 B = PostgresTable("b", "public", "b", ("k",))
 SLOTS = "select count(*) from pg_replication_slots"
@@ -27,23 +33,46 @@ def drop(root: Path, spec: PostgresSource) -> None:
     release(described(root, spec), spec, lambda: CREDENTIALS)
 
 
-def test_it_is_dropped_once_its_reader_has_ended(database: Database, tmp_path: Path) -> None:
+def test_it_is_dropped_also_where_its_reader_has_not_ended(database: Database, tmp_path: Path) -> None:
+    """The server notices late that a connection ended."""
     spec = database.spec(B)
     one = ingester(tmp_path, spec)
     one.recover()
     tick(one, 1000)
     tick(one, 1100)
-    with pytest.raises(IngestionError, match="replication slot tidemark_src is in use by process"):
-        drop(tmp_path, spec)
-    source_of(one).close()
-    for attempt in range(100):
-        try:
-            drop(tmp_path, spec)
-            break
-        except IngestionError:  # the server has not noticed yet that the connection ended
-            assert attempt < 99
-    assert database.value(SLOTS) == 0
+    assert database.value("select count(*) from pg_replication_slots where active") == 1
     drop(tmp_path, spec)
+    assert database.value(SLOTS) == 0
+    source_of(one).close()
+    drop(tmp_path, spec)
+
+
+@pytest.mark.parametrize("wait", ["for its slot", "for a lock"])
+def test_a_source_that_is_dropped_while_it_waits_ends_soon(database: Database, tmp_path: Path, wait: str) -> None:
+    """And leaves no slot, while the transaction that it waits for runs on."""
+    spec = database.spec(B)
+    (tmp_path / "secrets" / spec.secret).mkdir(parents=True)
+    for name, value in CREDENTIALS.items():
+        (tmp_path / "secrets" / spec.secret / name).write_text(value)
+    secrets = SourceSecrets(tmp_path / "secrets")
+    manager = IngestionThreads(None, ShardWriters(), tmp_path / "cache", secrets)
+    now, of = Time(int(time.time() * 1000)), described(tmp_path, spec)
+    with connect(database.server, database.name) as blocking:
+        blocking.execute("insert into b values (1)" if wait == "for its slot" else "lock table b")
+        manager.run(RunIngestion(of, WriterTerm(1), now, 30_000), ControllerClock(now, 30_000))
+        try:
+            waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+            until(lambda: database.value(waits) == 1)
+            assert database.value(SLOTS) == 1
+            manager.drop(of.id)
+            began = time.monotonic()
+            until(lambda: not manager.is_alive(of.id))
+            assert time.monotonic() - began < 15
+            release(of, spec, lambda: CREDENTIALS)
+            assert database.value(SLOTS) == 0
+        finally:
+            manager.close()
+        assert blocking.execute("select count(*) from b").fetchone() is not None
 
 
 def test_the_slot_of_adopted_tables_is_dropped_too(database: Database, tmp_path: Path) -> None:

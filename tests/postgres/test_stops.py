@@ -378,11 +378,11 @@ def test_no_range_is_copied_of_a_table_that_stopped(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that is too large is found in the first of eight ranges."""
-    copied, copy = list[str](), snapshot.copied_blocks
+    copied, copy = list[str](), copied_rows.copied_blocks
 
-    def copied_blocks(connection: Any, query: Any) -> Iterator[bytes]:
+    def copied_blocks(upstream: Any, connection: Any, query: Any) -> Iterator[bytes]:
         copied.append(query.as_string(connection))
-        return copy(connection, query)
+        return copy(upstream, connection, query)
 
     monkeypatch.setattr(snapshot, "copied_blocks", copied_blocks)
     monkeypatch.setattr(snapshot, "COPIES", 1)

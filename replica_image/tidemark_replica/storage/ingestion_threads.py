@@ -101,6 +101,7 @@ class IngestionThreads:
         self._violating.pop(id, None)
         if running := self._running.pop(id, None):
             self._end(running)
+            running.interrupt()
 
     def _end(self, running: _Ingestion) -> None:
         running.stop()
@@ -218,6 +219,11 @@ class _Ingestion(threading.Thread):
 
     def stop(self) -> None:
         self._halt.set()
+
+    def interrupt(self) -> None:
+        """After `stop`: what the source has begun is of no use any more."""
+        if (source := self._source) is not None:
+            source.interrupt()
 
     def changes(self) -> list[StorageResponse]:
         with self._lock:

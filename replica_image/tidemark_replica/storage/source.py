@@ -102,6 +102,11 @@ class Source(Protocol):
         from any thread."""
         return ""
 
+    def interrupt(self) -> None:
+        """Ends a wait for the upstream that may be long: the source is dropped, and only `close` comes afterwards. What
+        runs raises some error. Callable from any thread."""
+        return
+
     def close(self) -> None:
         """Ends connections; nothing else is called afterwards."""
         return

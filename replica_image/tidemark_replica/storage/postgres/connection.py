@@ -23,7 +23,7 @@ from psycopg import conninfo, pq
 from psycopg.pq.abc import PGconn
 
 from tidemark_protocol.plan.ingestion import PostgresSource
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.errors import IngestionError, SourceNotReady
 from tidemark_replica.storage.postgres.pgoutput import DATA, KEEPALIVE, feedback, keepalive, lsn_text, parse_lsn
 
 Credentials = Callable[[], Mapping[str, str]]
@@ -48,6 +48,8 @@ SETTINGS = {
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60.0
 """A query of the catalogue, or a block of COPY, that takes longer fails."""
+INTERRUPT_SECONDS = 0.5
+"""A wait ends at most so long after an interrupt."""
 SLOT_SECONDS = 6 * 3600.0
 """A slot waits for the end of all transactions that run upstream, at most so long."""
 PAUSE_MS, PAUSES_MAX = 10, 10
@@ -75,11 +77,13 @@ class Upstream:
     def __init__(self, spec: PostgresSource, credentials: Credentials) -> None:
         self._spec, self._credentials = spec, credentials
         self.name = f"{spec.host}:{spec.port}/{spec.database}"
+        self.interrupted = threading.Event()
+        """Set from any thread: all waits for the server end."""
 
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """An ordinary connection in autocommit mode, for at most COMMAND_SECONDS."""
-        with self.connect_for_long() as connection, Patience(connection.pgconn, COMMAND_SECONDS):
+        with self.connect_for_long() as connection, self.patience(connection.pgconn):
             yield connection
 
     @contextmanager
@@ -105,6 +109,15 @@ class Upstream:
             if connection.status != pq.ConnStatus.OK:
                 raise psycopg.OperationalError(connection.get_error_message())
         return Replication(self, connection)
+
+    def patience(self, connection: PGconn, seconds: float | None = None) -> Patience:
+        """For one command, of COMMAND_SECONDS at most unless it is told."""
+        return Patience(connection, COMMAND_SECONDS if seconds is None else seconds, self.interrupted)
+
+    def check_goes_on(self) -> None:
+        """Raises SourceNotReady after an interrupt."""
+        if self.interrupted.is_set():
+            raise SourceNotReady("the ingestion was ended")
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -148,11 +161,11 @@ def _written(path: Path, text: str) -> str:
 
 class Patience:
     """Ends the connection when the server was waited for longer than `seconds`: TCP notices no proxy that stands still.
-    `waiting_since`: None while nothing is waited for."""
+    Also once `interrupted` is set."""
 
-    def __init__(self, connection: PGconn, seconds: float) -> None:
-        self.waiting_since: float | None = time.monotonic()
-        self._connection, self._seconds, self._lost = connection, seconds, False
+    def __init__(self, connection: PGconn, seconds: float, interrupted: threading.Event) -> None:
+        self._connection, self._seconds, self._interrupted = connection, seconds, interrupted
+        self._lost = False
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._run, name="postgres-patience", daemon=True)
 
@@ -164,14 +177,14 @@ class Patience:
         self._ended.set()
         self._watch.join()
         if self._lost and (value is None or isinstance(value, psycopg.Error)):
+            if self._interrupted.is_set():
+                raise SourceNotReady("the ingestion was ended") from value
             raise psycopg.OperationalError(f"the server did not answer within {self._seconds:g} s") from value
 
     def _run(self) -> None:
-        left = self._seconds
-        while not self._ended.wait(left):
-            since = self.waiting_since
-            left = self._seconds if since is None else since + self._seconds - time.monotonic()
-            if left <= 0:
+        latest = time.monotonic() + self._seconds
+        while not self._ended.wait(min(INTERRUPT_SECONDS, self._seconds)):
+            if time.monotonic() > latest or self._interrupted.is_set():
                 self._lost = True
                 with socket.socket(fileno=os.dup(self._connection.socket)) as end:
                     end.shutdown(socket.SHUT_RDWR)
@@ -231,6 +244,7 @@ class Replication:
                 self._ended()
             waits = wait or self.sent < until
             if not self._receive(waits):
+                self._upstream.check_goes_on()
                 if not waits:
                     self._is_flowing, self._pauses = False, 0
                     return None
@@ -275,9 +289,9 @@ class Replication:
             raise psycopg.errors.error_from_result(result)
         raise psycopg.OperationalError("the server ended the replication")
 
-    def _command(self, text: str, seconds: float = COMMAND_SECONDS) -> tuple[str, ...]:
+    def _command(self, text: str, seconds: float | None = None) -> tuple[str, ...]:
         """The first row of the answer."""
-        with Patience(self._connection, seconds):
+        with self._upstream.patience(self._connection, seconds):
             result = self._connection.exec_(text.encode())
         if result.status not in _EXPECTED:
             raise psycopg.errors.error_from_result(result)

@@ -19,7 +19,7 @@ import pyarrow.csv as csv
 from psycopg import pq, sql
 
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience
+from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Upstream
 from tidemark_replica.storage.postgres.relations import Connection
 from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE
 
@@ -28,19 +28,20 @@ ROW_BYTES_MAX = 256 << 20
 WAIT_MS = 200
 
 
-def copied_blocks(connection: Connection, query: sql.Composed) -> Iterator[bytes]:
+def copied_blocks(upstream: Upstream, connection: Connection, query: sql.Composed) -> Iterator[bytes]:
     """The rows of a COPY, about BLOCK_BYTES at a time. The connection is closed where not all of them are taken.
 
     Raises:
         TableStopped (RowTooLarge): a row has more than ROW_BYTES_MAX bytes.
+        SourceNotReady: it was interrupted.
     """
     copying = connection.pgconn
-    with Patience(copying, COMMAND_SECONDS):
+    with upstream.patience(copying):
         result = copying.exec_(query.as_bytes(connection))
     try:
         if result.status != pq.ExecStatus.COPY_OUT:
             raise psycopg.errors.error_from_result(result)
-        yield from _blocks(copying)
+        yield from _blocks(upstream, copying)
         while (end := copying.get_result()) is not None:
             if end.status != pq.ExecStatus.COMMAND_OK:
                 raise psycopg.errors.error_from_result(end)
@@ -58,13 +59,14 @@ def parsed(block: bytes, schema: pa.Schema, texts: Sequence[str] = ()) -> list[p
         return _columns(block, dict.fromkeys(schema.names, pa.string()))
 
 
-def _blocks(copying: pq.abc.PGconn) -> Iterator[bytes]:
+def _blocks(upstream: Upstream, copying: pq.abc.PGconn) -> Iterator[bytes]:
     poll = select.poll()
     poll.register(copying.socket, select.POLLIN)
     rows: list[bytes] = []
     size, heard_at = 0, time.monotonic()
     while (length := (message := copying.get_copy_data(1))[0]) >= 0:
         if length == 0:
+            upstream.check_goes_on()
             if poll.poll(WAIT_MS):
                 heard_at = time.monotonic()
             elif time.monotonic() > heard_at + COMMAND_SECONDS:
@@ -77,6 +79,7 @@ def _blocks(copying: pq.abc.PGconn) -> Iterator[bytes]:
         size += length
         if size >= BLOCK_BYTES:
             yield b"".join(rows)
+            upstream.check_goes_on()
             rows, size, heard_at = [], 0, time.monotonic()
     if rows:
         yield b"".join(rows)

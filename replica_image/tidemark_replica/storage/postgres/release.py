@@ -5,27 +5,44 @@ A source has the slot of its id. One that adopted the tables of another goes on 
 
 from __future__ import annotations
 
+import time
+
 from tidemark_persist import ShardNotFound, open_shard
 from tidemark_persist.errors import ShardDeleted
 from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, replication_slot
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.postgres.connection import Credentials, Upstream
 from tidemark_replica.storage.postgres.positions import SLOT, Positions
-from tidemark_replica.storage.postgres.watch import slot_state
+from tidemark_replica.storage.postgres.relations import Connection
+from tidemark_replica.storage.postgres.watch import SlotState, slot_state
 from tidemark_replica.storage.staged_bindings import StagedBindings
+
+END_TRIES = 50
 
 
 def release(description: IngestionDescription, spec: PostgresSource, credentials: Credentials) -> None:
-    """Drops the slots; does nothing where there are none. Raises IngestionError."""
+    """Drops the slots, which no ingestion uses any more; does nothing where there are none. Raises IngestionError."""
     slots = {replication_slot(description.id), *_bound_slot(description.remap_location)}
     with Upstream(spec, credentials).connect() as connection:
         for slot in sorted(slots):
             state = slot_state(connection, slot)
             if state is None:
                 continue
-            if state.active_pid is not None:
-                raise IngestionError(f"replication slot {slot} is in use by process {state.active_pid} of the server")
-            connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+            if state.active_pid is not None:  # of an ingestion that ended: one that still waits for its slot, too
+                connection.execute("select pg_terminate_backend(%s)", (state.active_pid,))
+                state = _ended(connection, slot)
+            if state is not None:
+                connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+
+
+def _ended(connection: Connection, slot: str) -> SlotState | None:
+    """The state of the slot after its reader was ended; None where the slot ended with it."""
+    for _ in range(END_TRIES):
+        state = slot_state(connection, slot)
+        if state is None or state.active_pid is None:
+            return state
+        time.sleep(0.1)
+    raise IngestionError(f"replication slot {slot} is in use by a process of the server that does not end")
 
 
 def _bound_slot(remap: str) -> list[str]:

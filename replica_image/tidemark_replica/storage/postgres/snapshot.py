@@ -21,7 +21,7 @@ from tidemark_persist import StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
-from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience, Upstream
+from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.copied_rows import copied_blocks, parsed
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
 from tidemark_replica.storage.postgres.updates import updates
@@ -73,7 +73,7 @@ class Snapshot:
             found = SnapshotTables({}, {}, {}, connection.info.server_version)
             for table in tables:
                 try:
-                    with Patience(connection.pgconn, COMMAND_SECONDS):
+                    with self._upstream.patience(connection.pgconn):
                         definition = self._locked(connection, table)
                     found.pinned[table.name] = definition.pinned(table.columns or ())
                     found.pages[table.name] = definition.pages
@@ -106,7 +106,7 @@ class Snapshot:
         try:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
-                blocks = copied_blocks(connection, _query(of, schema.names))
+                blocks = copied_blocks(self._upstream, connection, _query(of, schema.names))
                 batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
                 return write_staged(of.ingested.shard.location, batches, schema=schema)
         except TableStopped as error:
@@ -131,7 +131,7 @@ class Snapshot:
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with self._upstream.connect_for_long() as connection:
-            with Patience(connection.pgconn, COMMAND_SECONDS):
+            with self._upstream.patience(connection.pgconn):
                 connection.execute("begin isolation level repeatable read, read only")
                 connection.execute(sql.SQL("set transaction snapshot {}").format(self._exported))
             yield connection

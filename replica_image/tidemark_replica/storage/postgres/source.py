@@ -30,9 +30,7 @@ from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import (
-    COMMAND_SECONDS,
     Credentials,
-    Patience,
     Replication,
     System,
     Upstream,
@@ -198,6 +196,9 @@ class PostgresIngestion(Source):
                 return f"reading the rows of table {name}, to find them by key"
         return self._activity if clock.monotonic() - self._active_since > ACTIVITY_SECONDS else ""
 
+    def interrupt(self) -> None:
+        self._upstream.interrupted.set()
+
     def close(self) -> None:
         self._disconnect()
         self._forget_rows()
@@ -224,7 +225,8 @@ class PostgresIngestion(Source):
         return rows
 
     def _alive(self) -> None:
-        """The server ends a stream whose reader gives no answer for long."""
+        """The server ends a stream whose reader gives no answer for long. Raises SourceNotReady after an interrupt."""
+        self._upstream.check_goes_on()
         if self._stream is not None and clock.monotonic() - self._alive_at > ALIVE_SECONDS:
             self._alive_at = clock.monotonic()
             self._stream.confirm(self._at.lsn)
@@ -406,8 +408,8 @@ class PostgresIngestion(Source):
         tables = [(self._tables[name].spec, each) for name, each in pinned.items()]
         if self._catalogue is None:
             self._catalogue = self._upstream.opened()
-        wait_until_visible(self._catalogue, tick.transactions, self._alive)
-        with Patience(self._catalogue.pgconn, COMMAND_SECONDS):
+        wait_until_visible(self._upstream, self._catalogue, tick.transactions, self._alive)
+        with self._upstream.patience(self._catalogue.pgconn):
             mark = self._findings.fingerprint if self._findings else None
             if not (is_due or tick.described) and mark == fingerprint(
                 self._catalogue, self._spec.publication, pinned.values()

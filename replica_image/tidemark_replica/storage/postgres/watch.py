@@ -21,7 +21,7 @@ import numpy as np
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
-from tidemark_replica.storage.postgres.connection import COMMAND_SECONDS, Patience, System
+from tidemark_replica.storage.postgres.connection import System, Upstream
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SLOT_LOST, UPSTREAM_REPLACED, Gap
@@ -120,7 +120,9 @@ def look(
     return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, state)
 
 
-def wait_until_visible(connection: Connection, transactions: Sequence[int], alive: Callable[[], None]) -> None:
+def wait_until_visible(
+    upstream: Upstream, connection: Connection, transactions: Sequence[int], alive: Callable[[], None]
+) -> None:
     """Waits until other sessions see what the committed transactions did. `alive` is called now and then.
 
     Raises:
@@ -130,7 +132,7 @@ def wait_until_visible(connection: Connection, transactions: Sequence[int], aliv
         return
     end, pause = time.monotonic() + VISIBLE_SECONDS, 0.001
     while True:
-        with Patience(connection.pgconn, COMMAND_SECONDS):
+        with upstream.patience(connection.pgconn):
             running = [xid for (xid,) in connection.execute(_RUNNING).fetchall()]
         unseen = np.intersect1d(np.asarray(running, np.int64), np.asarray(transactions, np.int64))
         if not unseen.size:
