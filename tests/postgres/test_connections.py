@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -134,6 +135,13 @@ def test_a_replication_connection_has_the_same_tls(database: Database, port: int
     replication.close()
     with pytest.raises(IngestionError, match="certificate verify failed"):
         Upstream(spec, lambda: secret("by_password", OTHER_AUTHORITY, password=RIGHT)).replicate()
+
+
+def test_a_key_is_on_no_disk(database: Database, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed while it connects would leave it there."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with Upstream(over_tcp(database, port, "verify-full"), of_client).connect() as connection:
+        assert connection.execute("select current_user").fetchone() == ("certified",)
 
 
 def test_credentials_change_while_it_runs(database: Database, port: int, tmp_path: Path) -> None:

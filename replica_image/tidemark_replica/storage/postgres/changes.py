@@ -22,7 +22,7 @@ from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
-from tidemark_replica.storage.postgres.tuples import KeyOnly, decode, decode_keyed
+from tidemark_replica.storage.postgres.tuples import RowNotFound, decode, decode_keyed
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -95,7 +95,7 @@ class TableChanges:
         messages, self.waiting = self.waiting, []
         try:
             self._take(messages)
-        except KeyOnly as error:
+        except RowNotFound as error:
             raise TableStopped(REPLICA_IDENTITY, str(error)) from None
 
     def _take(self, messages: list[bytes]) -> None:

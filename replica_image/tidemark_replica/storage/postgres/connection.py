@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import select
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -145,18 +143,22 @@ class Upstream:
         }
         if "ca.crt" not in secret and self._spec.ssl_mode == "verify-full":
             parameters["sslrootcert"] = "system"
-        with tempfile.TemporaryDirectory(prefix="postgres-tls-") as folder:  # of this user alone
+        with ExitStack() as files:
             for parameter, entry in _FILES.items():
                 if entry in secret:
-                    parameters[parameter] = _written(Path(folder) / entry, secret[entry])
+                    parameters[parameter] = files.enter_context(_in_memory(entry, secret[entry]))
             yield parameters
 
 
-def _written(path: Path, text: str) -> str:
-    """libpq takes no key that others may read."""
-    path.touch(0o600)
-    path.write_text(text + "\n")
-    return str(path)
+@contextmanager
+def _in_memory(name: str, text: str) -> Iterator[str]:
+    """The path of a file that no disk has, and that ends with the process: libpq takes keys from files alone, and none
+    that others may read."""
+    with os.fdopen(os.memfd_create(name, os.MFD_CLOEXEC), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text + "\n")
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 class Patience:

@@ -26,8 +26,8 @@ _OLD, _KEY, _NEW = b"OKN"
 _INSERT, _UPDATE, _DELETE = b"IUD"
 
 
-class KeyOnly(IngestionError):
-    """A change names its row by the key alone."""
+class RowNotFound(IngestionError):
+    """A change names no row, or one that is not there, or leaves out a value that nothing has."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Tuples:
     ends: Positions
 
     def texts(self, column: int, rows: Positions | None = None) -> pa.Array:
-        """The column's texts, of all rows or of those. Raises KeyOnly where one was not sent."""
+        """The column's texts, of all rows or of those. Raises RowNotFound where one was not sent."""
         kinds = self.kinds[column] if rows is None else self.kinds[column][rows]
         if (kinds == UNCHANGED).any():
-            raise KeyOnly("a value was not sent, as it did not change")
+            raise RowNotFound("a value was not sent, as it did not change")
         return self.sent(column, rows)
 
     def sent(self, column: int, rows: Positions | None = None) -> pa.Array:
@@ -75,11 +75,11 @@ def decode(messages: Sequence[bytes], columns: int) -> Iterator[tuple[Tuples, in
     """The rows that the changes add (1) and take away (-1). `columns`: how many the table has.
 
     Raises:
-        KeyOnly: an update or a delete has no whole old row.
+        RowNotFound: an update or a delete has no whole old row.
     """
     buffer, begins, kinds, tags = _framed(messages)
     if (tags[kinds != _INSERT] != _OLD).any():
-        raise KeyOnly("an update or a delete names its row by the key alone")
+        raise RowNotFound("an update or a delete names its row by the key alone")
     if (inserted := begins[kinds == _INSERT]).size:
         yield _tuples(buffer, inserted + _TUPLE + 1, columns), 1
     if (deleted := begins[kinds == _DELETE]).size:
@@ -109,12 +109,12 @@ def decode_keyed(messages: Sequence[bytes], columns: int, key: Sequence[int]) ->
     """The changes. `columns`: how many the table has. `key`: which of them name a row.
 
     Raises:
-        KeyOnly: a delete has no key.
+        RowNotFound: a delete has no key.
     """
     buffer, begins, kinds, tags = _framed(messages)
     has_old = (kinds != _INSERT) & ((tags == _KEY) | (tags == _OLD))
     if (~has_old & (kinds == _DELETE)).any():
-        raise KeyOnly("a delete does not name its row")
+        raise RowNotFound("a delete does not name its row")
     old_of, new_of = np.flatnonzero(has_old), np.flatnonzero(kinds != _DELETE)
     old = _tuples(buffer, begins[old_of] + _TUPLE + 1, columns)
     at = begins + _TUPLE

@@ -24,7 +24,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.text_values import parse
-from tidemark_replica.storage.postgres.tuples import UNCHANGED, KeyedTuples, KeyOnly
+from tidemark_replica.storage.postgres.tuples import UNCHANGED, KeyedTuples, RowNotFound
 from tidemark_replica.storage.postgres.updates import updates_of
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def keyed_updates(
     columns are the key. `rows`: opens the rows; it is called with the number of those that are needed, if any.
 
     Raises:
-        KeyOnly: a change names a row that is not there, or leaves out a value that nothing has.
+        RowNotFound: a change names a row that is not there, or leaves out a value that nothing has.
     """
     keys = _keys(changes, [places[index] for index in key])
     before, at = _before(keys, [schema.field(index) for index in key], schema, rows)
@@ -68,7 +68,7 @@ def keyed_updates(
         if is_kept.any():
             found = at[keys.old[changes.new_of[origin]]]
             if (found[is_kept] < 0).any():
-                raise KeyOnly(f"a change leaves out the value of column {field.name}, and the row before has none")
+                raise RowNotFound(f"a change leaves out the value of column {field.name}, and the row before has none")
             values = _filled(values, is_kept, before.column(field.name), found)
         arrays.append(values)
         unreadable.append(wrong)
@@ -96,7 +96,7 @@ def _codes(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     firsts = codes[:1]
     for column in columns:
         if column.null_count:
-            raise KeyOnly("a change names its row by a key with NULL")
+            raise RowNotFound("a change names its row by a key with NULL")
         encoded = column.dictionary_encode()
         both = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
         _, firsts, codes = np.unique(both, return_index=True, return_inverse=True)
@@ -133,7 +133,7 @@ def _before(
     at[sought[missing]] = _IS_ERROR
     is_known = pc.is_in(of_missing, value_set=errors.column(DIGEST).combine_chunks())
     if found.num_rows + errors.num_rows != len(sought) or not pc.all(is_known, min_count=0).as_py():
-        raise KeyOnly("a change names a row that the table does not have, or has twice")
+        raise RowNotFound("a change names a row that the table does not have, or has twice")
     ok = found.append_column(ERROR, pa.nulls(found.num_rows, pa.string())).select(wanted.names)
     columns = [pa.nulls(errors.num_rows, field.type) for field in schema]
     wrong_rows = pa.table([*columns, errors.column(ERROR), errors.column(DIFF)], schema=wanted)
