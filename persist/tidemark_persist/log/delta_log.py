@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -120,8 +121,20 @@ class DeltaLog:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
                 raise SlotUnknown(f"{self.storage.redacted(error)}; {silence}") from None
+        with suppress(StorageError):
+            self._refuse_late(slot, change)
         self.state.apply(landed(change, slot), self.clock())
         return True
+
+    def _refuse_late(self, slot: int, change: Change) -> None:
+        """Takes back a commit after a log that is gone: a deletion has removed the entry that had this slot, and all
+        others. Raises ShardDeleted, StorageError."""
+        if self.read_entry(slot - 1) is not None or self.last_checkpoint() >= slot - 1 > 0:
+            return
+        for path in (f"{LOG_DIR}/{slot:020}.json", *(file.path for file in change.adds)):
+            self.storage.remove(path)
+        self.storage.remove_empty_folders()
+        raise ShardDeleted(f"shard {self.storage.location} was deleted")
 
     def read_entry(self, version: int) -> LogEntry | None:
         """The entry of a version, or None if it is not written yet (or no longer kept)."""
