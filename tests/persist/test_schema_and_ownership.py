@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +37,8 @@ from tidemark_persist import (
 )
 from tidemark_persist.log import deletion
 from tidemark_persist.log.deletion import TOMBSTONE
+from tidemark_persist.log.delta_log import DeltaLog
+from tidemark_persist.log.entry import Change
 from tidemark_persist.maintenance.maintenance import Vacuum
 from tidemark_persist.storage.storage import Storage
 
@@ -238,6 +239,22 @@ def test_a_deletion_that_takes_too_long_is_gone_on_with_by_the_next(
     assert place.left() == []
 
 
+def test_a_commit_that_lands_after_the_deletion_is_taken_back(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    """The writer had looked at the log before, and the slot of the deletion's own entry is free again."""
+    shard, put = create_or_open(place.location, COLUMNS, shard_id="s"), DeltaLog._put
+    _write(shard, "a")
+
+    def put_late(log: DeltaLog, change: Change) -> None:
+        monkeypatch.setattr(DeltaLog, "_put", put)
+        delete_shard(place.location, "s")
+        put(log, change)
+
+    monkeypatch.setattr(DeltaLog, "_put", put_late)
+    with pytest.raises(ShardDeleted):
+        shard.compare_and_append(batch([(("a", 3), 3, 1)]), expected_upper=3, new_upper=4, term=1)
+    assert [path for path in place.left() if path.is_file()] == []
+
+
 def test_deletion_and_a_writer_that_does_not_stop(place: Place) -> None:
     """The writer is told that the shard is deleted, whatever it was doing, and no file is left."""
     for round_ in range(10):
@@ -271,7 +288,8 @@ def _write_until_deleted(shard: Shard, stop: threading.Event) -> None:
     delta-rs may find half a table while files go; such an error must not last.
     """
     errors: deque[str] = deque(maxlen=3)
-    for upper in count():
+    while True:
+        upper = shard.state().upper  # an append that failed has not moved it
         assert not stop.is_set(), f"the writer was not told that the shard is deleted; its last errors: {list(errors)}"
         rows = batch([(("a", upper), upper, 1)])
         try:

@@ -127,9 +127,10 @@ class DeltaLog:
         return True
 
     def _refuse_late(self, slot: int, change: Change) -> None:
-        """Takes back a commit after a log that is gone: a deletion has removed the entry that had this slot, and all
-        others. Raises ShardDeleted, StorageError."""
-        if self.read_entry(slot - 1) is not None or self.last_checkpoint() >= slot - 1 > 0:
+        """Takes back a commit that landed after a deletion had removed the entry of this slot, and all others: nobody
+        could read a log without a beginning. Raises ShardDeleted, StorageError."""
+        before = self.storage.read(f"{LOG_DIR}/{slot - 1:020}.json", self.table)
+        if before is not None or self.last_checkpoint() >= slot - 1 > 0:
             return
         for path in (f"{LOG_DIR}/{slot:020}.json", *(file.path for file in change.adds)):
             self.storage.remove(path)
