@@ -27,6 +27,9 @@ _CODES = (
     ("DUPLICATE", "DUPLICATE_NAME"),
     ("UNSUPPORTED", "UNSUPPORTED"),
 )
+_UNRESOLVED = "org.apache.spark.SparkException: [INTERNAL_ERROR] Found the unresolved operator: "
+_EXPRESSION_ID = re.compile(r"#\d+L?")
+_CONTEXT = re.compile(r"== SQL \(line (\d+), position (\d+)\) ==")
 _FIRST_PARAGRAPH = re.compile(r"\s*(?:\[[A-Z0-9_.]+\]\s*)?(.*?)(?:\s*SQLSTATE:|;\s*line \d|\n|$)", re.DOTALL)
 
 
@@ -37,11 +40,6 @@ def diagnose(error: Any) -> Diagnostic:
     line, column = _position(error)
     parameters = error.getMessageParameters() or {}
     return Diagnostic(code, _message(error, condition, parameters), line=line, column=column, word=_word(parameters))
-
-
-_UNRESOLVED = "org.apache.spark.SparkException: [INTERNAL_ERROR] Found the unresolved operator: "
-_EXPRESSION_ID = re.compile(r"#\d+L?")
-_CONTEXT = re.compile(r"== SQL \(line (\d+), position (\d+)\) ==")
 
 
 def diagnose_unresolved(thrown: str) -> Diagnostic | None:

@@ -3,7 +3,7 @@
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
-    refreshes  schedules are valid (plan/refresh.py); so are publications (plan/publish.py)
+    views      schedules of refreshes are valid (plan/refresh.py), and so is how a view is published (plan/publish.py)
 
 Settings are not checked: a newer operator may send more of them (messages/replica_settings.py). `check.plan` checks
 what a plan computes: a dataflow that fails there is installed as refused, while a command that fails here ends its
