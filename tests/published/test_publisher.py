@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard, create_or_open
+from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -18,6 +18,7 @@ from tidemark_protocol.plan.publish import PublishedView, published_location
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.published.publication import IDLE_MS
 from tidemark_replica.sinks.published.publisher import FIRST_CLEAN_SECONDS, TURN_SECONDS, Publisher
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
@@ -27,17 +28,16 @@ class Replica:
     """A publisher of a shard, with a clock and a pool that the test drives."""
 
     def __init__(self, folder: Path, every_ms: int = 1_000) -> None:
-        self.shard: Shard = create_or_open(str(folder / "shard"), SCHEMA, shard_id="u1")
+        metadata = ShardMetadata(ShardId("u1"), str(folder / "shard"), (Column("n", BIGINT),))
+        handles = ShardHandles()
+        self.shard: Shard = handles.writer(metadata)
         self.responses: list[Status] = []
         self.jobs: list[Callable[[], None]] = []
         self.now = 0.0
         location = published_location(str(folder), "shop", "flow", "view")
         view = PublishedView(location, "shop.flow.view", every_ms, 24)
-        metadata = ShardMetadata(ShardId("u1"), str(folder / "shard"), (Column("n", BIGINT),))
         self.location = location
-        self.publisher = Publisher(
-            GlobalId("u/view/1"), metadata, view, ShardHandles(), self, self.respond, lambda: self.now
-        )
+        self.publisher = Publisher(GlobalId("u/view/1"), metadata, view, handles, self, self.respond, lambda: self.now)
 
     def respond(self, response: Response) -> None:
         assert isinstance(response, Status)
@@ -104,6 +104,22 @@ def test_each_change_without_an_interval(tmp_path: Path) -> None:
         replica.append(upper, upper)
         assert replica.advance() == 1
         assert replica.rows()[-1] == upper
+
+
+def test_the_table_is_not_opened_where_nothing_has_changed(tmp_path: Path) -> None:
+    """But for a commit that says the newer time, once a minute."""
+    replica = Replica(tmp_path, every_ms=0)
+    replica.append(10, 1)
+    assert replica.advance() == 1
+    for upper in (11, IDLE_MS):
+        replica.append(upper)
+        assert replica.advance() == 0
+    replica.append(IDLE_MS + 10)
+    assert replica.advance() == 1
+    assert replica.responses[-1].fields["time"] == str(IDLE_MS + 9)
+    replica.append(IDLE_MS + 11, 2)
+    assert replica.advance() == 1
+    assert replica.rows() == [1, 2]
 
 
 def test_another_replicas_append_is_left_to_it_for_a_while(tmp_path: Path) -> None:

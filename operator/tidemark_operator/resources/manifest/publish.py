@@ -11,6 +11,7 @@ from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
 
 ON_COMMIT = "onCommit"
+DEFAULT_EVERY, DEFAULT_RETENTION = "1m", "24h"
 _HOUR_MS = 3_600_000
 _MORE_HISTORY_MS = 300_000
 
@@ -24,14 +25,14 @@ class Publish:
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
-        every = publish.text("every", "1m")
+        on_commit = publish.text("every", DEFAULT_EVERY) == ON_COMMIT
         return cls(
-            every_ms=0 if every == ON_COMMIT else duration_ms(publish, "every", "1m"),
-            retention_hours=-(-duration_ms(publish, "retention", "24h") // _HOUR_MS),
+            every_ms=0 if on_commit else duration_ms(publish, "every", DEFAULT_EVERY),
+            retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),
         )
 
     @property
     def history_ms(self) -> int:
-        """How far the view's since trails its upper at least: so long a publisher may be away, or busy, and still
+        """How far the view's since trails its upper at least, in milliseconds. A publisher that was away for less still
         finds the changes that it has not published."""
         return 2 * self.every_ms + _MORE_HISTORY_MS

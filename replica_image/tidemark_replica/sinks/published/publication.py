@@ -2,13 +2,13 @@
 
     the shard's updates of (published time, time] ──consolidated──► changes ──► files replaced ──► one commit
 
-The shard says everything: any process may publish at any time, twice too, and a process that dies leaves the table as
-it was, and files that no commit refers to, which `remove_unused` takes.
+A publication depends on the shard and on the table alone: any process may make it at any time, twice too. A process
+that dies leaves the table as it was, and files that no commit refers to, which `remove_unused` deletes.
 
-    the table does not exist, or has other columns               |
-    the shard cannot tell the published time any more            |  all contents are written anew, by one commit, too
-    another program changed the table, a file of it is gone,     |
-    or a quarter of it, or more than REBUILD_ROWS has changed    |
+    the table does not exist, or has other columns                    |
+    the shard's updates since the published time are compacted        |  the publication writes all contents anew,
+    another program has changed the table, or a file of it is gone    |  by one commit, too
+    a quarter of the rows, or more than REBUILD_ROWS, have changed    |
 
 Cost: the changes, and the files that they touch (changed_files.py); of a rebuild, the view. Memory: the changes, or a
 file's rows. A view with errors at the time is not published: the table keeps what it has.
@@ -41,10 +41,12 @@ from tidemark_replica.sinks.published.published_table import (
 REBUILD_ROWS, REBUILD_BYTES = 4_000_000, 256 << 20
 """Updates that one publication holds in memory, and the bytes of their files."""
 FEW_ROWS = 100_000
+"""Fewer changed rows are never a reason to write everything anew."""
 SHARE_BITS_MAX = 8
-"""A view is divided into 256 shares at most, each of which is an open file, and in memory at a time."""
+"""A view is divided into 256 shares at most. Each of them is an open file, and one at a time is in memory."""
 IDLE_MS = 60_000
 """Milliseconds after which a table whose view has not changed gets a commit all the same, which says the newer time."""
+IN_ERROR = "the view has rows in error: the table keeps the rows that it has (condition Erroring names an error)"
 
 
 class ViewInError(PersistError):
@@ -134,14 +136,14 @@ class Publication:
         batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
         net = consolidate(pa.Table.from_batches(batches, schema))
         if net.column(ERROR).null_count < net.num_rows:
-            raise ViewInError("the view has rows in error")
+            raise ViewInError(IN_ERROR)
         return net.drop_columns([ERROR])
 
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
         shard = self.shard
         with shard.lease():
             if shard.errors(time).num_rows:
-                raise ViewInError("the view has rows in error")
+                raise ViewInError(IN_ERROR)
             storage = Storage.at(self.options.location)
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
 
@@ -69,10 +69,11 @@ class PublishedFile:
     path: str
     size: int
     rows: int
-    prefix: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prefix", prefix_of(self.path))
+    @property
+    def prefix(self) -> str:
+        """The bits that the hashes of all its rows begin with."""
+        return prefix_of(self.path)
 
 
 @dataclass(frozen=True)

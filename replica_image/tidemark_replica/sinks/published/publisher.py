@@ -6,7 +6,8 @@
     another replica's append did: this one waits TURN_SECONDS, then looks whether it has published
 
 The time that is published is the last one that is complete, so a table is as new as its view when it is written. Only a
-sink that may write its shard publishes. Files that nothing refers to any more are removed once an hour.
+sink that may write its shard publishes. The publisher deletes files that nothing refers to any more once an hour. Where
+the shard has no update since the last look, it does not open the table, but for the commit of an idle view (IDLE_MS).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidemark_protocol.plan.publish import PublishedView
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.published.publication import Publication, Published
+from tidemark_replica.sinks.published.publication import IDLE_MS, Publication, Published
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 from tidemark_replica.values.failure_text import log_text, public_text
 
@@ -53,6 +54,8 @@ class Publisher:
         self._backoff = Backoff(clock)
         self._published: Time | None = None
         """The time up to which the table is known to be right; None before the first look."""
+        self._table_time = Time(0)
+        """The time that the table says."""
         self._appended_upper = 0
         """The upper that this replica's last append reached."""
         self._term = 0
@@ -77,6 +80,8 @@ class Publisher:
             self._job = self._jobs.submit(f"clean up the table of {self._id}", self._clean, self._cleaned)
         elif not self._is_due(complete):
             self._waits_since = None
+        elif self._is_unchanged_until(complete):
+            self._published, self._waits_since = complete, None
         elif self._is_own_turn(complete):
             self._waits_since = None
             self._job = self._jobs.submit(f"publish {self._id}", lambda: self._publish(complete), self._ended)
@@ -97,6 +102,13 @@ class Publisher:
             return True
         every = max(self._view.every_ms, 1)
         return complete // every > self._published // every
+
+    def _is_unchanged_until(self, complete: Time) -> bool:
+        """Whether the shard certainly has no update since the last look. Never waits."""
+        if self._published is None or complete - self._table_time >= IDLE_MS:
+            return False
+        reader = self._handles.cached_reader(self._shard.location, self._shard.shard_id)
+        return reader is not None and reader.listen_cached(self._published + 1, complete + 1) == []
 
     def _is_own_turn(self, complete: Time) -> bool:
         if self._appended_upper > complete:
@@ -132,7 +144,7 @@ class Publisher:
         published = outcome.value
         if published.anew_because and self._published is not None:
             LOG.warning("the table of %s was written anew: %s", self._id, published.anew_because)
-        self._published = published.checked
+        self._published, self._table_time = published.checked, published.time
         self._report({"time": str(published.time), "rows": str(published.rows), "bytes": str(published.bytes)})
 
     def _clean(self) -> int:
