@@ -1,7 +1,8 @@
-"""When an ingestion begins again because of a stopped table."""
+"""When an ingestion begins again because of a stopped table, and when it is not begun at all."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.storage.ingestion_samples import description, tpch_tables
-from tests.waiting import until
+from tests.waiting import BOUND, until
 from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
@@ -18,7 +19,7 @@ from tidemark_protocol.plan.ingestion import TpchSource
 from tidemark_replica.storage import ingestion_threads
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
-from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.tpch.source import TpchIngestion
 
 SPEC = TpchSource("0.001", 100, 7)
@@ -56,6 +57,38 @@ def test_it_begins_again_where_that_may_help(monkeypatch: pytest.MonkeyPatch, tm
     now = Time(int(time.time() * 1000))
     of = description(tmp_path, SPEC, tpch_tables("nation", "region"))
     manager.run(RunIngestion(of, WriterTerm(1), now, 600_000), ControllerClock(now, 600_000))
-    until(lambda: len(Stopped.ticks) > 2 if helps else sum(Stopped.ticks) > 3)
-    manager.close()
+    try:
+        until(lambda: len(Stopped.ticks) > 2 if helps else sum(Stopped.ticks) > 3)
+    finally:
+        manager.close()
     assert (len(Stopped.ticks) > 1) is helps
+
+
+def test_a_source_that_is_made_after_the_drop_is_not_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`interrupt` could not reach it: a wait for its upstream would keep the slot of a deleted DataSource in use."""
+    made, dropped, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Late(Stopped):
+        def close(self) -> None:
+            closed.set()
+
+    def source_for(*_: object) -> Source:
+        made.set()
+        assert dropped.wait(BOUND)
+        return Late(SPEC, tmp_path / "cache")
+
+    monkeypatch.setattr(Stopped, "ticks", [], raising=False)
+    manager = IngestionThreads(None, ShardWriters(), tmp_path / "cache")
+    monkeypatch.setattr(manager, "source_for", source_for)
+    now = Time(int(time.time() * 1000))
+    of = description(tmp_path, SPEC, tpch_tables("nation", "region"))
+    manager.run(RunIngestion(of, WriterTerm(1), now, 600_000), ControllerClock(now, 600_000))
+    try:
+        assert made.wait(BOUND)
+        manager.drop(of.id)
+        dropped.set()
+        until(lambda: not manager.is_alive(of.id))
+    finally:
+        dropped.set()
+        manager.close()
+    assert (Stopped.ticks, closed.is_set()) == ([], True)

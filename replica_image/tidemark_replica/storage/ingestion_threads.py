@@ -179,7 +179,7 @@ class IngestionThreads:
 
 
 def release(description: IngestionDescription, secrets: SourceSecrets) -> None:
-    """Ends what a deleted source keeps upstream. Raises IngestionError."""
+    """Drops the replication slots of a deleted source; other kinds keep nothing upstream. Raises IngestionError."""
     spec = description.source
     if isinstance(spec, PostgresSource):
         release_postgres(description, spec, partial(secrets.read, spec.secret))
@@ -221,7 +221,7 @@ class _Ingestion(threading.Thread):
         self._halt.set()
 
     def interrupt(self) -> None:
-        """After `stop`: what the source has begun is of no use any more."""
+        """After `stop`: ends what the source waits for. A source that is made later is not begun (`_ingest`)."""
         if (source := self._source) is not None:
             source.interrupt()
 
@@ -270,6 +270,8 @@ class _Ingestion(threading.Thread):
         description = self._command.ingestion
         source = self._source = self._manager.source_for(description, self.inbox)
         try:
+            if self._halt.is_set():
+                return  # `interrupt` may have found no source
             self._tick_until_halt(source, Ingester(description, self._command.term, source, self._manager.shards))
         finally:
             source.close()
