@@ -235,12 +235,13 @@ def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.Record
 
 def _pieces(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
     """The reads in groups of about PIECE_BYTES."""
-    piece: list[FileRead] = []
+    piece, size = list[FileRead](), 0
     for read in reads:
         piece.append(read)
-        if sum(r.size for r in piece) >= PIECE_BYTES:
+        size += read.size
+        if size >= PIECE_BYTES:
             yield piece
-            piece = []
+            piece, size = [], 0
     if piece:
         yield piece
 
