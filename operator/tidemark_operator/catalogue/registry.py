@@ -3,6 +3,7 @@ readers, relations and statuses are asked for all the time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
@@ -10,9 +11,10 @@ from tidemark_operator.catalogue.file_requests import Requests
 from tidemark_operator.catalogue.reader_index import ReaderIndex
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
+from tidemark_operator.planning.successors import display_names
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.messages.responses import IngestionStatus
-from tidemark_protocol.plan.ingestion import IngestionDescription
+from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
 
 
 @dataclass
@@ -39,6 +41,12 @@ class SourceState:
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None
     requests: Requests = ()
+
+    def tables(self) -> Iterator[tuple[str, IngestedTable]]:
+        """The pinned tables, in their order, each with its display name (`planning/successors.py`)."""
+        pinned = self.pinned.tables if self.pinned else ()
+        names = display_names(ingested.table.name for ingested in pinned)
+        return ((names[ingested.table.name], ingested) for ingested in pinned)
 
 
 class Registry:

@@ -18,7 +18,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_operator.planning.successors import display_names, spec_name
+from tidemark_operator.planning.successors import spec_name
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
 
@@ -73,8 +73,8 @@ def names(
     """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Those of pending revisions are
     among them."""
     wanted = None if ids is None else frozenset(ids)
-    tables = ((s.key.name, _display_names(s), t) for s in sources if s.pinned for t in s.pinned.tables)
-    found = {t.id: f"{s}.{every[t.table.name]}" for s, every, t in tables if wanted is None or t.id in wanted}
+    tables = ((s.key.name, name, table.id) for s in sources for name, table in s.tables())
+    found = {id: f"{source}.{name}" for source, name, id in tables if wanted is None or id in wanted}
     if found.keys() == wanted:
         return found  # no Dataflow needs to be looked at, of which there may be many
     for dataflow in dataflows:
@@ -85,16 +85,11 @@ def names(
     return found
 
 
-def _display_names(source: SourceState) -> dict[str, str]:
-    return display_names(table.table.name for table in source.pinned.tables) if source.pinned else {}
-
-
 def _tables(source: SourceState) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
-    names = _display_names(source)
-    for ingested in source.pinned.tables if source.pinned else ():
-        table, name = ingested.table, names[ingested.table.name]
+    for name, ingested in source.tables():
         if name == spec_name(name):
+            table = ingested.table
             yield Relation(
                 source.key.name, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic
             )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.planning.successors import display_names
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
@@ -38,12 +37,10 @@ def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:
     book, running = fleet.book(source.key.namespace), fleet.get(source.key.namespace, source.instance)
     ingesting = running is not None and running.is_ingesting(source.pinned.id)
     reports = {report.table: report for report in source.report.tables} if source.report else {}
-    names = display_names(ingested.table.name for ingested in source.pinned.tables)
-    for ingested in source.pinned.tables:
+    for name, ingested in source.tables():
         known = book.frontiers(ingested.shard.shard_id)
         upper = known.upper if known else None
-        name = ingested.table.name
-        yield TableState(source, names[name], ingested, upper, reports.get(name), ingesting)
+        yield TableState(source, name, ingested, upper, reports.get(ingested.table.name), ingesting)
 
 
 def all_tables(registry: Registry, fleet: Fleet) -> Iterator[TableState]:

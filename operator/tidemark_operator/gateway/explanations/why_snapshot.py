@@ -13,7 +13,6 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.planning.successors import display_names
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 
 # conditions in order: each needs those before it
@@ -54,13 +53,12 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
     runs = f"DataSource {state.key.name}: {runs}" if runs else ""
     if runs and state.ingester is not None and (texts := busy.get((state.instance, state.ingester.replica))):
         runs += f"; that replica is busy: {', '.join(texts)}"
-    tables = state.pinned.tables if state.pinned else ()
+    tables = list(state.tables())
     if not tables:
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
-    names = display_names(ingested.table.name for ingested in tables)
-    for ingested in tables:
+    for table, ingested in tables:
         known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
-        name = f"{state.key.name}.{names[ingested.table.name]}"
+        name = f"{state.key.name}.{table}"
         yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
 
 

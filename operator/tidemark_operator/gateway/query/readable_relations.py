@@ -20,7 +20,6 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import Parent
-from tidemark_operator.planning.successors import display_names
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import IndexTarget, ShardTarget
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -84,10 +83,8 @@ def _readables(context: ReconcileContext, namespace: str, owner: Parent) -> Iter
 
 def _tables(context: ReconcileContext, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
     running = context.running(namespace, source.instance)
-    tables = source.pinned.tables if source.pinned else ()
-    names = display_names(ingested.table.name for ingested in tables)
-    for ingested in tables:
-        name = f"{source.key.name}.{names[ingested.table.name]}"
+    for table, ingested in source.tables():
+        name = f"{source.key.name}.{table}"
         yield ingested.id, partial(_shard, context, namespace, running, name, ingested.id, ingested.shard), name
 
 
