@@ -83,7 +83,7 @@ def test_an_interrupted_call_names_its_key(gateway: Scripted, tmp_path: Path) ->
     until(lambda: gateway.calls)
     ran.send_signal(signal.SIGINT)
     _, error = ran.communicate(timeout=BOUND)
-    assert f"the same command with --key {gateway.calls[0][0]} tells" in error
+    assert f"Give the same command with --key {gateway.calls[0][0]}: it repeats" in error
     assert ran.returncode == 130
 
 
@@ -99,6 +99,7 @@ def test_a_call_without_an_answer_in_time_names_its_key(
     """A random key is nowhere else."""
     gateway.hangs = True
     assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv"), "--timeout", "1s"]) == 1
-    found = re.search(r"not answered in time: .*the same command with --key (\w+) tells", capsys.readouterr().err)
+    advice = r"not answered in time: .*Give the same command with --key (\w+): it repeats"
+    found = re.search(advice, capsys.readouterr().err)
     assert found is not None
     assert {key for key, _ in gateway.calls} == {found[1]}

@@ -100,9 +100,9 @@ def insert(
     )
     with _opened(file) as body, waiting(f"writing to {name}") as show:
         try:
-            reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout, _Told(show))
+            reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout, _RepeatNotice(show))
         except KeyboardInterrupt:
-            print(f"interrupted. {_key_tells(header)}", file=sys.stderr)
+            print(f"interrupted. {_advice(header)}", file=sys.stderr)
             raise
     if output == "json":
         found = {"table": reply.table, "time": reply.time, "rows": reply.rows, "repeated": reply.repeated}
@@ -115,7 +115,7 @@ def insert(
 _DONE = {"insert": "inserted", "upsert": "upserted", "delete": "deleted"}
 
 
-class _Told:
+class _RepeatNotice:
     """Shows why a call is repeated: in the terminal's line, or once on standard error where that is no terminal."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -129,15 +129,19 @@ class _Told:
         self._last = text
 
 
-def _key_tells(header: InsertHeader) -> str:
-    return f"Whether it was done, the same command with --key {header.key} tells"
+def _advice(header: InsertHeader) -> str:
+    return f"Give the same command with --key {header.key}: it repeats the call, or reports that it was done"
 
 
 def _repeated(
-    find: Callable[[], Gateway], header: InsertHeader, body: IO[bytes], seconds: float, tell: Callable[[CliError], None]
+    find: Callable[[], Gateway],
+    header: InsertHeader,
+    body: IO[bytes],
+    seconds: float,
+    notify: Callable[[CliError], None],
 ) -> InsertReply:
-    """The reply, once there is one. `tell`: gets what a call failed at that is repeated. Raises CliError where the call
-    is refused, or at the end of the time."""
+    """The reply, once there is one. `notify`: gets the failure of each call that is repeated. Raises CliError where the
+    call is refused, or at the end of the time."""
     until, pause, tried = time.monotonic() + seconds, FIRST_PAUSE_SECONDS, False
     while True:
         failure: CliError
@@ -157,8 +161,8 @@ def _repeated(
             failure = error
         tried = True
         if time.monotonic() + pause > until:
-            raise CliError(f"{failure}. {_key_tells(header)}")
-        tell(failure)
+            raise CliError(f"{failure}. {_advice(header)}")
+        notify(failure)
         time.sleep(pause)
         pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
