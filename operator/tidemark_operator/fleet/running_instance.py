@@ -205,8 +205,8 @@ class RunningInstance(InstanceFacade):
         return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
     async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
-        """Have a replica end what a deleted source keeps upstream: its ingester, if that is online. Returns what went
-        wrong; empty if nothing did. Raises: Waiting where none answers."""
+        """Have a replica drop the replication slots of a deleted source: its ingester, if that is online, else any.
+        Returns why it could not; empty if it did. Raises: Waiting where none answers."""
         data, state = codec.encode(description), self.replicas.get(ingester)
         asked = {ingester: state} if state is not None and state.online else self.replicas
         answer = await ask_any(self.namespace, self.name, asked, lambda replica: replica.release(data))

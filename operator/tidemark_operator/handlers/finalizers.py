@@ -1,5 +1,4 @@
-"""Our finalizer: on objects that Dataflows read, and on objects whose tables, or what they
-keep upstream, are to be deleted with them.
+"""Our finalizer: on objects that Dataflows read, and on objects whose tables or replication slots go with them.
 
 It is set before a plan that reads the object is stored, so that an import cannot vanish in between.
 """

@@ -123,7 +123,8 @@ class ReplicaConnection:
         return answer
 
     async def release(self, ingestion: bytes) -> compute_pb2.ReleaseSourceResponse:
-        """Ends what a deleted source keeps upstream. Raises: grpc.RpcError; OperatorError without a connection."""
+        """Have the replica drop the replication slots of a deleted source. Raises: grpc.RpcError; OperatorError without
+        a connection."""
         request = compute_pb2.ReleaseSourceRequest(ingestion=ingestion)
         answer: compute_pb2.ReleaseSourceResponse = await self._connected().ReleaseSource(
             request, timeout=DESCRIBE_SECONDS

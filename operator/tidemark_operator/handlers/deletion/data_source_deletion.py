@@ -1,7 +1,7 @@
 """Deletion of a DataSource that no Dataflow reads.
 
 1. its ingestion stops, and readers of its tables get an end message
-2. what it keeps upstream is ended (upstream_release.py), while its bindings can say what that is
+2. replicas drop its replication slot (upstream_release.py), as long as its bindings are there to name the slot
 3. with `deletionPolicy: Delete`: its tables and its bindings are deleted (table_deletion.py)
 4. the finalizer goes; then the API server removes the object, and what is remembered of it goes too
 """
