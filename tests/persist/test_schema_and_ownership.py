@@ -40,7 +40,7 @@ from tidemark_persist.log.deletion import TOMBSTONE
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import Change
 from tidemark_persist.maintenance.maintenance import Vacuum
-from tidemark_persist.storage.storage import Storage
+from tidemark_persist.storage.storage import LOG_DIR, Storage
 
 BUSY = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.05)
 REFUSED = {
@@ -239,17 +239,25 @@ def test_a_deletion_that_takes_too_long_is_gone_on_with_by_the_next(
     assert place.left() == []
 
 
-def test_a_commit_that_lands_after_the_deletion_is_taken_back(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
-    """The writer had looked at the log before, and the slot of the deletion's own entry is free again."""
-    shard, put = create_or_open(place.location, COLUMNS, shard_id="s"), DeltaLog._put
+def test_a_commit_into_a_log_that_is_being_deleted_is_taken_back(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    """The deletion has removed its own entry, and not yet those before: the slot is free, and delta-rs takes it."""
+    shard, put, remove = create_or_open(place.location, COLUMNS, shard_id="s"), DeltaLog._put, Storage.remove
     _write(shard, "a")
 
-    def put_late(log: DeltaLog, change: Change) -> None:
-        monkeypatch.setattr(DeltaLog, "_put", put)
-        delete_shard(place.location, "s")
-        put(log, change)
+    def put_during_deletion(log: DeltaLog, change: Change) -> None:
+        def remove_and_put(storage: Storage, path: str) -> None:
+            if path.startswith(LOG_DIR):
+                patch.setattr(Storage, "remove", remove)
+                remove(storage, f"{LOG_DIR}/{4:020}.json")
+                put(log, change)
+            remove(storage, path)
 
-    monkeypatch.setattr(DeltaLog, "_put", put_late)
+        with monkeypatch.context() as patch:
+            patch.setattr(DeltaLog, "_put", put)
+            patch.setattr(Storage, "remove", remove_and_put)
+            delete_shard(place.location, "s")
+
+    monkeypatch.setattr(DeltaLog, "_put", put_during_deletion)
     with pytest.raises(ShardDeleted):
         shard.compare_and_append(batch([(("a", 3), 3, 1)]), expected_upper=3, new_upper=4, term=1)
     assert [path for path in place.left() if path.is_file()] == []
