@@ -1,13 +1,13 @@
 """The files that a lane collects: those that name one of its marks. To import all test modules takes ten seconds of
 CPU for each process of a lane, and twenty in a fresh clone.
 
-A file names the marks of its tests itself, as `mark.spark`. The lane that collects all files refuses another one, whose
-tests would be in no lane (`check`).
+A file names the marks of its tests itself, as `mark.spark`. The lane that collects all files reports each other file as
+an error: its tests would be in no lane (`unnamed_marks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,10 +17,6 @@ from tests.lanes.ledger import CHECKOUT
 
 MARKS = ("spark", "cluster", "kafka", "postgres", "e2e")
 """Marks by which lanes choose files."""
-
-
-class UnnamedMark(Exception):
-    """A test would be in no lane. Not a UsageError, with which a worker of xdist ends as if it had no tests."""
 
 
 def files_with(marks: Collection[str]) -> list[str]:
@@ -34,11 +30,14 @@ def names_paths(arguments: Sequence[str]) -> bool:
     return any((CHECKOUT / argument.partition("::")[0]).exists() for argument in arguments)
 
 
-def check(item: pytest.Item) -> None:
-    """Raise UnnamedMark for a test with a mark that its file does not name."""
-    for mark in MARKS:
-        if item.get_closest_marker(mark) is not None and not _names(item.path, mark):
-            raise UnnamedMark(f"{item.nodeid} has the mark {mark}, which its file does not name: no lane has it")
+def unnamed_marks(items: Iterable[pytest.Item]) -> list[str]:
+    """An error for each mark that a test has and its file does not name."""
+    return [
+        f"{item.nodeid} has the mark {mark}, which its file does not name, so no lane has it: write pytest.mark.{mark}"
+        for item in items
+        for mark in MARKS
+        if item.get_closest_marker(mark) is not None and not _names(item.path, mark)
+    ]
 
 
 def _names(path: Path, mark: str) -> bool:

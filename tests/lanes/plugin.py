@@ -38,8 +38,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(config, config.getoption("--lane-ledger")))
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    marked_files.check(item)
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file that does not name the marks of its tests is an error, as one that cannot be imported."""
+    report = yield
+    errors = marked_files.unnamed_marks(node for node in report.result if isinstance(node, pytest.Item))
+    if errors:
+        report.outcome, report.longrepr = "failed", "\n".join(errors)
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -118,6 +126,10 @@ class Recorder:
         if report.failed:
             self._append(report.nodeid, "error", 0.0, end_of_report(report))
 
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Workers of which a hook fails may end before they have a test; the session's exit code is NO_TESTS then."""
+        self._append("pytest", "error", 0.0, end_of_text(str(excrepr)))
+
     def pytest_sessionfinish(self) -> None:
         """A worker that died has reported no teardown."""
         for test in list(self._outcome):
@@ -136,4 +148,8 @@ class Recorder:
 
 
 def end_of_report(report: pytest.TestReport | pytest.CollectReport) -> str:
-    return "\n".join(report.longreprtext.splitlines()[-REASON_LINES:])
+    return end_of_text(report.longreprtext)
+
+
+def end_of_text(text: str) -> str:
+    return "\n".join(text.splitlines()[-REASON_LINES:])

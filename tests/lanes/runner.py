@@ -130,7 +130,9 @@ class Round:
         environ = os.environ | jvm_options() | {"TIDEMARK_LANE": json.dumps(settings), "PYTHONUNBUFFERED": "1"}
         # each of some thousand processes that tests start would compile our packages for itself
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [*lane.command(), "--lane-ledger", str(self.ledger), "--lane-passed", str(passed)]
+        # pytest takes a path after an option that it does not know yet for one of tests, and looks for its settings
+        # above it
+        command = [*lane.command(), f"--lane-ledger={self.ledger}", f"--lane-passed={passed}"]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,

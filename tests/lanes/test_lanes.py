@@ -109,6 +109,20 @@ def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: p
     assert "nothing_of_that_name" in output
 
 
+def test_a_failing_hook_is_an_error(lane: Lane, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where both workers end before the session asks them for tests."""
+    (tmp_path / "conftest.py").write_text("def pytest_itemcollected(item): raise ValueError('broken hook')\n")
+    assert not Round([lane], tmp_path / "ledger.jsonl", "c").run()
+    assert "ValueError: broken hook" in capfd.readouterr().out
+
+
+def test_a_ledger_outside_the_checkout_leaves_the_settings_of_pytest_alone(tmp_path: Path) -> None:
+    """The lane `fast` names no paths of its own, above which pytest would find pyproject.toml."""
+    assert Round([Lane("none", ("--ignore-glob=*",))], tmp_path / "ledger.jsonl", "c").run()
+    (log,) = tmp_path.glob("*/none.log")
+    assert "configfile: pyproject.toml" in log.read_text()
+
+
 def test_a_mark_that_a_file_does_not_name_is_an_error(
     lane: Lane, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
