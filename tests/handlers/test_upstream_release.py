@@ -27,6 +27,7 @@ class Surroundings:
         self.asked: list[ReplicaId] = []
         self.notes: list[str] = []
         self.events, self.releases = self, self.operator()
+        self.may_answer: asyncio.Event | None = None
 
     def operator(self) -> UpstreamRelease:
         """As one that begins now."""
@@ -38,6 +39,8 @@ class Surroundings:
     async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
         assert description.source == SOURCE
         self.asked.append(ingester)
+        if self.may_answer is not None:
+            await self.may_answer.wait()
         if not self.answers:
             raise Waiting("NoReplicaOnline", "waiting for a replica")
         return self.answers.pop(0)
@@ -93,6 +96,24 @@ def test_it_is_given_up_with_the_statement_that_drops_it() -> None:
         " replica). It keeps WAL until you run SELECT pg_drop_replication_slot('tidemark_u_1') in database shop of"
         " db:5432"
     ]
+
+
+def test_an_answer_after_it_was_given_up_makes_no_other_event() -> None:
+    """The object is there until its tables are deleted."""
+    around, state = Surroundings(AWAY), deleted()
+
+    async def scenario() -> bool:
+        around.may_answer = asyncio.Event()
+        while not await around.releases.release(state):
+            await asyncio.sleep(0)
+            around.now += 1000
+        around.may_answer.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await around.releases.release(state)
+
+    assert asyncio.run(scenario())
+    assert (around.now, len(around.asked), len(around.notes)) == (TIMEOUT_MS, 1, 1)
 
 
 def test_without_an_instance_it_is_given_up_too() -> None:

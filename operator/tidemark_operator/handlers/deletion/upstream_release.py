@@ -89,6 +89,8 @@ class UpstreamRelease:
             f" It keeps WAL until you run SELECT pg_drop_replication_slot('{slot}') in database {source.database} of"
             f" {source.host}:{source.port}"
         )
+        if known.attempt is not None:
+            known.attempt.cancel()  # its answer would begin the release again
         LOG.warning("%s: %s", state.key, note)
         await self._context.events.warn(state.key, state.uid, SLOT_KEPT, note)
         known.error = ""
