@@ -38,7 +38,7 @@ from tidemark_persist.errors import (
     StoreProblem,
 )
 from tidemark_persist.files.consolidate import consolidate
-from tidemark_persist.files.file_parts import Part, read_part
+from tidemark_persist.files.file_parts import Part, read_part, staged_part
 from tidemark_persist.files.pruning import Condition, condition
 from tidemark_persist.files.spill import set_spill_folder, spill_folder
 from tidemark_persist.files.staging import StagedFile, remove_staged, restaged, write_staged
@@ -113,5 +113,6 @@ __all__ = [
     "restaged",
     "set_spill_folder",
     "spill_folder",
+    "staged_part",
     "write_staged",
 ]

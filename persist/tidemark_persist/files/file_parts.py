@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from tidemark_persist.errors import PartGone
 from tidemark_persist.files.pruning import Condition, may_have_errors, may_meet
+from tidemark_persist.files.staging import StagedFile
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.schema import TIME
 from tidemark_persist.storage.mounted_settings import Options
 from tidemark_persist.storage.storage import Storage
-from tidemark_persist.times import Time
+from tidemark_persist.times import EMPTY, Time
 
 BATCH_ROWS = 65_536
 READ_BYTES_MAX = 1 << 26
@@ -81,6 +82,11 @@ def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
     first, end = max(lower, file.min_time), min(upper, file.max_time + 1)
     rows = -(-file.rows * (end - first) // (file.max_time + 1 - file.min_time)) if file.rows > 0 else file.rows
     return Part(location, file.path, Time(first), Time(end), rows, file.size, file.rows)
+
+
+def staged_part(location: str, file: StagedFile) -> Part:
+    """All updates of a staged file of the shard at the location, to be read before a commit refers to it."""
+    return Part(location, file.path, Time(0), EMPTY, file.rows, file.size)
 
 
 def read_part(

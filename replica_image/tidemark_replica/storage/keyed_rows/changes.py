@@ -48,7 +48,7 @@ def latest(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
         gives = pc.or_(pc.invert(changes.column(kept)), changes.column(GONE))
         earlier = changes.take(_last_of_each(changes, keys, np.flatnonzero(gives.to_numpy())))
         found = _replaced(found, earlier.filter(pc.invert(earlier.column(GONE))), keys, name)
-        deleted = _places(found, earlier.filter(earlier.column(GONE)), keys) >= 0
+        deleted = places_by_key(found, earlier.filter(earlier.column(GONE)), keys) >= 0
         lost = found.column(_LOST).to_numpy() | (found.column(kept).to_numpy() & deleted)
         found = found.set_column(found.schema.get_field_index(_LOST), _LOST, pa.array(lost))
     return found
@@ -87,7 +87,7 @@ def _last_of_each(changes: pa.Table, keys: Sequence[str], rows: np.ndarray) -> p
     return positions.take(pc.array_sort_indices(positions))
 
 
-def _places(found: pa.Table, given: pa.Table, keys: Sequence[str]) -> np.ndarray:
+def places_by_key(found: pa.Table, given: pa.Table, keys: Sequence[str]) -> np.ndarray:
     """For each row of `found` the row of `given` with its key; -1 where there is none."""
     aliases = [f"k{i}" for i in range(len(keys))]
 
@@ -102,7 +102,7 @@ def _places(found: pa.Table, given: pa.Table, keys: Sequence[str]) -> np.ndarray
 
 def _replaced(found: pa.Table, given: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
     """`found` with the column's values of `given` by key, where it keeps them and `given` has the key."""
-    places, kept = _places(found, given, keys), found.column(KEPT + name).to_numpy()
+    places, kept = places_by_key(found, given, keys), found.column(KEPT + name).to_numpy()
     taken = kept & (places >= 0) & ~found.column(_LOST).to_numpy()
     both = pa.concat_arrays([_array(found.column(name)), _array(given.column(name))])
     picked = both.take(pa.array(np.where(taken, places + found.num_rows, np.arange(found.num_rows))))

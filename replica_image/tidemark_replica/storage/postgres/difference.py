@@ -7,9 +7,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Part, Shard, StagedFile, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, TIME, Shard, StagedFile, consolidate, read_part, staged_part
 from tidemark_persist.files.spill import divide
-from tidemark_persist.times import Time as PartTime
 from tidemark_protocol.ids import Time
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.withdrawal import Withdrawal
@@ -38,8 +37,7 @@ def difference(
 
 def _staged(shard: Shard, files: Sequence[StagedFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
-        part = Part(shard.location, file.path, PartTime(0), EMPTY, file.rows, file.size)
-        yield from read_part(part, columns=names)
+        yield from read_part(staged_part(shard.location, file), columns=names)
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

@@ -1,4 +1,5 @@
-"""From changes that name rows by a key to updates. Numpy for the order, Arrow for the values, no Python for a row.
+"""From changes that name rows by a key to updates. Numpy finds the order, Arrow takes the values; Python goes
+row by row for the keys of error rows alone.
 
     update key 1, note not sent      the row before: key 1 ──► an earlier change of this batch, or the table
     update key 1 ► 2, note not sent  the row before: key 1 ──► the change above, whose note is that of the table
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, TIME, consolidate
 from tidemark_protocol.ids import Time
+from tidemark_replica.storage.keyed_rows.changes import places_by_key
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.text_values import parse
@@ -29,7 +31,6 @@ from tidemark_replica.storage.postgres.updates import updates_of
 
 Ints = npt.NDArray[np.int64]
 _NOT_THERE, _IS_ERROR = -1, -2
-_AT, _CODE = "at", "code"
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,9 @@ def _before(
     readable = np.ones(len(sought), bool)
     for _, wrong in parsed:
         readable &= True if wrong is None else ~wrong.to_numpy(zero_copy_only=False)
-    found = table.find(values.filter(pa.array(readable)))
-    aliases = [f"k{i}" for i in range(len(names))]
-    here = values.rename_columns(aliases).append_column(_CODE, pa.array(sought)).filter(pa.array(readable))
-    there = found.select(names).rename_columns(aliases).append_column(_AT, pa.array(np.arange(found.num_rows)))
-    pairs = here.join(there, keys=aliases, join_type="inner")
-    at[pairs.column(_CODE).to_numpy()] = pairs.column(_AT).to_numpy()
+    values = values.filter(pa.array(readable))
+    found = table.find(values)
+    at[sought[readable]] = places_by_key(values, found, names)
     missing = at[sought] == _NOT_THERE
     of_missing = digests([text.filter(pa.array(missing)) for text in texts])
     errors = table.find_errors(of_missing)

@@ -17,8 +17,7 @@ from time import monotonic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, EMPTY, ERROR, Part, Shard, StagedFile, read_part
-from tidemark_persist.times import Time as PartTime
+from tidemark_persist import DIFF, ERROR, Part, Shard, StagedFile, read_part, staged_part
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests_in
 
@@ -76,7 +75,7 @@ class KeyedRows:
         return self._indexes[1].lookup(pa.table({DIGEST: digests}))
 
     def add(self, updates: pa.Table) -> None:
-        """Updates of this tick, which count at once."""
+        """Adds updates of this tick; `find` gives them at once."""
         if self._indexes is not None:
             self._is_ahead = True
             self._add(updates)
@@ -114,9 +113,7 @@ class KeyedRows:
             yield from self._read(self._shard.snapshot_parts(upper - 1))
 
     def _staged(self, files: Sequence[StagedFile]) -> Iterator[pa.Table]:
-        return self._read(
-            [Part(self._shard.location, file.path, PartTime(0), EMPTY, file.rows, file.size) for file in files]
-        )
+        return self._read([staged_part(self._shard.location, file) for file in files])
 
     def _read(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
         for part in parts:
