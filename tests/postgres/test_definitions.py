@@ -16,7 +16,7 @@ import pytest
 from tests.postgres.databases import Database, connect, source_of, tick
 from tests.postgres.test_stops import ingesting, rows
 from tests.postgres.test_stops import ticks_read_everything as ticks_read_everything
-from tests.replica.process import wait_until
+from tests.waiting import until
 from tidemark_protocol.plan.ingestion import PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.postgres import source as module
@@ -345,11 +345,9 @@ def test_nothing_is_bound_before_it_is_visible(
         tick(one, 1000)
         with without_standby(database), monkeypatch.context() as patch:
             patch.setattr(watch, "VISIBLE_SECONDS", 0.5)
-            wait_until(lambda: database.value("show synchronous_standby_names") == "nobody")
+            until(lambda: database.value("show synchronous_standby_names") == "nobody")
             committed = pool.submit(database.run, *statements)
-            wait_until(
-                lambda: database.value("select max(wait_event) from pg_stat_activity where wait_event = 'SyncRep'")
-            )
+            until(lambda: database.value("select max(wait_event) from pg_stat_activity where wait_event = 'SyncRep'"))
             with pytest.raises(SourceNotReady, match="is not visible upstream"):
                 tick(one, 1100)
         committed.result()
@@ -377,44 +375,49 @@ def test_a_partition_for_a_while_whose_changes_were_its_parents(database: Databa
         assert source_of(one).stopped()["t"].startswith("NotPublished: table t: column ")
 
 
-@pytest.mark.parametrize("moved", [False, True])
-def test_a_table_that_is_published_by_its_schema(database: Database, tmp_path: Path, moved: bool) -> None:
-    """Its changes while it was in another schema were not sent."""
-    database.run("drop publication everything", "create publication everything for tables in schema public")
+class Published(NamedTuple):
+    """Statements that publish `t` without naming it; statements, each a transaction of its own, by which `t` is changed
+    while it is not published, and is then published as before."""
+
+    by: tuple[str, ...]
+    meanwhile: tuple[str, ...]
+
+
+PUBLISHED = {
+    "its schema": Published(
+        ("drop publication everything", "create publication everything for tables in schema public"),
+        (
+            "create schema elsewhere; alter table t set schema elsewhere",
+            f"set local search_path to elsewhere, public; {INSERT}",
+            "alter table elsewhere.t set schema public",
+        ),
+    ),
+    "its parent": Published(
+        (
+            "drop publication everything",
+            "create table p (like t) partition by list (id)",
+            "alter table p attach partition t default",
+            "create publication everything for table p, other",
+        ),
+        ("alter table p detach partition t", INSERT, "alter table p attach partition t default"),
+    ),
+}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("by", PUBLISHED)
+def test_a_table_that_is_published_by_another_object(database: Database, tmp_path: Path, by: str, leaves: bool) -> None:
+    """The changes of `t` while it was in another schema, or detached from its parent, were not sent."""
+    database.run(*PUBLISHED[by].by)
     with ingesting(tmp_path, database.spec(T, OTHER)) as one:
         tick(one, 1000)
-        if moved:
-            database.run("create schema elsewhere; alter table t set schema elsewhere")
-            database.run(f"set local search_path to elsewhere, public; {INSERT}")
-            database.run("alter table elsewhere.t set schema public")
+        for statement in PUBLISHED[by].meanwhile if leaves else ():
+            database.run(statement)
         database.run(INSERT, "insert into other values (1)")
         tick(one, 1100)
         stopped = source_of(one).stopped()
-    assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is moved
-    assert rows(tmp_path, "t").total() == (1 if moved else 2)
-    assert rows(tmp_path, "other") == Counter([(1,)])
-
-
-@pytest.mark.parametrize("detached", [False, True])
-def test_a_partition_that_is_published_by_its_parent(database: Database, tmp_path: Path, detached: bool) -> None:
-    """Its changes while it was detached were not sent."""
-    database.run(
-        "drop publication everything",
-        "create table p (like t) partition by list (id)",
-        "alter table p attach partition t default",
-        "create publication everything for table p, other",
-    )
-    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
-        tick(one, 1000)
-        if detached:
-            database.run("alter table p detach partition t")
-            database.run(INSERT)
-            database.run("alter table p attach partition t default")
-        database.run(INSERT, "insert into other values (1)")
-        tick(one, 1100)
-        stopped = source_of(one).stopped()
-    assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is detached
-    assert rows(tmp_path, "t").total() == (1 if detached else 2)
+    assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is leaves
+    assert rows(tmp_path, "t").total() == (1 if leaves else 2)
     assert rows(tmp_path, "other") == Counter([(1,)])
 
 
@@ -438,6 +441,15 @@ def test_a_dropped_publication_is_a_gap(database: Database, tmp_path: Path, on_g
     assert stopped == ({} if on_gap == "resnapshot" else {"t": "NotPublished", "other": "NotPublished"})
     assert rows(tmp_path, "other") == (Counter([(1,)]) if on_gap == "resnapshot" else Counter())
     assert rows(tmp_path, "t").total() == (2 if on_gap == "resnapshot" else 1)
+
+
+def test_a_database_whose_texts_have_no_encoding_is_refused(database: Database) -> None:
+    with connect(database.server, "postgres", autocommit=True) as connection:
+        connection.execute("create database bytes encoding 'SQL_ASCII' locale 'C' template template0")
+    other = Database(database.server, "bytes")
+    other.run(SCHEMA, "create publication everything for table t")
+    with pytest.raises(SourceUnusable, match="encoding SQL_ASCII is not read"):
+        other.spec(T)
 
 
 @pytest.mark.parametrize("type", ["regclass", "regrole[]", "aclitem"])

@@ -3,8 +3,8 @@
     ALTER PUBLICATION p DROP TABLE t   ─► changes of t are not sent
     ALTER PUBLICATION p ADD TABLE t    ─► the same state as before, by another row of pg_publication_rel
 
-So the rows are pinned. A table that has a row of before was published all the time, also where another row of it came
-or went.
+So the source pins the rows of pg_publication_rel (or of the schema, or of the parent). A table that still has one of
+these rows was published all the time, also where another row of it came or went.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ select coalesce(string_agg(xmin::text, ' ' order by objid, refobjid), '') from p
 where classid = 'pg_class'::regclass and objsubid = 0 and objid in ({_LINE.format(oid="%(table)s")})
     and refclassid in ('pg_namespace'::regclass, 'pg_class'::regclass)
 """
-"""Another one where the table was moved to another schema, or detached from its parent, and is back."""
+"""A text that differs where the table was moved to another schema, or detached from its parent, and is back."""
 
 
 @dataclass(frozen=True)
@@ -78,28 +78,19 @@ class Membership:
             )
 
 
-def find_publication(connection: Connection, name: str) -> Publication | None:
-    """None where there is none. Raises SourceUnusable where it leaves kinds of changes out."""
+def check_publication(connection: Connection, name: str) -> Publication:
+    """The publication. Raises SourceUnusable where there is none, or it leaves kinds of changes out."""
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        raise SourceUnusable("a database with encoding SQL_ASCII is not read: its texts have no known encoding")
     row = connection.execute(_PUBLICATION, (name,)).fetchone()
     if row is None:
-        return None
+        raise SourceUnusable(f"there is no publication {name}; run CREATE PUBLICATION upstream")
     oid, changed_by, options = row
     if missing := [kind.removeprefix("pub") for kind in _KINDS if not options.get(kind)]:
         raise SourceUnusable(
             f"publication {name} does not publish {', '.join(missing)}; run ALTER PUBLICATION upstream"
         )
     return Publication(oid, changed_by, options["puballtables"], bool(options.get("pubviaroot")))
-
-
-def check_publication(connection: Connection, name: str) -> Publication:
-    """The publication. Raises SourceUnusable where there is none, or it leaves kinds of changes out."""
-    (encoding,) = connection.execute("show server_encoding").fetchone() or ("",)
-    if encoding == "SQL_ASCII":
-        raise SourceUnusable("a database with encoding SQL_ASCII is not read: its texts have no known encoding")
-    publication = find_publication(connection, name)
-    if publication is None:
-        raise SourceUnusable(f"there is no publication {name}; run CREATE PUBLICATION upstream")
-    return publication
 
 
 def find_membership(connection: Connection, spec: PostgresSource, table: PostgresTable, oid: int) -> Membership:
