@@ -51,7 +51,7 @@ INTERRUPT_SECONDS = 0.5
 SLOT_SECONDS = 6 * 3600.0
 """A slot waits for the end of all transactions that run upstream, at most so long."""
 PAUSE_MS, PAUSES_MAX = 10, 10
-"""A reader waits so long, and so often before it is told that there is nothing more, for a server that is sending."""
+"""Before `read` gives None, it waits PAUSE_MS for a server that was sending, at most PAUSES_MAX times."""
 STALLED_SECONDS = 90.0
 """A server that owes changes, and sends nothing at all for so long, is taken as gone."""
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
@@ -109,7 +109,7 @@ class Upstream:
         return Replication(self, connection)
 
     def patience(self, connection: PGconn, seconds: float | None = None) -> Patience:
-        """For one command, of COMMAND_SECONDS at most unless it is told."""
+        """For one command. `seconds`: how long it may take; COMMAND_SECONDS if None."""
         return Patience(connection, COMMAND_SECONDS if seconds is None else seconds, self.interrupted)
 
     def check_goes_on(self) -> None:
@@ -162,8 +162,8 @@ def _in_memory(name: str, text: str) -> Iterator[str]:
 
 
 class Patience:
-    """Ends the connection when the server was waited for longer than `seconds`: TCP notices no proxy that stands still.
-    Also once `interrupted` is set."""
+    """Ends the connection once its block took longer than `seconds`, or once `interrupted` is set: TCP notices no proxy
+    that stands still."""
 
     def __init__(self, connection: PGconn, seconds: float, interrupted: threading.Event) -> None:
         self._connection, self._seconds, self._interrupted = connection, seconds, interrupted

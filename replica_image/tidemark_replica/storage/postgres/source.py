@@ -29,12 +29,7 @@ from tidemark_replica.storage.errors import IngestionError, SourceNotReady, Tabl
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
-from tidemark_replica.storage.postgres.connection import (
-    Credentials,
-    Replication,
-    System,
-    Upstream,
-)
+from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
 from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
@@ -79,8 +74,8 @@ _UNLOGGED = (
 
 
 def pause_after(seconds: float) -> float:
-    """How long to wait after contents that took so long could not be copied: other tables wait for at most a tenth of
-    the time."""
+    """The seconds until contents are copied again. `seconds`: how long the try that failed took. The other tables wait
+    during a try, so they wait for at most a tenth of the time."""
     return min(max(RETRY_SECONDS, 10 * seconds), RETRY_SECONDS_MAX)
 
 
@@ -103,7 +98,7 @@ class PostgresIngestion(Source):
         self._tables: dict[str, _Table] = {}
         self._stopped: dict[str, str] = {}
         self._due: dict[str, float] = {}
-        """When contents of tables are to be copied, while the others go on: of those that stopped, or never began."""
+        """By table that stopped, or never began: when its contents are to be copied, while the other tables go on."""
         self._needs_resume = False
         """Whether no table can go on, or begin, before the next `resume`."""
         self._stream: Replication | None = None
@@ -111,9 +106,9 @@ class PostgresIngestion(Source):
         self._looked_at = 0.0
         self._findings: Findings | None = None
         self._catalogue: psycopg.Connection | None = None
-        """For the looks at the catalogue, open as long as the stream."""
+        """The connection for looks at the catalogue. It is open as long as the stream."""
         self._rows: dict[str, KeyedRows] = {}
-        """Of tables whose changes name rows by key."""
+        """By table; used where the changes of the table name rows by a key."""
         self._time, self._alive_at = Time(0), 0.0
         self._activity, self._active_since = "", 0.0
 

@@ -8,7 +8,7 @@ ColumnChanged        a declared column was dropped, renamed or retyped
 TypeNotSupported     the table is no ordinary table, or a declared column is generated or of a type that is not read
 TransactionTooLarge  a transaction has more bytes than `maxTransactionBytes`
 RowTooLarge          a row of the contents has more bytes as text than are read at once
-SnapshotFailed       the contents could not be copied; a restart of the source tries it again
+SnapshotFailed       the contents could not be copied; the source tries it again by itself
 SlotLost             the replication slot is gone, or its WAL is
 UpstreamReplaced     another database cluster answers at the address, or the same after a failover or a restore
 """

@@ -31,7 +31,7 @@ _SCHEMAS = "(select string_agg(concat_ws(' ', oid, xmin), ',' order by oid) from
 
 
 def fingerprint(connection: psycopg.Connection[Any], publication: str, tables: Iterable[PinnedTable]) -> str:
-    """Differs from an earlier one where anything that `watch.look` compares has changed since."""
+    """A text that differs from an earlier one where anything that `watch.look` compares was written since."""
     pinned = list(tables)
     query = _FINGERPRINT.format(_SCHEMAS if connection.info.server_version >= SCHEMAS_SINCE else "''")
     given = {
