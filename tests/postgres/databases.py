@@ -203,8 +203,14 @@ class History:
 
     def _statement(self) -> str:
         draw = self.random
-        n, m = draw.randrange(30), draw.randrange(30)
-        statements = [
+        statements = self._statements(draw.randrange(30), draw.randrange(30))
+        if self._truncates and draw.random() < 0.08:
+            return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
+        return draw.choice(statements)
+
+    def _statements(self, n: int, m: int) -> list[str]:
+        """One of each kind of change."""
+        return [
             f"insert into a select g, chr(97 + g % 5), (g * 1.5)::numeric(10,2), repeat('x', {n} * 300),"
             f" timestamptz '2020-01-01' + g * interval '1.000001 s', g % 2 = 0 from generate_series({n}, {n + m}) g",
             f"insert into a values ({n}, null, 'NaN', null, 'infinity', null)",
@@ -222,9 +228,6 @@ class History:
             f"delete from b where k < {n % 15}",
             f'delete from "Odd Name" where "The Key" > {n}',
         ]
-        if self._truncates and draw.random() < 0.08:
-            return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
-        return draw.choice(statements)
 
     def _rows(self, table: str) -> Counter[Row]:
         """The rows as the shards are to have them: None for a row that is an error."""
@@ -234,10 +237,8 @@ class History:
 class KeyedHistory(History):
     """Transactions over tables whose replica identity is a key (KEYED_SCHEMA)."""
 
-    def _statement(self) -> str:
-        draw = self.random
-        n, m = draw.randrange(30), draw.randrange(30)
-        statements = [
+    def _statements(self, n: int, m: int) -> list[str]:
+        return [
             f"insert into a select g, chr(97 + g % 5), (g * 1.5)::numeric(10,2), repeat('x', {n} * 300),"
             f" timestamptz '2020-01-01' + g * interval '1.000001 s', g % 2 = 0 from generate_series({n}, {n + m}) g"
             " on conflict do nothing",
@@ -267,9 +268,6 @@ class KeyedHistory(History):
             f"delete from b where k < {n % 15}",
             f'delete from "Odd Name" where "The Key" > {n}',
         ]
-        if self._truncates and draw.random() < 0.08:
-            return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
-        return draw.choice(statements)
 
 
 _SHOWN = {

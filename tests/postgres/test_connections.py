@@ -24,14 +24,13 @@ from tests.postgres.databases import (
     Database,
     History,
     check,
-    create_database,
-    drop_slots,
     ingested_rows,
     ingester,
     source_of,
     tick,
 )
 from tests.postgres.test_crash_processes import finish, ticked
+from tests.waiting import until
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import IngestionError
@@ -49,8 +48,6 @@ hostssl all certified 127.0.0.1/32 cert
 hostssl all all 127.0.0.1/32 scram-sha-256
 hostnossl all test 127.0.0.1/32 trust
 """
-
-_NUMBERS = itertools.count()
 
 pytestmark = pytest.mark.postgres
 
@@ -79,14 +76,6 @@ def server(port: int) -> Iterator[Postgres]:
         started.rows("create role certified login replication superuser")
         started.rows(f"create role by_password login replication superuser password '{RIGHT}'")
         yield started
-
-
-@pytest.fixture
-def database(server: Postgres) -> Iterator[Database]:
-    name = f"d{next(_NUMBERS)}"
-    create_database(server, name)
-    yield Database(server, name)
-    drop_slots(server)
 
 
 def over_tcp(database: Database, port: int, ssl_mode: str = "disable", **more: Any) -> PostgresSource:
@@ -183,12 +172,13 @@ def with_credentials(root: Path, spec: PostgresSource, credentials: Any) -> Inge
 
 
 def read_to_the_end(one: Ingester, root: Path, time: int, rows: int) -> None:
-    for later in range(time, time + 5000, 100):
-        tick(one, later)
-        if ingested_rows(root, "b", int(open_shard(f"{root}/b").state().upper) - 1).total() == rows:
-            return
-        sleep(0.05)
-    raise AssertionError("the rows did not come")
+    times = itertools.count(time, 100)
+
+    def are_there() -> bool:
+        tick(one, next(times))
+        return ingested_rows(root, "b", int(open_shard(f"{root}/b").state().upper) - 1).total() == rows
+
+    until(are_there)
 
 
 def limit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +202,6 @@ def test_a_connection_that_stands_still_is_given_up(
     database: Database, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Nothing passes, and nobody is told. Afterwards it goes on."""
-    limit_waits(monkeypatch)
     spec, root = through(database, proxy), tmp_path / "shards"
     one = ingester(root, spec)
     one.recover()
@@ -220,6 +209,7 @@ def test_a_connection_that_stands_still_is_given_up(
         tick(one, 1000)
         database.run("insert into b values (1)")
         tick(one, 1100)
+    limit_waits(monkeypatch)
     if moment == "looking":
         monkeypatch.setattr(source, "LOOK_SECONDS", 0.0)
     if moment == "beginning":
@@ -298,8 +288,11 @@ def test_a_server_that_answers_is_waited_for(
     source_of(one).close()
 
 
-def ingest_through_faults(database: Database, proxy: Proxy, root: Path, seed: int, seconds: float) -> None:
-    """A history through a proxy that gets slow, cuts connections, and stands still, at random."""
+def ingest_through_faults(
+    database: Database, proxy: Proxy, root: Path, monkeypatch: pytest.MonkeyPatch, seed: int, seconds: float
+) -> None:
+    """A history through a proxy that gets slow, cuts connections, and stands still, at random. Meanwhile waits are
+    short."""
     history = History(database.server, database.name, seed)
     spec = replace(database.spec(), host="127.0.0.1", port=int(proxy.address.rsplit(":")[-1]))
     draw, end, one, time = history.random, monotonic() + seconds, None, 1000
@@ -312,7 +305,8 @@ def ingest_through_faults(database: Database, proxy: Proxy, root: Path, seed: in
         proxy.cut,
         proxy.swallow,
     ]
-    with history.going_on(0.02):
+    with history.going_on(0.02), monkeypatch.context() as patch:
+        limit_waits(patch)
         while monotonic() < end:
             proxy.heal()
             draw.choice(faults)()
@@ -327,24 +321,19 @@ def ingest_through_faults(database: Database, proxy: Proxy, root: Path, seed: in
     check(root, history.states)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_waits(monkeypatch)
-
-
-@pytest.mark.usefixtures("impatient")
 def test_crash_connections_that_are_slow_cut_and_standing_still(
-    database: Database, proxy: Proxy, tmp_path: Path
+    database: Database, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ingest_through_faults(database, proxy, tmp_path / "shards", 7, 4.0)
+    ingest_through_faults(database, proxy, tmp_path / "shards", monkeypatch, 7, 4.0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("seed", range(4))
-def test_crash_faulty_connections_for_long(database: Database, proxy: Proxy, tmp_path: Path, seed: int) -> None:
-    ingest_through_faults(database, proxy, tmp_path / "shards", 100 + seed, 120.0)
+def test_crash_faulty_connections_for_long(
+    database: Database, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    ingest_through_faults(database, proxy, tmp_path / "shards", monkeypatch, 100 + seed, 120.0)
 
 
 @pytest.mark.slow

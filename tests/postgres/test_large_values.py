@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 import tracemalloc
 
+import pytest
+
 from tidemark_replica.storage.postgres import tuples
 from tidemark_replica.storage.postgres.pgoutput import BODY
 from tidemark_replica.storage.postgres.tuples import decode
@@ -31,15 +33,11 @@ def test_a_large_value_is_copied_and_not_gathered() -> None:
     assert texts[2].as_py() is None
 
 
-def test_split_gathers_of_any_number_of_rows_give_the_same() -> None:
+def test_split_gathers_of_any_number_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [bytes(97 + (i * j) % 26 for j in range(i % 7)) for i in range(200)]
     messages = [insert(value, None if i % 5 == 0 else value * 3) for i, value in enumerate(values)]
     expected = [[v.decode() for v in values], [None if i % 5 == 0 else v.decode() * 3 for i, v in enumerate(values)]]
-    before = tuples.GATHER_BYTES
-    try:
-        for share in (1, 7, 64, 1 << 20):
-            tuples.GATHER_BYTES = share
-            ((rows, _),) = decode(messages, 2)
-            assert [rows.texts(column).to_pylist() for column in range(2)] == expected
-    finally:
-        tuples.GATHER_BYTES = before
+    for share in (1, 7, 64, 1 << 20):
+        monkeypatch.setattr(tuples, "GATHER_BYTES", share)
+        ((rows, _),) = decode(messages, 2)
+        assert [rows.texts(column).to_pylist() for column in range(2)] == expected

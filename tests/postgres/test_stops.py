@@ -269,10 +269,10 @@ def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Da
 
 
 @pytest.mark.parametrize("other", ["none", "begins", "was followed"])
-def test_a_table_that_cannot_begin_is_tried_once(
+def test_a_table_that_cannot_begin_is_not_tried_at_each_tick(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    """Each try makes a slot upstream and copies contents: the next one is after the next start of the source."""
+    """Each try makes a slot upstream and copies contents. The next start of the source tries it at once."""
     create, slots = Replication.create_slot, list[str]()
 
     def create_slot(self: Replication, name: str, temporary: bool = False) -> tuple[int, str]:
