@@ -54,12 +54,13 @@ def decoded(writer: Any, bodies: list[bytes], reader: Any = None) -> tuple[list[
     return [dict(zip(names, row, strict=True)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], bad
 
 
-@pytest.fixture(params=[1, 64], ids=["walked", "in steps"], autouse=True)
+@pytest.fixture(params=[1, 64], ids=["walked", "in steps"])
 def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists are read both ways."""
     monkeypatch.setattr(nodes, "STEPS_MAX", request.param)
 
 
+@pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agree_with_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
@@ -118,6 +119,7 @@ def test_agree_on_lists_in_steps_and_walked(seed: int, monkeypatch: pytest.Monke
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_garbled_bodies_are_found_and_hide_no_neighbour(seed: int) -> None:
     rng = random.Random(1000 + seed)
@@ -140,6 +142,7 @@ def test_garbled_bodies_are_found_and_hide_no_neighbour(seed: int) -> None:
     assert next(left, None) is None
 
 
+@pytest.mark.usefixtures("steps")
 def test_elements_without_bytes_end_a_walk() -> None:
     """A branch that the reader does not have: a count of 2^62 of them would be walked without an end."""
     nothing = {"type": "array", "items": "null"}

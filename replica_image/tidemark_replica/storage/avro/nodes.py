@@ -17,14 +17,10 @@ import pyarrow as pa
 from tidemark_replica.storage.avro import bodies as why
 from tidemark_replica.storage.avro.bodies import Bodies, Longs, combined
 from tidemark_replica.storage.avro.walk import NOWHERE, Walk, block_at
-
-DAYS = (-719_162, 2_932_896)
-"""The first and the last day that a DATE has, counted from 1970: years 1 to 9999."""
-_DAY_US = 86_400_000_000
-MICROSECONDS = (DAYS[0] * _DAY_US, (DAYS[1] + 1) * _DAY_US - 1)
-
+from tidemark_replica.values.calendar import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 
 STEPS_MAX = 64
+"""Elements of a list that are read side by side with those of other lists."""
 _NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float32(): np.float32, pa.float64(): np.float64}
 
 
@@ -88,7 +84,7 @@ class Dates(Integers):
 
     def read(self, bodies: Bodies) -> pa.Array:
         days = self._longs(bodies)
-        bodies.fail((days < DAYS[0]) | (days > DAYS[1]), why.YEARS)
+        bodies.fail((days < FIRST_DAY) | (days > LAST_DAY), why.YEARS)
         return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
 
 
@@ -101,7 +97,7 @@ class Times(Integers):
 
     def read(self, bodies: Bodies) -> pa.Array:
         given = self._longs(bodies)
-        bodies.fail((given < MICROSECONDS[0] // self._unit) | (given > MICROSECONDS[1] // self._unit), why.YEARS)
+        bodies.fail((given < FIRST_US // self._unit) | (given > LAST_US // self._unit), why.YEARS)
         given[bodies.why != 0] = 0
         return pa.array(given * self._unit, pa.int64()).cast(self._type)
 

@@ -1,7 +1,7 @@
-"""Where one value ends: a walk over the bytes of a single body, without decoding.
+"""Walks over the bytes of a single body, which find where one value ends without decoding it.
 
 Long lists are walked, so that their elements can be decoded side by side like bodies. A walk checks no more than it
-needs to find the end; the decoding of what it found checks the rest.
+needs to find the end; the decoding checks the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def walk_of(type: AvroType) -> Walk:
     return _list(element if type.kind == "array" else _record([_past_span, element]))
 
 
-def number_at(data: memoryview, at: int, end: int) -> tuple[int, int]:
+def number_at(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
     """The number in zigzag, and the position after it; NOWHERE where it has no end, or more than ten bytes."""
     value = shift = 0
     while at < end and shift < 70:

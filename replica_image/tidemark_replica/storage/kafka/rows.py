@@ -22,6 +22,7 @@ from tidemark_replica.storage.kafka.decoded import Decoded, Decoder
 from tidemark_replica.storage.kafka.decoding import plain_array, value_columns
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
+from tidemark_replica.values.calendar import FIRST_US, LAST_US
 from tidemark_replica.values.error_text import error_text
 
 BINARY, INT, BIGINT, TIMESTAMP = (SqlType(name) for name in ("binary", "int", "bigint", "timestamp"))
@@ -45,7 +46,7 @@ DEAD_LETTER_COLUMNS = (
 )
 REASON_LENGTH_MAX = 500
 """Characters of a dead letter's reason, before escapes."""
-_MS_MIN, _MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+_MS_MIN, _MS_MAX = FIRST_US // 1000, LAST_US // 1000
 """The first and the last millisecond that a TIMESTAMP has: years 1 to 9999."""
 _ASK_HEADERS = methodcaller("headers")
 _LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)

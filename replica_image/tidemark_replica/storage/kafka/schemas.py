@@ -16,6 +16,7 @@ from tidemark_replica.storage.avro.resolution import BodyDecoder as AvroDecoder
 from tidemark_replica.storage.avro.resolution import Incompatible, check_reader
 from tidemark_replica.storage.avro.schema import SchemaRefused, parse_schema
 from tidemark_replica.storage.avro.sql_types import columns_of_record
+from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
 from tidemark_replica.storage.kafka.decoded import Decoder, Unreadable, decoded_with
@@ -32,6 +33,8 @@ from tidemark_replica.storage.schema_registry import NotRegistered, RegisteredSc
 
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose values have a schema, and what registries call them."""
+INDEXES_MAX = 64
+"""How deep the type of a message may be nested in others."""
 
 
 def found_text(table: KafkaTable, read_secret: ReadSecret, registry: SchemaRegistry | None) -> str:
@@ -182,22 +185,13 @@ class _IndexedMessages:
 
 def message_indexes(value: bytes, at: int) -> tuple[tuple[int, ...] | None, int]:
     """The indexes that begin at a position, and where they end; None where there are none."""
-    count, at = _zigzag(value, at)
-    if count == 0:
-        return (0,), at
+    count, at = number_at(value, at, len(value))
+    if at == NOWHERE or not 0 <= count <= INDEXES_MAX:
+        return None, at
     indexes = []
-    for _ in range(min(count, 64)):
-        index, at = _zigzag(value, at)
+    for _ in range(count):
+        index, at = number_at(value, at, len(value))
+        if at == NOWHERE or index < 0:
+            return None, at
         indexes.append(index)
-    return (tuple(indexes), at) if 0 < count <= 64 and min(indexes) >= 0 else (None, at)
-
-
-def _zigzag(value: bytes, at: int) -> tuple[int, int]:
-    """The number at a position, -1 where there is none, and where it ends."""
-    number = shift = 0
-    while at < len(value) and shift < 35:
-        byte = value[at]
-        number, at, shift = number | (byte & 0x7F) << shift, at + 1, shift + 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-    return -1, at
+    return tuple(indexes) or (0,), at

@@ -29,6 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.protobuf.descriptors import DescriptorRefused
 from tidemark_replica.values.arrow_types import arrow_schema
+from tidemark_replica.values.calendar import FIRST_US, LAST_US
 
 _F = FieldDescriptor
 _TYPES = {
@@ -51,7 +52,7 @@ _WRAPPERS = frozenset(
 )
 TYPES_MAX, DEPTH_MAX = 20_000, 64
 """Fields of a message with those of the messages in it, and how deep they nest."""
-_SECONDS = (-62_135_596_800, 253_402_300_799)
+_SECONDS = (FIRST_US // 10**6, LAST_US // 10**6)
 """The first and the last second that a TIMESTAMP has: years 1 to 9999."""
 
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.written.refusal import MALFORMED, WriteRefused
 from tidemark_replica.values.arrow_types import arrow_type
+from tidemark_replica.values.calendar import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 
 _ZONED = r"[ T]\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DATE = r"^\d{4}-\d\d-\d\d$"
@@ -31,8 +32,6 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
 _SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "inf": math.inf, "-inf": -math.inf}
 _UTC = pa.timestamp("us", "UTC")
 SHOWN_LENGTH = 40
-_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000
-"""0001-01-01 and 9999-12-31, in days since 1970."""
 _Json = Callable[[Any], Any]
 
 
@@ -75,9 +74,9 @@ def column_of_json(values: Sequence[Any], column: Column, first_row: int) -> pa.
 def within_years(values: pa.Array) -> pa.Array:
     """The values. Raises ValueError where a date, or a timestamp in microseconds, is not of the years 0001 to 9999."""
     if pa.types.is_date32(values.type):
-        numbers, first, last = values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY
+        numbers, first, last = values.cast(pa.int32()), FIRST_DAY, LAST_DAY
     elif pa.types.is_timestamp(values.type):
-        numbers, first, last = values.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+        numbers, first, last = values.cast(pa.int64()), FIRST_US, LAST_US
     else:
         return values
     if pc.any(pc.or_(pc.less(numbers, first), pc.greater(numbers, last))).as_py():
