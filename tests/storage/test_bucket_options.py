@@ -46,7 +46,7 @@ def no_instance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_instance")
 def test_a_delta_table_is_followed_with_credentials_of_its_own(s3: S3Server, tmp_path: Path) -> None:
-    """Rotated ones count at the next tick; refused ones are an error without secrets, after which it goes on."""
+    """Rotated keys count at the next tick. Refused keys are an error without secrets, and the source goes on."""
     path = s3.location(f"lake/{uuid.uuid4().hex}")
 
     def append(*numbers: int) -> None:
@@ -82,7 +82,7 @@ def test_a_delta_table_is_followed_with_credentials_of_its_own(s3: S3Server, tmp
 def test_a_client_is_made_once_for_a_store_and_its_credentials(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for each object, nor for each task; new credentials make another."""
+    """A client is not made for each object, nor for each task; new credentials make another."""
     made = []
     real = object_reader.open_store
     monkeypatch.setattr(object_reader, "open_store", lambda *given: made.append(given) or real(*given))

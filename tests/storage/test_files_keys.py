@@ -35,7 +35,7 @@ def text(rows: Rows, *more: str) -> str:
 
 
 def test_oracle_files_are_taken_or_refused_as_a_whole(directory: Callable[..., Directory]) -> None:
-    """As one after the other by name would be, however many come at a tick; ingesters that die change nothing."""
+    """Files of a tick are taken as if they came one after the other by name; an ingester that dies changes nothing."""
     draw, d = random.Random(11), directory()
     taken: dict[int, str] = {}
     refused: dict[str, int] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tidemark_persist.storage.mounted_settings import NEEDED, MountedSettings, Options, read_mounted
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource
@@ -39,7 +39,8 @@ def bucket_options(source: FilesSource | DeltaSource, read: Callable[[str], Secr
 
 
 def _instance_settings(endpoint: str) -> dict[str, str]:
-    """What is not of the credentials. With an endpoint of its own a source takes the region alone."""
+    """The settings of the instance's storage but for credentials; with an endpoint of the source's own that endpoint,
+    and of the instance's settings the region alone."""
     instance = read_mounted().settings
     if not endpoint:
         return {name: value for name, value in instance.items() if name not in (*NEEDED, TOKEN)}
@@ -47,8 +48,8 @@ def _instance_settings(endpoint: str) -> dict[str, str]:
     return region | {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
 
 
-def _settings(secret: str, entries: SecretEntries, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Raises SecretUnusable."""
+def _settings(secret: str, entries: SecretEntries) -> dict[str, str]:
+    """The settings that the Secret's entries give. Raises SecretUnusable."""
     if address := next(filter(_ADDRESS.fullmatch, entries), None):
         raise SecretUnusable(
             f"entry {address} of Secret {secret} is not read: name the store in `endpoint` of the spec"
@@ -56,7 +57,7 @@ def _settings(secret: str, entries: SecretEntries, environ: Mapping[str, str] = 
     found = {name: entries[name] for name in NEEDED} | {name: entries[name] for name in ENTRIES if name in entries}
     if not _REGION.fullmatch(found.get(REGION, "us-east-1")):
         raise SecretUnusable(f"entry {REGION} of Secret {secret} is not a region such as eu-central-1")
-    if TOKEN not in found and environ.get(TOKEN):
+    if TOKEN not in found and os.environ.get(TOKEN):
         raise SecretUnusable(
             f"Secret {secret} has no {TOKEN}, and the one of this replica's environment would be sent with its keys: "
             "give the instance its own credentials (storage.secretName)"

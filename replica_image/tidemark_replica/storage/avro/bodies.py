@@ -3,8 +3,8 @@
     data      │ body 0 ....... │ body 1 ... │ body 2 ......... │
                   ▲               ▲             ▲                 positions; an end each
 
-A body is read within its own bytes alone, whatever is in it: one that is malformed cannot reach its neighbours. What is
-wrong with it is kept as a code, and its position goes to its end.
+A body is read within its own bytes alone, so a malformed one cannot change its neighbours. Its reason is kept as a
+code, and its position goes to its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REASONS = {
     YEARS: "a date or time is outside the years 1 to 9999",
     ELEMENT: "a list has no end, or an element that has none",
 }
-"""Why a body is malformed, by its code."""
+"""Reasons why a body is malformed, by code."""
 
 
 class Bodies:
@@ -48,7 +48,7 @@ class Bodies:
 
     @staticmethod
     def of(values: Sequence[bytes], skip: int = 0) -> Bodies:
-        """The values; the first `skip` bytes of each are not read."""
+        """The bodies of values; the first `skip` bytes of each value are not read."""
         data = np.frombuffer(b"".join([*values, PADDING]), np.uint8)
         end = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
         begin = np.concatenate([np.zeros(1, np.int64), end[:-1]]) if len(values) else end
@@ -62,17 +62,17 @@ class Bodies:
         return Bodies(self.data, self.pos[rows], self.end[rows], self.why[rows])
 
     def merge(self, rows: npt.NDArray[np.intp], part: Bodies) -> None:
-        """Takes over how far `part`, which `select(rows)` gave, was read."""
+        """Take over the positions and reasons of `part`, which `select(rows)` gave."""
         self.pos[rows], self.why[rows] = part.pos, part.why
 
     def fail(self, where: npt.NDArray[np.bool_], code: int) -> None:
-        """The bodies are malformed, unless they were before."""
+        """Mark bodies as malformed. A body keeps its first reason."""
         if len(rows := np.flatnonzero(where)):
             self.why[rows] = np.where(self.why[rows] == 0, np.int8(code), self.why[rows])
             self.pos[rows] = self.end[rows]
 
     def finish(self) -> None:
-        """Nothing may be left of a body."""
+        """Fail the bodies of which bytes are left."""
         self.fail(self.pos != self.end, LEFT_OVER)
 
     def bytes(self) -> npt.NDArray[np.uint8]:
@@ -83,7 +83,7 @@ class Bodies:
         return found
 
     def fixed(self, size: int) -> Longs:
-        """Passes over `size` bytes of each; where they begin. Bodies that end before them fail."""
+        """Pass over `size` bytes of each body, and return where they begin. Bodies that have fewer fail."""
         self._need(size)
         begin = self.pos.copy()
         self.pos = np.minimum(self.pos + size, self.end)
@@ -107,7 +107,8 @@ class Bodies:
         return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
 
     def spans(self) -> tuple[Longs, Longs]:
-        """Where the next bytes of a given length begin, and their lengths; a body that fails has none."""
+        """Read a length from each body, and pass over as many bytes. Return where they begin and how many they are: 0
+        where a body fails."""
         lengths = self.longs()
         self.fail(lengths < 0, NEGATIVE)
         self.fail(lengths > self.end - self.pos, ENDED)

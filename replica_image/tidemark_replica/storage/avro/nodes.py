@@ -1,4 +1,4 @@
-"""What reads one value of many bodies at once: a node for each kind of type that a writer has.
+"""Nodes: each reads one value of many bodies at once. There is one for each kind of type that a writer has.
 
 A node gives an array of the reader's type, with a value for each of the bodies; what it gives for a body that failed
 means nothing. `skip` reads a value that the reader does not have.
@@ -58,7 +58,7 @@ class Booleans:
 
 
 class Integers:
-    """An int or a long, as any number. `bits`: of what the writer's type can hold."""
+    """An int or a long, as any number. `bits`: the width of the writer's type, 32 or 64."""
 
     def __init__(self, type: pa.DataType, bits: int) -> None:
         self._type, self._bits = type, bits
@@ -139,7 +139,7 @@ class Spans:
 
 
 class Texts(Spans):
-    """Text of a writer: it is UTF-8, also where it is not taken, or taken as bytes."""
+    """A writer's text. It is checked as UTF-8 also where the reader skips it, or takes it as bytes."""
 
     def read(self, bodies: Bodies) -> pa.Array:
         return bodies.texts(*self._spans(bodies)).cast(self._type)
@@ -191,7 +191,7 @@ class Decimals(Spans):
 
 
 class Enums:
-    """`symbols`: the reader's for each of the writer's; None where it has none."""
+    """`symbols`: the reader's symbol for each of the writer's; None where the reader has none."""
 
     def __init__(self, symbols: Sequence[str | None]) -> None:
         self._symbols = pa.array(symbols, pa.string())
@@ -213,7 +213,7 @@ class Enums:
 
 
 class Unions:
-    """A branch by its number. A branch that is None does not fit the reader's type; `skips` reads it nevertheless."""
+    """A branch by its number. A branch that is None does not fit the reader's type: bodies that have it fail."""
 
     def __init__(self, type: pa.DataType, branches: Sequence[Node | None]) -> None:
         self._type, self._branches = type, branches
@@ -370,8 +370,8 @@ class Lists:
 
 
 def _block_counts(bodies: Bodies) -> Longs:
-    """How many elements the next block has. A negative count stands before the block's size in bytes, which need not
-    be right to be passed over: it is checked against nothing."""
+    """Return the number of elements in the next block of each body. After a negative count comes the block's size in
+    bytes, which is read and not checked: the elements themselves are read or passed over."""
     counts = bodies.longs()
     if len(rows := np.flatnonzero((counts < 0) & (bodies.why == 0))):
         part = bodies.select(rows)

@@ -1,8 +1,8 @@
 """The resolution of a writer's schema to the reader's, by Avro's rules.
 
-Fields go by name, or by an alias of the reader's; what the reader lacks is passed over, what the writer lacks has the
-reader's default. Numbers are widened (int, long, float, double), bytes and string stand for each other. A logical type
-resolves to itself alone.
+Fields go by name, or by an alias of the reader's. A field that the reader lacks is passed over; one that the writer
+lacks has the reader's default. Numbers are widened (int, long, float, double), bytes and string stand for each other. A
+logical type resolves to itself alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _JSON: dict[str, Any] = {
     "string": str,
     "enum": str,
 }
-"""What a default of each kind is in JSON."""
+"""The Python type of a default that was JSON, by the kind of its Avro type."""
 
 
 class Incompatible(ValueError):
@@ -66,7 +66,8 @@ class Incompatible(ValueError):
 
 
 def check_reader(reader: AvroType) -> None:
-    """Whether values can be read with the schema, and all its defaults are values. Raises SchemaRefused."""
+    """Check that values can be read with the schema, and that each default is a value of its type. Raises
+    SchemaRefused."""
     try:
         BodyDecoder(reader, reader)
         for field in _fields(reader):
@@ -107,7 +108,8 @@ class BodyDecoder:
 
 
 def _node(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> Node:
-    """What reads the writer's values as the reader's type; where `reader` is None, what passes over them."""
+    """Return the node that reads the writer's values as the reader's type. `reader` None: the node passes over them.
+    Raises Incompatible."""
     if writer.kind == "union":
         branches = [_branch(branch, reader, type, at) for branch in writer.children]
         if not any(branches):
@@ -134,7 +136,8 @@ def _branch(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: st
 
 
 def _check(writer: AvroType, reader: AvroType, at: str) -> None:
-    """Whether a value of the one may be read as the other, by what they are themselves."""
+    """Check that a value of the writer's type may be read as the reader's, whatever types are inside them. Raises
+    Incompatible."""
     same = writer.kind == reader.kind
     if same and writer.kind in ("record", "enum", "fixed"):
         names = {reader.name.rpartition(".")[2], *(alias.rpartition(".")[2] for alias in reader.aliases)}
@@ -179,18 +182,18 @@ def _list(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str)
         entry = Records([], [(Texts(pa.string()), None), (_node(element, None, pa.null(), at), None)], {})
         pair = AvroType("record", fields=(AvroField("key", AvroType("string")), AvroField("value", element)))
         return Lists(entry, type, walk_of(pair))
-    if least_bytes(element) == 0:
-        raise Incompatible(f"{at}: elements of type {element} can have no bytes; such arrays are not supported")
+    if _has_no_bytes(element):
+        raise Incompatible(f"{at}: elements of type {element} have no bytes; such arrays are not supported")
     inner = None if reader is None else reader.children[0]
     node = _node(element, inner, pa.null() if reader is None else type.value_type, at + "[]")
     return Lists(node, type, walk_of(element))
 
 
-def least_bytes(type: AvroType) -> int:
-    """0 where a value of the type can have no bytes, else 1."""
+def _has_no_bytes(type: AvroType) -> bool:
+    """Whether values of the type have no bytes."""
     if type.kind == "record":
-        return max((least_bytes(each.type) for each in type.fields), default=0)
-    return 0 if type.kind == "null" or (type.kind == "fixed" and type.size == 0) else 1
+        return all(_has_no_bytes(each.type) for each in type.fields)
+    return type.kind == "null" or (type.kind == "fixed" and type.size == 0)
 
 
 def _symbols(writer: AvroType, reader: AvroType | None) -> list[str | None]:

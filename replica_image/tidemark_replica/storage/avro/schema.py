@@ -1,6 +1,6 @@
-"""Avro schemas, parsed: what Avro 1.12 calls a schema, less what no table has.
+"""Avro schemas, parsed: those of Avro 1.12, but for recursive types.
 
-Names of types are resolved, so that a schema is a tree. Recursive types are refused: no column has such a type, and a
+Names of types are resolved, so that a schema is a tree. A recursive type is refused: no column has such a type, and a
 garbled value could nest without end.
 """
 
@@ -24,7 +24,7 @@ _LOGICAL = {
     "local-timestamp-millis": {"long"},
     "local-timestamp-micros": {"long"},
 }
-"""Logical types that make another type of SQL, and what they annotate. Others count as what they annotate."""
+"""Logical types that make another type of SQL, and the types that they annotate. Another logical type is ignored."""
 _NONE = object()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -46,9 +46,9 @@ class AvroField:
 
 @dataclass(frozen=True)
 class AvroType:
-    """A type. `children`: the branches of a union, the element of an array, the value of a map. `logical`: one of
-    those that make another type of SQL; a decimal has `precision` and `scale`. `default`: the symbol that stands for
-    unknown ones."""
+    """A type. `children`: the branches of a union, the element of an array, the value of a map. `logical`: a logical
+    type that makes another type of SQL, or empty; a decimal has `precision` and `scale`. `default`: the symbol that
+    stands for unknown ones."""
 
     kind: str
     name: str = ""
@@ -88,7 +88,7 @@ class _Parser:
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType | None] = {}
-        """None: being defined."""
+        """By full name; None while the type is being defined."""
         self._count = 0
 
     def type(self, raw: Any, space: str, at: str, depth: int) -> AvroType:

@@ -1,4 +1,4 @@
-"""The types of SQL that Avro's are.
+"""The SQL type of each type of Avro.
 
     boolean, int, long, float, double     BOOLEAN, INT, BIGINT, FLOAT, DOUBLE
     bytes, fixed                          BINARY; a decimal: DECIMAL(precision, scale)
@@ -8,7 +8,7 @@
     record, array                         STRUCT, ARRAY
     a union of null and a type            that type
 
-Other logical types count as what they annotate. Maps and other unions have no counterpart.
+Another logical type is ignored. Maps and other unions have no counterpart.
 """
 
 from __future__ import annotations
@@ -73,5 +73,6 @@ def present_branch(union: AvroType, at: str) -> AvroType:
     branches = [branch for branch in union.children if branch.kind != "null"]
     if len(branches) != 1:
         names = ", ".join(str(branch) for branch in union.children)
-        raise SchemaRefused(f"{at}: a union of {names} has no counterpart in SQL; a union of null and one type has")
+        advice = "only one of null and a type has; leave the field out of the reader's schema"
+        raise SchemaRefused(f"{at}: a union of {names} has no counterpart in SQL, {advice}")
     return branches[0]

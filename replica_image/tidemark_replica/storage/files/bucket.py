@@ -6,7 +6,6 @@ An object is there whole or not at all. It is read by ranges, each of the bound 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, BinaryIO
@@ -57,12 +56,10 @@ class Bucket:
         return ObjectReader(Storage.at(self.location, self.options))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the reader. Secrets are mounted in drivers alone, so a task gets what they are now."""
+        """The state for a task, without the reader. Secrets are mounted in drivers alone, so it has their present
+        values."""
         given = self.options
-        return {
-            "location": self.location,
-            "options": given if given is None or isinstance(given, Mapping) else dict(given().settings),
-        }
+        return {"location": self.location, "options": dict(given().settings) if callable(given) else given}
 
 
 def with_bytes(page: list[ObjectVersion]) -> list[ObjectVersion]:

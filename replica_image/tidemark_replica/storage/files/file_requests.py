@@ -223,10 +223,8 @@ class _Job:
 
     def check_key(self, rows: Iterable[Row]) -> None:
         """Raises _Refused where the staged files that the rows name would violate the table's primary key."""
-        key, staged = (
-            self._spec.primary_key,
-            [r.staged() for r in rows if (r.table, r.kind) == (self._spec.name, STAGED)],
-        )
+        key = self._spec.primary_key
+        staged = [row.staged() for row in rows if (row.table, row.kind) == (self._spec.name, STAGED)]
         violation = key_violation(self._table[1], key, staged) if key else None
         if violation is not None:
             LOG.warning("table %s: a request is refused: %s", self._spec.name, violation.log_text)

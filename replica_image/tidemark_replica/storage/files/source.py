@@ -205,7 +205,7 @@ class FilesIngestion(Source):
         self, spec: FilesTable, function: StageRows, files: list[FileVersion], before: Sequence[StagedFile]
     ) -> StagedRows:
         """Reads until the files did not change during the job. A file that cannot be read as a whole gives an error
-        row, or a dead letter. `before`: what the table gets at this tick besides."""
+        row, or a dead letter. `before`: the files that requests staged for the table at this tick."""
         bad: dict[str, str] = {}
         store = self._stores[spec.name]
         for _ in range(_READS_MAX):

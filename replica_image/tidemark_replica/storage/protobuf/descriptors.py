@@ -1,9 +1,8 @@
-"""Message types from FileDescriptorSets, and whether what one type wrote can be read as another."""
+"""Message types from FileDescriptorSets, and whether messages of one type can be read as another."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,20 +87,18 @@ class Descriptors:
 
 def descriptors_of_text(text: str) -> Descriptors:
     """The set in base64, as `protoc --include_imports --descriptor_set_out` writes it. Raises DescriptorRefused."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise DescriptorRefused(f"the descriptors are longer than {TEXT_LENGTH_MAX} characters")
     files = descriptor_pb2.FileDescriptorSet()
     try:
-        if len(text) > TEXT_LENGTH_MAX:
-            raise DescriptorRefused(f"the descriptors are longer than {TEXT_LENGTH_MAX} characters")
         files.ParseFromString(base64.b64decode("".join(text.split()), validate=True))
-    except (binascii.Error, DecodeError, ValueError) as error:
-        if isinstance(error, DescriptorRefused):
-            raise
+    except (DecodeError, ValueError):
         raise DescriptorRefused("the schema is no FileDescriptorSet in base64") from None
     return Descriptors(files)
 
 
 def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
-    """The set, in base64, of a file and of those that it imports, each a FileDescriptorProto in base64. Raises
+    """The set, in base64, of a file and of the files that it imports, each a FileDescriptorProto in base64. Raises
     DescriptorRefused."""
     files = descriptor_pb2.FileDescriptorSet()
     for name, text in (*imports, (MAIN_FILE, main)):
@@ -111,7 +108,7 @@ def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
             file = files.file.add()
             file.ParseFromString(base64.b64decode(text, validate=True))
             file.name = name
-        except (binascii.Error, DecodeError, ValueError):
+        except (DecodeError, ValueError):
             raise DescriptorRefused(
                 f"the registry does not give {name} as a serialized descriptor; take the schema inline"
             ) from None
@@ -119,8 +116,8 @@ def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
 
 
 def misfit(writer: Any, reader: Any, at: str = "$", checked: set[tuple[str, str]] | None = None) -> str:
-    """Why messages of the writer's type cannot be read as the reader's; empty where they can. Fields go by number;
-    those that only one has are ignored. `checked`: pairs of types that are not checked again."""
+    """Return why messages of the writer's type cannot be read as the reader's; empty where they can. Fields go by
+    number; a field that only one type has is ignored. `checked`: pairs of types that are not checked again."""
     checked, pair = set() if checked is None else checked, (writer.full_name, reader.full_name)
     if pair in checked:
         return ""
@@ -131,7 +128,7 @@ def misfit(writer: Any, reader: Any, at: str = "$", checked: set[tuple[str, str]
         if other is None:
             continue
         if bool(other.is_repeated) != bool(field.is_repeated):
-            return f"{place}: the one is repeated, the other is not"
+            return f"{place}: field {field.number} is repeated in one of the schemas alone"
         if other.type != field.type and (other.type, field.type) not in _WIDER:
             return f"{place}: field {field.number} has another type in the writer's schema"
         if field.message_type is not None and (why := misfit(other.message_type, field.message_type, place, checked)):

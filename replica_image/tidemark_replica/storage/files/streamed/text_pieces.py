@@ -59,8 +59,8 @@ class ReadLines:
 
 
 def _without_blank(found: pa.StringArray) -> pa.StringArray:
-    """The lines of csv that have anything but spaces and control characters: of a file Spark drops the others, of lines
-    it drops those of spaces alone."""
+    """The lines of csv that have more than spaces and control characters. Spark drops the other lines when it reads a
+    file itself; of lines that it is given it drops those of spaces alone."""
     return found.filter(pc.match_substring_regex(found, pattern=r"[^\x00-\x20]"))
 
 
