@@ -271,7 +271,7 @@ class System:
         """The answer as the CLI prints it in JSON."""
         at = ["--as-of", str(as_of)] if as_of is not None else []
         done = self.tidemark("query", sql, "-n", self.namespace, "-o", "json", *at)
-        assert done.returncode == 0, done.stderr + self.log()
+        assert done.returncode == 0, f"{self.log()}\n{sql}: {done.stderr}"  # the end of a long message is what reports show
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
