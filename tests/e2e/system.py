@@ -271,7 +271,8 @@ class System:
         """The answer as the CLI prints it in JSON."""
         at = ["--as-of", str(as_of)] if as_of is not None else []
         done = self.tidemark("query", sql, "-n", self.namespace, "-o", "json", *at)
-        assert done.returncode == 0, f"{self.log()}\n{sql}: {done.stderr}"  # the end of a long message is what reports show
+        # reports show the end of a long message
+        assert done.returncode == 0, f"{self.log()}\n{sql}: {done.stderr}"
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
