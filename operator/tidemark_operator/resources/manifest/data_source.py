@@ -65,11 +65,7 @@ class DataSource:
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
-            evolving=frozenset(
-                table.text("name") for table in spec.child("delta").children("tables") if table.has("evolve")
-            )
-            if spec.has("delta")
-            else frozenset(),
+            evolving=_evolving(spec),
         )
 
 
@@ -91,6 +87,11 @@ def _files(fields: Fields) -> FilesSource:
     directory = files_location(fields, "path")
     tables = tuple(parse_file_table(table, directory) for table in fields.children("tables"))
     return FilesSource(tables, fields.text("secret", ""), fields.text("endpoint", ""))
+
+
+def _evolving(spec: Fields) -> frozenset[str]:
+    tables = spec.child("delta").children("tables") if spec.has("delta") else ()
+    return frozenset(table.text("name") for table in tables if table.has("evolve"))
 
 
 def _delta(fields: Fields) -> DeltaSource:
