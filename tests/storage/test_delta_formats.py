@@ -36,6 +36,8 @@ from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.ingester import Ingester
 
 INTS = [field("id", "long")]
+LATER = metadata("x", INTS)
+LATER["metaData"]["configuration"]["tidemark.format"] = "2"
 MAP = {"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True}
 
 
@@ -185,6 +187,7 @@ def with_partition(add: dict[str, Any], value: str) -> dict[str, Any]:
         ([protocol(2, 5), metadata("x", [mapped("id", "long", "c", 1)], columnMapping_mode="id")], "mode 'id'"),
         ([protocol(1, 2), metadata("x", [field("m", MAP)])], "column 'm': type map has no counterpart"),
         ([protocol(1, 2), metadata("x", [field("__time", "long")])], "reserved"),
+        ([protocol(1, 2), LATER], "tidemark.format is '2', of another version of Tidemark; .*: upgrade it"),
         ([protocol(1, 2), metadata("x", [field("a", "long"), field("b", "long")])], "no column 'id'"),
     ],
 )  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Any
 import deltalake
 
 from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_persist.log.create import FORMAT_VERSION
+from tidemark_persist.log.entry import FORMAT
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.delta.physical_names import Physical, physical_of
 from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, FEATURE_NOT_SUPPORTED
@@ -25,7 +27,6 @@ READABLE_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
 _PRIMITIVE = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-_FORMAT = "tidemark.format"
 _MODE = "delta.columnMapping.mode"
 
 
@@ -50,9 +51,12 @@ class Definition:
     @property
     def keeps_updates(self) -> bool:
         """Whether each row is an update, as another Tidemark writes them. Raises TableStopped for a later format."""
-        format = self.configuration.get(_FORMAT)
-        if format not in (None, "1"):
-            raise TableStopped(FEATURE_NOT_SUPPORTED, f"{_FORMAT} is {format!r}; known is '1'")
+        format = self.configuration.get(FORMAT)
+        if format not in (None, FORMAT_VERSION):
+            text = (
+                f"{FORMAT} is {format!r}, of another version of Tidemark; this one reads {FORMAT_VERSION!r}: upgrade it"
+            )
+            raise TableStopped(FEATURE_NOT_SUPPORTED, text)
         return format is not None
 
     def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
