@@ -1,17 +1,43 @@
-"""Error rows of malformed values by key, from the shard alone: no broker runs."""
+"""Rows by key and the error rows of malformed values, from the shard alone: no broker runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from confluent_kafka import Message
 
 from tidemark_persist import Shard, create_or_open
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
+from tidemark_replica.storage.kafka.by_key.opened import open_upsert
+from tidemark_replica.storage.kafka.by_key.records import KeyedRecords
+from tidemark_replica.storage.kafka.decoding import decoder_of
+from tidemark_replica.storage.kafka.rows import columns_of
 from tidemark_replica.storage.update_rows import error_rows
+from tidemark_replica.values.arrow_types import arrow_schema
 
 SCHEMA = pa.schema([("id", pa.int64())])
 KEY = [pa.array([1], pa.int64())]
+
+
+def test_a_tick_without_records_asks_the_shard_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, value = (Column("key", STRING),), (Column("value", STRING),)
+    table = KafkaTable("t", "t", "text", value, envelope="upsert", key_format="text", key_columns=key)
+    schema = arrow_schema(columns_of(table))
+    shard = create_or_open(str(tmp_path / "t"), schema, shard_id="t")
+    keyed = KeyedRecords(table, schema, decoder_of(table), shard)
+    monkeypatch.setattr(shard, "refresh", lambda: pytest.fail("the shard was asked"))
+    assert list(keyed.made(Time(1), open_upsert, 10).updates([])) == []
+    keyed.bound(2)
+    monkeypatch.undo()
+    record = Message(topic="t", partition=0, offset=0, key=b"k", value=b"v")
+    (batch,) = keyed.made(Time(2), open_upsert, 10).updates([[record]])
+    assert batch.select(["key", "value"]).to_pylist() == [{"key": "k", "value": "v"}]
+    keyed.close()
 
 
 def append(shard: Shard, time: int, texts: list[str]) -> None:

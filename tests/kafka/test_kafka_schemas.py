@@ -19,6 +19,7 @@ from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage import schema_registry
+from tidemark_replica.storage.kafka import followed_topic, framing, schemas
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
 
@@ -91,7 +92,8 @@ def test_writers_evolve_and_the_registry_goes_away(
     assert f"{topic}/0@3" in error
 
 
-def test_inline_schemas_and_dead_letters(kafka: Broker, tmp_path: Path) -> None:
+def test_inline_schemas_and_dead_letters(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema is parsed when the source begins, and at no tick."""
     topic = new_topic(kafka)
     file = descriptor_pb2.FileDescriptorProto(name="o.proto", syntax="proto3")
     file.message_type.add(name="Order").field.add(name="id", number=1, type=5, label=1)
@@ -102,10 +104,35 @@ def test_inline_schemas_and_dead_letters(kafka: Broker, tmp_path: Path) -> None:
     )
     produce(kafka, topic, written(V1, {"id": 1, "name": "ann"}), b"\x08\x05", b"\xff")
     with Run(tmp_path, spec_of(kafka, *tables)) as run:
+        for name in ("parse_schema", "descriptors_of_text"):
+            monkeypatch.setattr(schemas, name, lambda _: pytest.fail("a schema was parsed"))
         run.catch_up()
     assert oks(tmp_path, "a") == [(1, "ann", 0, 0)]
     assert [row[-1] for row in oks(tmp_path, "a_dead_letter")] == ["a length is negative", "it ends within a value"]
     assert (5, 0, 1) in oks(tmp_path, "p")
+
+
+def test_a_batch_of_many_schemas_is_read_in_smaller_ones_for_a_while(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry gives one schema before the table waits; once it has given all, batches are as large as before."""
+    for module in (schema_registry, kafka_source):
+        monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(framing, "QUESTIONS_SECONDS", 0.0)
+    monkeypatch.setattr(followed_topic, "BATCH_RECORDS", 16)
+    topic = new_topic(kafka)
+    with registry() as server:
+        ids = [server.register("s", V1) for _ in range(3)]
+        table = KafkaTable("t", topic, "avro", (), schema=KafkaSchema(json.dumps(V1)), framed=True)
+        produce(kafka, topic, *(framed(id, written(V1, {"id": id, "name": ""})) for id in ids))
+        with Run(tmp_path, spec_of(kafka, table, registry=server.url)) as run:
+            followed = run.source._tables["t"]
+            run.until(lambda: "t" in run.source._undecoded)
+            assert "fewer records" in run.source.warning()
+            assert followed._records_max == 4
+            run.catch_up()
+            run.until(lambda: followed._records_max == 16)
+    assert oks(tmp_path, "t") == [(id, "") for id in ids]
 
 
 def test_rows_by_key_of_avro_values(kafka: Broker, tmp_path: Path) -> None:

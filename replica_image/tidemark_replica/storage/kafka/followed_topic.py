@@ -41,10 +41,11 @@ class Progress:
 
 
 class FollowedTopic:
-    """A table's topic. `decoder`: of its values. `open_consumer` makes a client."""
+    """A table's topic. `decoder`: of its values. `open_consumer` makes a client. Raises SourceUnusable."""
 
     def __init__(self, table: KafkaTable, decoder: Decoder, open_consumer: Callable[[], Consumer]) -> None:
         self.table, self._decoder, self._open_consumer = table, decoder, open_consumer
+        self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
@@ -54,6 +55,7 @@ class FollowedTopic:
         self._unbound = (0, 0)
         """Malformed records and repeated events that were read and are not bound yet."""
         self._records_max = BATCH_RECORDS
+        """Of a batch: a quarter after a batch of too many schemas, and twice as many after each read without one."""
 
     @property
     def problem(self) -> str:
@@ -65,7 +67,7 @@ class FollowedTopic:
         self._destination, self._letters = table, letters
         self.end()
         if self.table.envelope != "none":
-            self.keyed = KeyedRecords(self.table, self._decoder, table[1])
+            self.keyed = KeyedRecords(self.table, self._schema, self._decoder, table[1])
 
     def begin(self, topics: Topics) -> Position:
         """The position at which the table begins. Raises TableStopped, BrokersAway."""
@@ -84,9 +86,8 @@ class FollowedTopic:
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
         BrokersAway, RegistryAway, StorageError; no file stays staged then."""
         if self._reader is None:
-            self._reader = TopicReader(
-                self._open_consumer(), self.table.topic, bound.offsets, bound.epochs, self._records_max
-            )
+            self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets, bound.epochs)
+        self._reader.records_max = self._records_max
         assert self._destination is not None
         events = DebeziumEnvelopes(bound.event_places)
         maker = self._maker(time, bytes_max, events)
@@ -94,25 +95,23 @@ class FollowedTopic:
         batches = self._reader.read(bytes_max, wait, seconds)
         rows = letters = None
         try:
-            columns = arrow_schema(columns_of(self.table))
-            rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=columns)
+            rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=self._schema)
             if self._letters is not None:
                 location, columns = self._letters[0].shard.location, arrow_schema(DEAD_LETTER_COLUMNS)
                 letters = write_staged(location, maker.letters, schema=columns)
-        except TooManySchemas:
-            self._records_max = max(1, self._records_max // 4)
+        except BaseException as error:
+            if isinstance(error, TooManySchemas):
+                self._records_max = max(1, self._records_max // 4)
             self.discard(Progress(bound, rows))
             raise
-        except BaseException:
-            self.discard(Progress(bound, rows))
-            raise
+        self._records_max = min(2 * self._records_max, BATCH_RECORDS)
         self._unbound = (maker.malformed, events.repeated)
         position = Position(bound.topic_id, dict(self._reader.offsets), events.places, dict(self._reader.epochs))
         return Progress(position, rows, letters)
 
     def _maker(self, time: Time, bytes_max: int, events: DebeziumEnvelopes) -> RowMaker | KeyedUpdates:
         if self.keyed is None:
-            return RowMaker(self.table, self._decoder, time)
+            return RowMaker(self.table, self._schema, self._decoder, time)
         return self.keyed.made(time, events if self.table.envelope == "debezium" else open_upsert, bytes_max)
 
     def bound(self, upper: Time) -> None:

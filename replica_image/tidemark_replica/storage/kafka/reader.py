@@ -28,7 +28,7 @@ POLL_SECONDS = 0.05
 class TopicReader:
     """Reads one topic. `offsets`: the next record of each partition, moved by `read`. `epochs`: the leader's epoch of
     each partition's last record; the brokers are asked whether that record is still in the log. `records_max`: of a
-    batch."""
+    batch; the caller may change it between reads."""
 
     def __init__(
         self,
@@ -36,9 +36,8 @@ class TopicReader:
         topic: str,
         offsets: Mapping[int, int],
         epochs: Mapping[int, int] | None = None,
-        records_max: int = BATCH_RECORDS,
     ) -> None:
-        self._consumer, self._topic, self._records_max = consumer, topic, records_max
+        self._consumer, self._topic, self.records_max = consumer, topic, BATCH_RECORDS
         self.offsets, self.epochs = dict(offsets), dict(epochs or {})
         self.problem = ""
         """Why no records come; empty while they do."""
@@ -87,7 +86,7 @@ class TopicReader:
 
     def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
         """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
-        count = max(1, min(self._records_max, min(BATCH_BYTES, bytes_max) // self._average))
+        count = max(1, min(self.records_max, min(BATCH_BYTES, bytes_max) // self._average))
         records = []
         for message in self._consumer.consume(count, timeout):
             error = message.error()

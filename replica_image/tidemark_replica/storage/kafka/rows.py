@@ -80,11 +80,11 @@ class Metadata:
 
 
 class RowMaker:
-    """Makes the updates of a table at one time. `letters` collects its dead letters, `malformed` counts."""
+    """Makes the updates of a table at one time. `schema`: of its `columns_of`, `decoder`: of its values. `letters`
+    collects its dead letters, `malformed` counts."""
 
-    def __init__(self, table: KafkaTable, decoder: Decoder, time: Time) -> None:
-        self._table, self._decoder, self._time = table, decoder, time
-        self._schema = arrow_schema(columns_of(table))
+    def __init__(self, table: KafkaTable, schema: pa.Schema, decoder: Decoder, time: Time) -> None:
+        self._table, self._schema, self._decoder, self._time = table, schema, decoder, time
         self._metadata = Metadata(table)
         self.letters: list[pa.RecordBatch] = []
         self.malformed = 0

@@ -26,32 +26,29 @@ from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
 from tidemark_replica.storage.kafka.by_key.opened import Open, Opened
 from tidemark_replica.storage.kafka.decoded import Decoder
 from tidemark_replica.storage.kafka.decoding import decoder_of
-from tidemark_replica.storage.kafka.rows import Metadata, columns_of, letters_at, letters_of, place_of
+from tidemark_replica.storage.kafka.rows import Metadata, letters_at, letters_of, place_of
 from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT
 from tidemark_replica.storage.keyed_rows.table import KeyedTable
 from tidemark_replica.storage.update_rows import error_rows, stamped
-from tidemark_replica.values.arrow_types import arrow_schema
 
 _PLACE = "__place"
 
 
 class KeyedRecords:
-    """The rows of a table by key, and their errors; `decoder`: of values. Updates count once they are bound."""
+    """The rows of a table by key, and their errors. `schema`: of the table's `columns_of`, `decoder`: of its values.
+    Updates count once a binding names them."""
 
-    def __init__(self, table: KafkaTable, decoder: Decoder, shard: Shard) -> None:
-        self._table, self._decoder = table, decoder
+    def __init__(self, table: KafkaTable, schema: pa.Schema, decoder: Decoder, shard: Shard) -> None:
+        self._table, self._schema, self._decoder = table, schema, decoder
         self._key_decoder = decoder_of(replace(table, format=table.key_format, columns=table.key_columns, framed=False))
         self._key_of = unwrapped_key if table.envelope == "debezium" else bytes_of
         self._metadata = Metadata(table)
-        self._schema = arrow_schema(columns_of(table))
-        values = self._schema.names[len(table.key_columns) : len(columns_of(table)) - len(table.metadata)]
+        values = schema.names[len(table.key_columns) : len(schema) - len(table.metadata)]
         self._may_be_kept = [
-            name
-            for name in values
-            if table.envelope == "debezium" and may_be_unavailable(self._schema.field(name).type)
+            name for name in values if table.envelope == "debezium" and may_be_unavailable(schema.field(name).type)
         ]
         kept = [pa.field(KEPT + name, pa.bool_()) for name in self._may_be_kept]
-        self._changes_schema = pa.schema([*self._schema, (GONE, pa.bool_()), (_PLACE, pa.string()), *kept])
+        self._changes_schema = pa.schema([*schema, (GONE, pa.bool_()), (_PLACE, pa.string()), *kept])
         self.rows = KeyedTable(shard, [column.name for column in table.key_columns])
         self._errors = KeyedErrors(shard)
 
@@ -85,16 +82,21 @@ class KeyedUpdates:
     def updates(self, batches: Iterable[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
         """The updates of the table. Raises TableStopped where too many records are malformed."""
         of = self._of
-        of._errors.refresh()
-        changes = (self._changes(records) for records in batches)
-        changes = (some for some in changes if some.num_rows)
-        for table in of.rows.updates(changes, self._size, self._without_row):
+        for table in of.rows.updates(self._all_changes(batches), self._size, self._without_row):
             for batch in table.combine_chunks().to_batches():
                 rows = batch.select(of._schema.names).cast(of._schema)
                 yield stamped(rows, self._time, diffs=batch.column(DIFF))
         if errors := of._errors.updates():
             texts, diffs = zip(*errors, strict=True)
             yield error_rows(of._schema, self._time, pa.array(texts, pa.string()), pa.array(diffs, pa.int64()))
+
+    def _all_changes(self, batches: Iterable[Sequence[Any]]) -> Iterator[pa.Table]:
+        """The changes of all batches, in order. A tick without records asks the shard for nothing."""
+        for at, records in enumerate(batches):
+            if at == 0:
+                self._of._errors.refresh()
+            if (changes := self._changes(records)).num_rows:
+                yield changes
 
     def _changes(self, records: Sequence[Any]) -> pa.Table:
         """The changes, in order."""
@@ -119,7 +121,7 @@ class KeyedUpdates:
         values = [*decoded.columns, *of._metadata.arrays([records[i] for i in good])]
         value_columns = [value.take(pa.array(taken, mask=taken < 0)) for value in values]
         table = pa.Table.from_arrays([*key_columns, *value_columns], schema=of._schema)
-        kept = [pc.fill_null(unavailable(table.column(name).combine_chunks()), False) for name in of._may_be_kept]
+        kept = [unavailable(table.column(name).combine_chunks()) for name in of._may_be_kept]
         where = [place_of(records[i]) for i in rows] if any(pc.any(k).as_py() for k in kept) else None
         place = pa.nulls(len(rows), pa.string()) if where is None else pa.array(where, pa.string())
         arrays = [*table.columns, pa.array(taken < 0), place, *kept]
