@@ -123,6 +123,11 @@ class SqlType:
         return self.name in ("float", "double")
 
     @property
+    def is_key_type(self) -> bool:
+        """Whether a column of this type may be part of a table's key: equal values have equal bits."""
+        return not self.is_floating and not self.is_nested
+
+    @property
     def is_decimal(self) -> bool:
         return self.name == "decimal"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.topics import COLUMNS, PLACE, Run, consumed, new_topic, producer, spec_of
+from tests.kafka.topics import COLUMNS, PLACE, Run, consumed, new_topic, producer, spec_of, transactions
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan import codec
@@ -94,8 +94,7 @@ def test_crash_sigkill_while_producers_write(kafka: Broker, tmp_path: Path, kill
     )
     spec = spec_of(kafka, *tables, max_bytes_per_tick=2_000)
     (tmp_path / "spec").write_bytes(codec.encode(spec))
-    writer = producer(kafka, **{"transactional.id": f"{topic}-x"})
-    writer.init_transactions(30)
+    writer = transactions(kafka, topic)
     for _ in range(kills):
         process = subprocess.Popen(
             [sys.executable, "-c", LOOP, str(tmp_path), str(tmp_path / "spec")],

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.kafka.broker import Broker
 from tests.kafka.topics import (
@@ -17,11 +16,13 @@ from tests.kafka.topics import (
     Run,
     add_partitions,
     consumed,
+    either_writer,
     new_topic,
     produce,
     produce_with_header,
     producer,
     spec_of,
+    transactions,
 )
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.ids import Time
@@ -151,12 +152,6 @@ def test_where_it_starts(
     assert {row[0] for row in oks(tmp_path, "t")} == expected
 
 
-def transactions(kafka: Broker, topic: str) -> Producer:
-    writer = producer(kafka, **{"transactional.id": f"{topic}-x"})
-    writer.init_transactions(30)
-    return writer
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_oracle_transactions_and_partitions(kafka: Broker, tmp_path: Path, seed: int) -> None:
     """Random histories: transactions that commit or abort, bad records, a partition that comes later; small pieces."""
@@ -167,19 +162,11 @@ def test_oracle_transactions_and_partitions(kafka: Broker, tmp_path: Path, seed:
     transactional = transactions(kafka, topic)
     run = Run(tmp_path, spec)
     for _ in range(12):
-        writer = draw.choice([plain, transactional])
-        if writer is transactional:
-            writer.begin_transaction()
-        for _ in range(draw.randrange(1, 12)):
-            number += 1
-            value = draw.choice([json.dumps({"id": number, "name": "n" * draw.randrange(20)}), "{bad", None])
-            writer.produce(topic, value, partition=draw.randrange(partitions))
-        if writer is plain:
-            plain.flush()
-        elif draw.random() < 0.5:
-            transactional.abort_transaction(30)
-        else:
-            transactional.commit_transaction(30)
+        with either_writer(draw, plain, transactional, aborts=0.5) as writer:
+            for _ in range(draw.randrange(1, 12)):
+                number += 1
+                value = draw.choice([json.dumps({"id": number, "name": "n" * draw.randrange(20)}), "{bad", None])
+                writer.produce(topic, value, partition=draw.randrange(partitions))
         run.tick(draw.randrange(3))
         if draw.random() < 0.2:
             run.close()
@@ -225,7 +212,7 @@ def test_a_backlog_comes_in_pieces(kafka: Broker, tmp_path: Path) -> None:
 
 
 def test_records_that_are_read_again_are_counted_once(kafka: Broker, tmp_path: Path) -> None:
-    """What no binding names was not read."""
+    """Records that no binding names count as not read."""
     topic = new_topic(kafka)
     produce(kafka, topic, b"{bad")
     with Run(tmp_path, spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS))) as run:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,29 @@ def delete_records(kafka: Broker, name: str, partition: int, before: int) -> Non
 
 def producer(kafka: Broker, **settings: Any) -> Producer:
     return Producer({"bootstrap.servers": kafka.address, "log_level": 0, "partitioner": "murmur2_random", **settings})
+
+
+def transactions(kafka: Broker, topic: str) -> Producer:
+    """A producer of transactions; a newer one of the topic replaces it."""
+    writer = producer(kafka, **{"transactional.id": f"{topic}-x"})
+    writer.init_transactions(30)
+    return writer
+
+
+@contextmanager
+def either_writer(draw: random.Random, plain: Producer, transactional: Producer, aborts: float) -> Iterator[Producer]:
+    """One of two producers, for some records, which are written on exit. `aborts`: the probability with which a
+    transaction aborts instead."""
+    writer = draw.choice([plain, transactional])
+    if writer is transactional:
+        writer.begin_transaction()
+    yield writer
+    if writer is plain:
+        plain.flush()
+    elif draw.random() < aborts:
+        transactional.abort_transaction(30)
+    else:
+        transactional.commit_transaction(30)
 
 
 def produce(kafka: Broker, topic: str, *values: Any, partition: int = 0, key: bytes | None = None) -> None:

@@ -387,8 +387,14 @@ def test_a_topic_with_an_envelope_has_a_key() -> None:
     [
         ({"metadata": [{"name": "VALUE", "from": "key"}]}, "'VALUE' is there already"),
         ({"key": {"format": "json", "columns": [{"name": "Value", "type": "INT"}]}}, "'value' is there already"),
-        ({"key": {"format": "json", "columns": [{"name": "k", "type": "DOUBLE"}]}}, "'k' is double, which no key has"),
-        ({"key": {"format": "json", "columns": [{"name": "k", "type": "ARRAY<INT>"}]}}, "which no key has"),
+        (
+            {"key": {"format": "json", "columns": [{"name": "k", "type": "DOUBLE"}]}},
+            "'k' is double: a key has no floating numbers",
+        ),
+        (
+            {"key": {"format": "json", "columns": [{"name": "k", "type": "ARRAY<INT>"}]}},
+            "'k' is array<int>: a key has no floating numbers",
+        ),
     ],
 )
 def test_columns_of_a_topic_that_are_refused(table: dict[str, Any], problem: str) -> None:

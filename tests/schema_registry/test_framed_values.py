@@ -235,7 +235,7 @@ def test_agree_with_fastavro_on_evolved_schemas(seed: int) -> None:
         (record(("n", "Unknown")), "type 'Unknown' is unknown"),
         (record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 50})), "decimal(50,0)"),
         ("string", "a table needs a record"),
-        (record(("A", "int"), ("a", "int")), "columns"),
+        (record(("A", "int"), ("a", "int")), "column names must be there and differ: A, a"),
     ],
 )
 def test_schemas_that_no_table_has_are_refused_by_name(schema: Any, why: str) -> None:
@@ -245,7 +245,7 @@ def test_schemas_that_no_table_has_are_refused_by_name(schema: Any, why: str) ->
         return
     with pytest.raises(SourceUnusable) as found:
         tables_of(spec, dict.__getitem__)  # type: ignore[arg-type]
-    assert why in str(found.value) or why == "columns"
+    assert why in str(found.value)
 
 
 def test_the_schema_is_pinned_at_inspection(server: Registry) -> None:

@@ -14,6 +14,7 @@ from tidemark_replica.storage.kafka.connection import ReadSecret
 from tidemark_replica.storage.kafka.decoding import value_columns
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
 from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
+from tidemark_replica.storage.keyed_rows.unique import NO_KEY
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -83,5 +84,5 @@ def _check_key(table: KafkaTable) -> None:
     if table.envelope == "debezium" and ((table.format, table.key_format) != ("json", "json") or table.framed):
         raise SourceUnusable(f"{where}: envelope debezium needs format json of values and keys, not framed")
     for column in table.key_columns:
-        if column.type.is_floating or column.type.children:
-            raise SourceUnusable(f"{where}: column {column.name} is {column.type}, which no key has")
+        if not column.type.is_key_type:
+            raise SourceUnusable(f"{where}: column {column.name} is {column.type}: {NO_KEY}")

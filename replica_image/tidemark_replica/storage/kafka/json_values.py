@@ -65,7 +65,7 @@ class JsonValues:
             rows = [self._get(decode(value) if value is not None else empty) for value in values]
         except (msgspec.MsgspecError, RecursionError) as error:
             if len(values) > 1 or not self._texts:
-                raise Unreadable(_without_data(error)) from None
+                raise Unreadable(without_data(error)) from None
             rows = [self._loose_row(values[0])]
         by_column = [rows] if self._single else list(zip(*rows, strict=True)) or [()] * len(self._schema)
         return [self._array(i, column) for i, column in enumerate(by_column)]
@@ -79,7 +79,7 @@ class JsonValues:
             for i in self._texts:
                 row[i] = _json_text(row[i])
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise Unreadable(_without_data(error)) from None
+            raise Unreadable(without_data(error)) from None
         return row[0] if self._single else tuple(row)
 
     def _array(self, i: int, values: Sequence[Any]) -> pa.Array:
@@ -89,7 +89,7 @@ class JsonValues:
                 values = [_rounded(value, field.type) for value in values]
             return pa.array(values, field.type)
         except (pa.ArrowException, ValueError, OverflowError, TypeError, InvalidOperation, UnicodeError) as error:
-            raise Unreadable(f"{_without_data(error)} at `$.{field.name}`") from None
+            raise Unreadable(f"{without_data(error)} at `$.{field.name}`") from None
 
 
 def python_type(type: SqlType) -> Any:
@@ -137,6 +137,6 @@ def _json_text(raw: msgspec.Raw) -> str | None:
     return msgspec.json.decode(data, type=str) if data.startswith(b'"') else data.decode()
 
 
-def _without_data(error: BaseException) -> str:
+def without_data(error: BaseException) -> str:
     """The error's words where they are msgspec's, which name places and types; else its kind."""
     return str(error)[:200] if isinstance(error, msgspec.MsgspecError) else type(error).__name__

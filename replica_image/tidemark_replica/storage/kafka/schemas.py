@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
 
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
 from tidemark_protocol.types import Column
@@ -148,7 +149,7 @@ class _ProtobufValues:
 class _IndexedMessages:
     """Messages after the place of their type in the writer's file: a count and as many numbers, or 0 for the first."""
 
-    def __init__(self, writer: Descriptors, reader: object, decode: BodyDecoder, id: int) -> None:
+    def __init__(self, writer: Descriptors, reader: Descriptor, decode: BodyDecoder, id: int) -> None:
         self._writer, self._reader, self._decode, self._id = writer, reader, decode, id
         self._known: dict[tuple[int, ...], str] = {}
         """Why messages at a place are not the reader's; empty where they are."""
@@ -173,7 +174,7 @@ class _IndexedMessages:
             type = self._writer.by_indexes(indexes)
         except DescriptorRefused as error:
             return f"schema {self._id} of its writer: {error}"
-        wanted = self._reader.full_name  # type: ignore[attr-defined]
+        wanted = self._reader.full_name
         if type.full_name != wanted:
             why = f"it is a message {type.full_name}, not {wanted}"
         else:

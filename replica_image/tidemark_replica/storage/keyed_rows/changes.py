@@ -104,11 +104,7 @@ def _replaced(found: pa.Table, given: pa.Table, keys: Sequence[str], name: str) 
     """`found` with the column's values of `given` by key, where it keeps them and `given` has the key."""
     places, kept = places_by_key(found, given, keys), found.column(KEPT + name).to_numpy()
     taken = kept & (places >= 0) & ~found.column(_LOST).to_numpy()
-    both = pa.concat_arrays([_array(found.column(name)), _array(given.column(name))])
+    both = pa.concat_arrays([table.column(name).combine_chunks() for table in (found, given)])
     picked = both.take(pa.array(np.where(taken, places + found.num_rows, np.arange(found.num_rows))))
     found = found.set_column(found.schema.get_field_index(name), found.schema.field(name), picked)
     return found.set_column(found.schema.get_field_index(KEPT + name), KEPT + name, pa.array(kept & ~taken))
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -71,7 +71,7 @@ class KeyIndex:
                 self._runs.add(consolidate_sorted(rows, layout, self._context.lower))
 
     def commit(self) -> None:
-        """What was added counts."""
+        """Makes the added updates count."""
         self._runs.commit()
         written = self._context.writer.written.get(_ID, [])
         if written:
@@ -81,7 +81,7 @@ class KeyIndex:
         self._context, self._runs = self._begin()
 
     def discard(self) -> None:
-        """What was added since the last commit is dropped."""
+        """Drops the updates that were added since the last commit."""
         self._runs.discard()
         self._context, self._runs = self._begin()
 
@@ -90,7 +90,7 @@ class KeyIndex:
         wanted = self._schema.append(pa.field(DIFF, pa.int64()))
         if not keys.num_rows or not self._manifest.batches:
             return wanted.empty_table()
-        columns = [_array(keys.column(key).cast(self._schema.field(key).type)) for key in self._keys]
+        columns = [keys.column(key).cast(self._schema.field(key).type).combine_chunks() for key in self._keys]
         found = Trace(self._manifest, self._cache).lookup(columns, self._manifest.upper - 1)
         arrays = [
             column.view(field.type) if column.type != field.type else column
@@ -114,7 +114,3 @@ class KeyIndex:
             for batch in task.batches:
                 with suppress(FileNotFoundError):
                     (self._folder / batch.file).unlink()
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)

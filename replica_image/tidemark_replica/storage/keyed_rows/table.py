@@ -37,11 +37,6 @@ class KeyedTable:
         self.building_since: float | None = None
         """The monotonic time at which the index began to be built; None while it is not. Readable from any thread."""
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of scratch."""
-        return 0 if self._index is None else self._index.bytes
-
     def updates(
         self, changes: Iterable[pa.Table], size: int, without_row: Callable[[pa.Table], None] | None = None
     ) -> Iterator[pa.Table]:

@@ -26,6 +26,7 @@ from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 SHARE_ROWS, SHARES_MAX = 1 << 19, 256
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
 KEY_IN_LOG = "the replica's log has the first such key"
+NO_KEY = "a key has no floating numbers, arrays or structs"
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ def key_columns(table: str, columns: Sequence[Column], key: Sequence[str]) -> tu
     for name in key:
         if name not in types:
             raise SourceUnusable(f"table {table}: primaryKey names {name!r}, which is no column of it")
-        if types[name].is_floating or types[name].is_nested:
-            reason = "a key has no floating numbers, arrays or structs"
-            raise SourceUnusable(f"table {table}: primaryKey names {name!r} of type {types[name]}: {reason}")
+        if not types[name].is_key_type:
+            raise SourceUnusable(f"table {table}: primaryKey names {name!r} of type {types[name]}: {NO_KEY}")
     names = list(types)
     return (tuple(names.index(name) for name in key),) if key else ()
 

@@ -34,8 +34,9 @@ def _table(fields: Fields, has_registry: bool) -> KafkaTable:
     format, columns = _form(fields, "value")
     key_format, key_columns = _form(fields.child("key"), "key") if fields.has("key") else ("", ())
     for column in key_columns:
-        if column.type.is_floating or column.type.children:
-            raise InvalidValue(fields.at("key"), f"{column.name!r} is {column.type}, which no key has")
+        if not column.type.is_key_type:
+            reason = "a key has no floating numbers, arrays or structs"
+            raise InvalidValue(fields.at("key"), f"{column.name!r} is {column.type}: {reason}")
     metadata = tuple(fields.children("metadata")) if fields.has("metadata") else ()
     names = {column.name.lower() for column in key_columns}
     named = [(fields.at("columns"), column.name) for column in columns]

@@ -7,10 +7,10 @@
     t                                         the table stops: which rows of other partitions came before is not known
     (no value)                                nothing: the tombstone after a deletion
 
-Keys and values are JSON, with or without `schema` and `payload`. Debezium delivers an event at least once. After a
-restart it begins somewhat earlier, so events of before come again; they are left out where their position in the
-database's log tells. Where it does not, they are applied again: a row is an older one until the next events are read,
-and no event is lost.
+Keys and values are JSON, with or without `schema` and `payload`. Debezium delivers an event at least once: after a
+restart it begins somewhat earlier, so events come again. An event is left out where its place in the database's log
+shows that it came before. Any other event is applied, also where it came before: a row is an older one until the next
+events are read, and no event is lost.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ import pyarrow.compute as pc
 
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key.opened import Opened
+from tidemark_replica.storage.kafka.json_values import without_data
 from tidemark_replica.storage.kafka.stop import TRUNCATED
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What stands for a TOASTed value of PostgreSQL that an update did not change."""
+"""The text in place of a TOASTed value of PostgreSQL that an update did not change."""
 LOGS_MAX = 16
 """Logs of databases whose places are kept for a partition: those that came last."""
 NAMES_LENGTH_MAX = 1_000
@@ -94,7 +95,7 @@ class DebeziumEnvelopes:
                 if event.op is None and event.payload != _NULL:
                     event = _decode(event.payload)
             except (msgspec.MsgspecError, RecursionError) as error:
-                bad[i] = str(error)[:200] if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+                bad[i] = without_data(error)
                 continue
             if event.op == "t":
                 place = f"partition {record.partition()} of topic {record.topic()} at offset {record.offset()}"
