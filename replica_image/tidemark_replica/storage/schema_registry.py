@@ -3,7 +3,7 @@
     GET /schemas/ids/ID                              the schema that a frame names
     GET /subjects/SUBJECT/versions/VERSION|latest    a schema to read with
 
-What an id stands for never changes, so an answer is kept. While the registry is away, and for PATIENCE_SECONDS after
+The schema of an id never changes, so the client keeps it. While the registry is away, and for PATIENCE_SECONDS after
 it did not know an id (its nodes may not have heard of it yet), `RegistryAway` is raised. After these seconds the id
 counts as not registered; it is asked for again every FORGET_SECONDS.
 """
@@ -217,7 +217,9 @@ class SchemaRegistry:
             raise RegistryAway(f"{self._place}: {error}") from None
         if unknown := sorted(secret.keys() - SECRET_KEYS):
             known = ", ".join(sorted(SECRET_KEYS))
-            raise RegistryAway(f"the registry's Secret: keys {', '.join(unknown)} are not taken (known: {known})")
+            raise RegistryAway(
+                f"the registry's Secret: keys {', '.join(unknown)} are not taken (known: {known}); remove them"
+            )
         return secret
 
     def _connection(self, secret: Mapping[str, str], seconds: float) -> HTTPConnection:

@@ -1,4 +1,4 @@
-"""What decoders of values give."""
+"""Decoded values: their columns, and why some of them are malformed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Gaps:
         return now - self.time < SHOWN_MS
 
     def text(self, table: str) -> str:
-        """For people."""
+        """The gaps of the table of this name, for a status."""
         return f"table {table}: gaps passed over: {self.count}; the last one: {self.why}"
 
     def to_json(self) -> str:
@@ -30,5 +30,5 @@ class Gaps:
 
     @classmethod
     def from_json(cls, text: str) -> Gaps:
-        """What `to_json` wrote."""
+        """The gaps that `to_json` wrote."""
         return cls(**json.loads(text))

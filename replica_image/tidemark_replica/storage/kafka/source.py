@@ -175,7 +175,7 @@ class KafkaIngestion(Source):
         self._stopped = {n: text for (n, entry), text in entries.items() if entry == _STOPPED and n in self._tables}
 
     def _least_offsets(self) -> dict[str, dict[int, int]]:
-        """How far the topics are in the tables of theirs that go on, by topic and partition."""
+        """The next offset of the table that is farthest behind, by topic and partition; stopped tables do not count."""
         least: dict[str, dict[int, int]] = {}
         for name in self._bound.keys() - self._stopped.keys():
             offsets = least.setdefault(self._tables[name].table.topic, {})

@@ -4,8 +4,8 @@ TopicMissing     there is no such topic (any more)
 TopicReplaced    a topic of the same name was created anew
 OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
 NotAuthorized    the credentials do not allow to read the topic
-Truncated        a table of a database, whose change events these are, was truncated
-TooManyErrors    more records are malformed than a table by key keeps errors of
+Truncated        the table of a database was truncated, whose change events the topic has
+TooManyErrors    a table by key would have more errors of malformed records than it may keep
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The rows of a table by key: what a change of a key takes back is found in the table's own shard, so nothing else is
-durable.
+"""The rows of a table by key. A change takes back the row that its key has; that row is found in the table's own shard,
+so nothing else is durable.
 
     changes, in order ──► the last one of each key ──► -1 the row before, +1 the new row ──► staged file of the tick
                                      ▲

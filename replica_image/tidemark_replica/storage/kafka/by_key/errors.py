@@ -27,7 +27,7 @@ _KEYED = re.compile(r" key ([0-9a-f]{32})\"")
 
 
 class KeyedErrors:
-    """The errors of one table, by the digest of a key. What is added counts once it is bound."""
+    """The errors of one table, by the digest of a key. An error that is added counts once a binding names it."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
