@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.catalyst.json_tree import Node, parse_tree
 from tidemark_planner.catalyst.lru import LruSet
-from tidemark_planner.catalyst.spark_errors import diagnose, diagnose_unresolved
+from tidemark_planner.catalyst.spark_errors import diagnose, diagnose_internal
 from tidemark_planner.catalyst.spark_types import spark_field, text_type, type_of
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse, unsupported
 from tidemark_protocol.types import Column, SqlType
@@ -316,8 +316,8 @@ class Catalyst:
             thrown = error.java_exception.toString()
             if "StackOverflowError" in thrown:
                 refuse("TOO_LARGE", "the query is nested too deeply to be analysed: split it into several views")
-            if (unresolved := diagnose_unresolved(thrown)) is not None:
-                raise Refusal(unresolved) from None
+            if (diagnostic := diagnose_internal(thrown)) is not None:
+                raise Refusal(diagnostic) from None
             raise CatalystFailed(thrown) from error
 
 

@@ -27,7 +27,8 @@ _CODES = (
     ("DUPLICATE", "DUPLICATE_NAME"),
     ("UNSUPPORTED", "UNSUPPORTED"),
 )
-_UNRESOLVED = "org.apache.spark.SparkException: [INTERNAL_ERROR] Found the unresolved operator: "
+_INTERNAL = "[INTERNAL_ERROR] "
+_UNRESOLVED = "Found the unresolved operator: "
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _CONTEXT = re.compile(r"== SQL \(line (\d+), position (\d+)\) ==")
 _FIRST_PARAGRAPH = re.compile(r"\s*(?:\[[A-Z0-9_.]+\]\s*)?(.*?)(?:\s*SQLSTATE:|;\s*line \d|\n|$)", re.DOTALL)
@@ -42,19 +43,18 @@ def diagnose(error: Any) -> Diagnostic:
     return Diagnostic(code, _message(error, condition, parameters), line=line, column=column, word=_word(parameters))
 
 
-def diagnose_unresolved(thrown: str) -> Diagnostic | None:
-    """The diagnostic of a JVM exception that says that a part of the statement stays unresolved, for no reason that
-    Spark names; None for other exceptions."""
-    if not thrown.startswith(_UNRESOLVED):
+def diagnose_internal(thrown: str) -> Diagnostic | None:
+    """The diagnostic of a JVM exception in which Spark's analyser reports a failure of its own; None for others."""
+    if _INTERNAL not in thrown:
         return None
-    operator = _EXPRESSION_ID.sub("", " ".join(thrown.removeprefix(_UNRESOLVED).partition(" SQLSTATE:")[0].split()))
+    message = _EXPRESSION_ID.sub("", " ".join(thrown.partition(_INTERNAL)[2].partition(" SQLSTATE:")[0].split()))
     line, column = (int(number) for number in place.groups()) if (place := _CONTEXT.search(thrown)) else (0, 0)
-    return Diagnostic(
-        "UNSUPPORTED",
-        f"Spark's analyser does not resolve this part of the statement, and does not say why: {operator}",
-        line=line,
-        column=column,
-    )
+    if message.startswith(_UNRESOLVED):
+        reason = "does not resolve this part of the statement, and does not say why: "
+        text = reason + message.removeprefix(_UNRESOLVED)
+    else:
+        text = f"fails at this statement ({message.rstrip('.')}): write it in another way"
+    return Diagnostic("UNSUPPORTED", f"Spark's analyser {text}", line=line, column=column)
 
 
 def _by_kind(error: Any, condition: str) -> str:
