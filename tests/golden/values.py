@@ -85,6 +85,7 @@ from tidemark_protocol.plan.lir import (
     Window,
 )
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
+from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.reductions import (
     AccumulableReduce,
@@ -149,6 +150,9 @@ PLANS: tuple[Plan, ...] = (
 )
 REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))
 PUBLISHED = PublishedView("s3://bucket/shop/_published/revenue/v", "shop.revenue.v", 60_000, 24)
+POSTGRES_SINK = PostgresSink(
+    "db.example.com", 5432, "shop", "shop-db", "public", "v", ("n",), "shop.revenue.v", 60_000, "require"
+)
 SINKS: tuple[ShardSink | ClientSink, ...] = (
     MaterializedViewSink(SHARD, REFRESH),
     SubscribeSink(COLUMNS, False, Time(99)),
@@ -308,5 +312,7 @@ MEMBERS: tuple[Any, ...] = (
     replace(TOPIC_TABLE, columns=(), format="avro", schema=KafkaSchema(subject="orders-value"), framed=True),
     replace(TOPICS, registry="https://registry:8081", registry_secret="registry"),
     replace(SOURCE_TABLE, schema='"int"'),
+    POSTGRES_SINK,
+    MaterializedViewSink(SHARD, None, None, POSTGRES_SINK),
 )
 """The order is that of the lines of `members.tsv`."""

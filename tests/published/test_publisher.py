@@ -18,8 +18,9 @@ from tidemark_protocol.plan.publish import PublishedView, published_location
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.published.publication import IDLE_MS
-from tidemark_replica.sinks.published.publisher import FIRST_CLEAN_SECONDS, TURN_SECONDS, Publisher
+from tidemark_replica.sinks.destinations.destination import IDLE_MS
+from tidemark_replica.sinks.destinations.publisher import FIRST_CLEAN_SECONDS, TURN_SECONDS, Publisher
+from tidemark_replica.sinks.published.table_destination import TableDestination
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 
@@ -37,7 +38,9 @@ class Replica:
         location = published_location(str(folder), "shop", "flow", "view")
         view = PublishedView(location, "shop.flow.view", every_ms, 24)
         self.location = location
-        self.publisher = Publisher(GlobalId("u/view/1"), metadata, view, handles, self, self.respond, lambda: self.now)
+        id = GlobalId("u/view/1")
+        table = TableDestination(id, metadata, view, handles)
+        self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.respond, lambda: self.now)
 
     def respond(self, response: Response) -> None:
         assert isinstance(response, Status)

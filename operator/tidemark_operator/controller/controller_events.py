@@ -10,8 +10,9 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
+from tidemark_protocol.plan.postgres_sink import PostgresSink
 
-QUIET = frozenset({"steps", "arrangements", "operators", "hydration", "catch_up", "published"})
+QUIET = frozenset({"steps", "arrangements", "operators", "hydration", "catch_up", "published", PostgresSink.KIND})
 """Kinds of Status that repeat. No condition shows them at once: the budget of status writes does."""
 
 

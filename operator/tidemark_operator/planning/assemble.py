@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
 from tidemark_protocol.ids import Digest, GlobalId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport
 from tidemark_protocol.plan.dataflow import (
@@ -31,13 +32,14 @@ ID_DIGITS = 16
 @dataclass(frozen=True)
 class Named:
     """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed. `publishes`: the tables
-    that views are published as, by export."""
+    that views are published as, by export. `sinks`: their other destinations, by export."""
 
     name: str
     uid: str
     until: Time | None = None
     refresh: RefreshSchedule | None = None
     publishes: Mapping[str, PublishedView] = field(default_factory=dict)
+    sinks: Mapping[str, ViewSinks] = field(default_factory=dict)
 
     @property
     def id_prefix(self) -> str:
@@ -76,6 +78,6 @@ def _description(
 
 def _sink(named: Named, export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
     if export.task is None:
-        publish = named.publishes.get(export.name)
-        return SinkExport(id, export.on, MaterializedViewSink(shard, named.refresh, publish))
+        publish, sinks = named.publishes.get(export.name), named.sinks.get(export.name, ViewSinks())
+        return SinkExport(id, export.on, MaterializedViewSink(shard, named.refresh, publish, sinks.postgres))
     return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

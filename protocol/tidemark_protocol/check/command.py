@@ -26,7 +26,7 @@ from tidemark_protocol.messages.commands import (
     RunIngestion,
     UpdateConfiguration,
 )
-from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, OutsideSink, SubscribeSink
 from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
@@ -74,14 +74,15 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
     _check_times(what, dataflow.as_of, *_set_times(dataflow.until, *_subscribe_ends(dataflow)))
     for export in dataflow.sink_exports:
         if isinstance(export.sink, MaterializedViewSink):
-            _check_parts(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh, export.sink.publish)
+            parts = export.sink.refresh, export.sink.publish, *export.sink.outside
+            _check_parts(f"{what}: {export.id[:MAX_ID_LENGTH]}", *parts)
 
 
 def _subscribe_ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
     return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
 
 
-def _check_parts(what: str, *parts: RefreshSchedule | PublishedView | None) -> None:
+def _check_parts(what: str, *parts: RefreshSchedule | PublishedView | OutsideSink | None) -> None:
     for part in parts:
         try:
             if part is not None:

@@ -19,6 +19,7 @@ from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
+from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
@@ -82,15 +83,26 @@ class IndexExport:
     columns: tuple[Column, ...]
 
 
+OutsideSink = PostgresSink
+"""Destinations of a materialized view outside of Tidemark."""
+
+
 @wire_name("MaterializedViewSink")
 @dataclass(frozen=True)
 class MaterializedViewSink:
     """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh.
-    `publish`: the ordinary table that the current rows are published as, if any."""
+    `publish`: the ordinary table that the current rows are published as, if any. `postgres`: the table of a PostgreSQL
+    database that has them, if any."""
 
     shard: ShardMetadata
     refresh: RefreshSchedule | None = None
     publish: PublishedView | None = None
+    postgres: PostgresSink | None = None
+
+    @property
+    def outside(self) -> tuple[OutsideSink, ...]:
+        """The destinations outside of Tidemark."""
+        return tuple(sink for sink in (self.postgres,) if sink is not None)
 
 
 @wire_name("SubscribeSink")

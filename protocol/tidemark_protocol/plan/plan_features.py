@@ -16,7 +16,11 @@ from typing import Any
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import entry_of
 
-FEATURES = {"MaterializedViewSink.refresh": "refresh", "MaterializedViewSink.publish": "publish"}
+FEATURES = {
+    "MaterializedViewSink.refresh": "refresh",
+    "MaterializedViewSink.publish": "publish",
+    "MaterializedViewSink.postgres": "postgresSink",
+}
 """By `Class` or `Class.field`. What the class or field contains needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 

@@ -1,20 +1,24 @@
-"""Builds the sink of an export: subscribe, copy, continual task, materialized view (published or not), or one with a
-refresh schedule."""
+"""Builds the sink of an export: subscribe, copy, continual task, or materialized view, perhaps with a refresh schedule,
+and with its destinations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response
 from tidemark_protocol.plan.dataflow import ClientSink as ClientExport
 from tidemark_protocol.plan.dataflow import ContinualTaskSink as ContinualTaskExport
 from tidemark_protocol.plan.dataflow import DataflowDescription, SinkExport
+from tidemark_protocol.plan.dataflow import MaterializedViewSink as MaterializedView
 from tidemark_replica.events.jobs import Pool
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.sinks.destinations.destination import Destination
+from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.interface import Sink
-from tidemark_replica.sinks.published.publisher import Publisher
+from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
@@ -41,7 +45,14 @@ def build_sink(
     progress = None
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
-    publisher = None
+    publishers = tuple(
+        Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond)
+        for every_ms, destination in _destinations(export.id, sink, handles)
+    )
+    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publishers)
+
+
+def _destinations(id: GlobalId, sink: MaterializedView, handles: ShardHandles) -> Iterator[tuple[int, Destination]]:
+    """The destinations of a view, each with the least milliseconds between two publications."""
     if sink.publish is not None:
-        publisher = Publisher(export.id, sink.shard, sink.publish, handles, publish_jobs, respond)
-    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publisher)
+        yield sink.publish.every_ms, TableDestination(id, sink.shard, sink.publish, handles)

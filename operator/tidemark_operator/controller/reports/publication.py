@@ -1,24 +1,29 @@
-"""How far a published view is on a replica, as its statuses say.
+"""How far a destination of a view is on a replica, as its statuses say.
 
 Status published {time: 1732147200000, rows: 10, bytes: 2048}
-Status published {time: ..., rows: ..., bytes: ..., problem: "..."}      the last attempt failed
+Status published {time: ..., rows: ..., bytes: ..., problem: "..."}     the last attempt failed
+Status postgresSink {time: ..., problem: "...", reason: KeyNotUnique}   it fails until somebody mends the named thing
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+_REASON = re.compile(r"[A-Z][A-Za-z]{1,63}")
 
 
 @dataclass(frozen=True)
 class PublicationReport:
-    """`time`: that of the table's rows, in milliseconds since 1970; None before there is a table. `problem`: why the
-    last attempt failed; empty where it did not."""
+    """`time`: that of the destination's rows, in milliseconds since 1970; None before it has any. `problem`: why the
+    last attempt failed; empty where it did not. `reason`: CamelCase where the problem has one, else empty."""
 
     time: int | None
     rows: int
     bytes: int
     problem: str
+    reason: str = ""
 
 
 def publication_report(fields: Mapping[str, str]) -> PublicationReport | None:
@@ -29,8 +34,13 @@ def publication_report(fields: Mapping[str, str]) -> PublicationReport | None:
         numbers = {name: int(fields[name]) for name in ("time", "rows", "bytes") if name in fields}
     except ValueError:
         return None
+    reason = fields.get("reason", "")
     return PublicationReport(
-        numbers.get("time"), numbers.get("rows", 0), numbers.get("bytes", 0), fields.get("problem", "")
+        numbers.get("time"),
+        numbers.get("rows", 0),
+        numbers.get("bytes", 0),
+        fields.get("problem", ""),
+        reason if _REASON.fullmatch(reason) else "",
     )
 
 

@@ -22,6 +22,7 @@ from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.types import Column
 
 MAX_REPLICAS, MAX_COLUMNS, MAX_TABLE_COLUMNS, MAX_NAME, MAX_TYPE, MAX_UNIT = 16, 1024, 256, 128, 1024, 32
+MAX_TARGET = 1024
 """The longest lists and texts that the schema allows. The rest is left out: the API server would refuse the whole
 status."""
 
@@ -89,6 +90,19 @@ class PublishedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DestinationStatus:
+    """A destination of a view outside of Tidemark. `report`: None before a replica has told about it."""
+
+    kind: str
+    target: str
+    report: PublicationReport | None = None
+
+    def document(self) -> dict[str, Any]:
+        time = None if self.report is None or self.report.time == MAX_TIME else self.report.time
+        return _present(kind=self.kind, target=self.target[:MAX_TARGET], time=time)
+
+
+@dataclass(frozen=True, slots=True)
 class ExportStatus:
     name: str
     kind: str
@@ -103,6 +117,7 @@ class ExportStatus:
     hydrated: bool = False
     replicas: tuple[ReplicaExport, ...] = ()
     published: PublishedTable | None = None
+    destinations: tuple[DestinationStatus, ...] = ()
 
     def document(self, now_ms: int) -> dict[str, Any]:
         return _present(
@@ -118,6 +133,7 @@ class ExportStatus:
             outputFrontier=frontier_status(self.output_frontier, now_ms),
             hydrated=self.hydrated,
             published=None if self.published is None else self.published.document(),
+            destinations=[each.document() for each in self.destinations] or None,
             replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MAX_REPLICAS]],
         )
 
@@ -334,6 +350,7 @@ _COUNTERS = (
     "hydratedPercent",
     "caughtUpPercent",
     "published",
+    "destinations",
     "files",
     "ingested",
     "dataflows",

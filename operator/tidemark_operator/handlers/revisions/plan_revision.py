@@ -121,7 +121,8 @@ class RevisionPlanner:
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
         storage = running.config.storage_location
-        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, _published(dataflow, storage))
+        published = _published(dataflow, storage)
+        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, published, dataflow.sinks)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
         superseded = state.ends.superseded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, PendingRevision, name_of
@@ -46,6 +46,8 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.version import release
 
+PUBLISHED = "published"
+"""The kind of the statuses of published tables."""
 MAX_OPERATORS = 6
 """In a message."""
 
@@ -267,6 +269,7 @@ def _exports(
                 if c
                 else (),
                 published=_published_table(revision.description, id, c),
+                destinations=_destinations(revision.description, id, c),
             )
         )
     return exports
@@ -276,30 +279,57 @@ def _published_table(
     description: DataflowDescription, id: str | None, c: Collection | None
 ) -> status_documents.PublishedTable | None:
     """The ordinary table that an export is published as, if it is."""
-    sinks = (export.sink for export in description.sink_exports if export.id == id)
-    publish = next((sink.publish for sink in sinks if isinstance(sink, MaterializedViewSink)), None)
+    publish = next((sink.publish for sink in _views(description, id)), None)
     if publish is None:
         return None
-    return status_documents.PublishedTable(publish.location, None if c is None else _publication(c))
+    return status_documents.PublishedTable(publish.location, None if c is None else _publication(c, PUBLISHED))
 
 
-def _publication(c: Collection) -> PublicationReport | None:
-    reports = (publication_report(on.statuses.get("published", {})) for _, on in c.computing)
+def _destinations(
+    description: DataflowDescription, id: str | None, c: Collection | None
+) -> tuple[status_documents.DestinationStatus, ...]:
+    """The destinations of an export outside of Tidemark."""
+    return tuple(
+        status_documents.DestinationStatus(each.KIND, each.target, None if c is None else _publication(c, each.KIND))
+        for sink in _views(description, id)
+        for each in sink.outside
+    )
+
+
+def _views(description: DataflowDescription, id: str | None) -> Iterator[MaterializedViewSink]:
+    """The materialized view that is the export, if it is one."""
+    sinks = (export.sink for export in description.sink_exports if export.id == id)
+    return (sink for sink in sinks if isinstance(sink, MaterializedViewSink))
+
+
+def _publication(c: Collection, kind: str) -> PublicationReport | None:
+    """`kind`: that of the destination's statuses."""
+    reports = (publication_report(on.statuses.get(kind, {})) for _, on in c.computing)
     return furthest(report for report in reports if report is not None)
 
 
 def _publications(mark: ActiveRevision | None, exports: Sequence[Collection]) -> tuple[Publication, ...]:
-    """The published exports of a revision, for its condition."""
+    """The destinations of a revision's exports, for their conditions."""
     if mark is None:
         return ()
     found = []
     for export in mark.revision.description.sink_exports:
-        if isinstance(export.sink, MaterializedViewSink) and export.sink.publish is not None:
-            report = next((_publication(c) for c in exports if c.id == export.id), None)
+        for kind in _kinds(export.sink):
+            report = next((_publication(c, kind) for c in exports if c.id == export.id), None)
             name = export.id.split("/")[1]
-            exists = report is not None and report.time is not None
-            found.append(Publication(name, exists, report.problem if report else ""))
+            if report is None:
+                found.append(Publication(name, kind, exists=False))
+            else:
+                found.append(Publication(name, kind, report.time is not None, report.problem, report.reason))
     return tuple(found)
+
+
+def _kinds(sink: object) -> tuple[str, ...]:
+    """The kinds of the destinations of an export."""
+    if not isinstance(sink, MaterializedViewSink):
+        return ()
+    outside = tuple(each.KIND for each in sink.outside)
+    return outside if sink.publish is None else (PUBLISHED, *outside)
 
 
 def _waits(context: ReconcileContext, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""The truth table of a Dataflow: InstanceFound, Planned, Scheduled, Hydrated, Erroring, Ready, Progressing, and
-Published where a view is published as an ordinary table.
+"""The truth table of a Dataflow: InstanceFound, Planned, Scheduled, Hydrated, Erroring, Ready, Progressing; Published
+where a view is published as an ordinary table, and Delivered where it has destinations outside.
 
     InstanceFound ──> Planned ──> Scheduled ──> Hydrated ──> Ready          each needs the one before it;
                                                    └──────> Erroring ──┘    the first that fails gives the reason
@@ -30,7 +30,7 @@ from tidemark_operator.resources.conditions.instance import (
 PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
 """The reason whose message changes often: it holds a percentage."""
-ERRORING, PROGRESSING, PUBLISHED = "Erroring", "Progressing", "Published"
+ERRORING, PROGRESSING, PUBLISHED, DELIVERED = "Erroring", "Progressing", "Published", "Delivered"
 QUARANTINED, INPUT_QUARANTINED = "Quarantined", "InputQuarantined"
 _SEE = "see condition "
 _SUSPENDED = "spec.suspend removes this Dataflow from the replicas. Set spec.suspend: false to resume"
@@ -92,12 +92,15 @@ class EarlierRevision:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A view of the serving revision that is published. `exists`: its table does. `problem`: why the last attempt
-    failed."""
+    """A destination of a view of the serving revision. `kind`: `published` of the ordinary table, or that of a sink.
+    `exists`: it has had the rows of some time. `problem`: why the last attempt failed. `reason`: that of the condition
+    where the problem has one."""
 
     export: str
+    kind: str
     exists: bool
     problem: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,8 @@ class DataflowFacts:
 
 
 def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
-    """The conditions of a Dataflow, in the order of `TYPES`; then Published, where a view is published."""
+    """The conditions of a Dataflow, in the order of `TYPES`; then Published and Delivered, where a view has such
+    destinations."""
     found, planned = instance_found(facts.instance), _planned(facts)
     scheduled = _scheduled(facts, planned)
     hydrated = _hydrated(facts, scheduled)
@@ -144,8 +148,11 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
     failed = next((verdict for verdict in (found, planned, scheduled, hydrated) if not verdict.holds), None)
     ready = _ready(facts, failed) if facts.earlier is None else _earlier_ready(facts, facts.earlier, found)
     progressing = _progressing(facts, planned, failed, ready)
-    published = [_published(facts.publications)] if facts.publications else []
-    return [found, planned, scheduled, hydrated, erroring, ready, progressing, *published]
+    tables = [each for each in facts.publications if each.kind == "published"]
+    outside = [each for each in facts.publications if each.kind != "published"]
+    published = [_published(tables)] if tables else []
+    delivered = [_delivered(outside)] if outside else []
+    return [found, planned, scheduled, hydrated, erroring, ready, progressing, *published, *delivered]
 
 
 def _published(publications: Sequence[Publication]) -> Verdict:
@@ -155,6 +162,16 @@ def _published(publications: Sequence[Publication]) -> Verdict:
     if missing := [each.export for each in publications if not each.exists]:
         return no(PUBLISHED, "NotPublishedYet", f"no table yet of {', '.join(missing)}: the view is computed first")
     return yes(PUBLISHED, "Published")
+
+
+def _delivered(publications: Sequence[Publication]) -> Verdict:
+    """Of the destinations outside of Tidemark: whether each has its view's rows, and follows it."""
+    if failed := [each for each in publications if each.problem]:
+        reason = next((each.reason for each in failed if each.reason), "DeliveryFailed")
+        return no(DELIVERED, reason, "; ".join(f"{each.kind} of {each.export}: {each.problem}" for each in failed))
+    if missing := [f"{each.kind} of {each.export}" for each in publications if not each.exists]:
+        return no(DELIVERED, "NotDeliveredYet", f"no rows yet in {', '.join(missing)}: the view is computed first")
+    return yes(DELIVERED, "Delivered")
 
 
 def _see(cause: Verdict) -> str:

@@ -18,6 +18,7 @@ from tidemark_operator.resources.manifest.instance import ReadPolicy
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.manifest.publish import Publish
 from tidemark_operator.resources.manifest.refresh import parse_refresh
+from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.plan.refresh import RefreshSchedule
@@ -57,6 +58,8 @@ class Dataflow:
     """Results are complete before it, and then finished; None: they go on."""
     publishes: Mapping[str, Publish]
     """The materialized views that are published as ordinary tables, by export."""
+    sinks: Mapping[str, ViewSinks]
+    """The materialized views that have other destinations, by export."""
     refresh: RefreshSchedule | None
     """None: the views follow their inputs at every time."""
     read_policy: ReadPolicy | None
@@ -69,7 +72,8 @@ class Dataflow:
     @property
     def history_ms(self) -> int:
         """How far the since of its views trails their upper at least."""
-        return max((publish.history_ms for publish in self.publishes.values()), default=0)
+        published = [each.history_ms for each in self.publishes.values()]
+        return max([0, *published, *(each.history_ms for each in self.sinks.values())])
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Dataflow:
@@ -84,6 +88,7 @@ class Dataflow:
             as_of=Time(spec.integer("asOf")) if spec.has("asOf") else None,
             until=Time(spec.integer("until")) if spec.has("until") else None,
             publishes=_publishes(spec, meta.name),
+            sinks=_sinks(spec, meta),
             refresh=parse_refresh(spec.child("refresh")) if spec.has("refresh") else None,
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
@@ -101,10 +106,21 @@ def _long_form(spec: Fields) -> tuple[tuple[ViewRequest, ...], tuple[ExportReque
     return views, tuple(_export(export, export.text("name"), None) for export in spec.children("exports"))
 
 
-def _publishes(spec: Fields, name: str) -> dict[str, Publish]:
+def _materialized_views(spec: Fields, name: str) -> dict[str, Fields]:
+    """The fields of each materialized view, by export. `name`: the Dataflow's."""
     exports = {e.text("name"): e for e in spec.children("exports")} if spec.has("exports") else {name: spec}
-    views = {name: export.child(MATERIALIZED_VIEW) for name, export in exports.items() if export.has(MATERIALIZED_VIEW)}
+    return {name: export.child(MATERIALIZED_VIEW) for name, export in exports.items() if export.has(MATERIALIZED_VIEW)}
+
+
+def _publishes(spec: Fields, name: str) -> dict[str, Publish]:
+    views = _materialized_views(spec, name)
     return {name: Publish.parse(view.child("publish")) for name, view in views.items() if view.has("publish")}
+
+
+def _sinks(spec: Fields, meta: Meta) -> dict[str, ViewSinks]:
+    views = _materialized_views(spec, meta.name)
+    named = {name: ViewSinks.parse(view, f"{meta.namespace}.{meta.name}.{name}") for name, view in views.items()}
+    return {name: sinks for name, sinks in named.items() if sinks.all}
 
 
 def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:

@@ -13,6 +13,7 @@ from typing import Any, NewType
 
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.messages.planning import ExportRequest
+from tidemark_protocol.plan.codec import digest
 
 SpecDigest = NewType("SpecDigest", str)
 
@@ -42,6 +43,8 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
     if dataflow.publishes:
         fields["publish"] = {name: [p.every_ms, p.retention_hours] for name, p in dataflow.publishes.items()}
+    if dataflow.sinks:
+        fields["sinks"] = {name: [digest(each) for each in sinks.all] for name, sinks in dataflow.sinks.items()}
     return fields
 
 

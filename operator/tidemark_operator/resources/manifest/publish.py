@@ -25,9 +25,8 @@ class Publish:
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
-        on_commit = publish.text("every", DEFAULT_EVERY) == ON_COMMIT
         return cls(
-            every_ms=0 if on_commit else duration_ms(publish, "every", DEFAULT_EVERY),
+            every_ms=every_ms(publish, DEFAULT_EVERY),
             retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),
         )
 
@@ -35,4 +34,14 @@ class Publish:
     def history_ms(self) -> int:
         """How far the view's since trails its upper at least, in milliseconds. A publisher that was away for less still
         finds the changes that it has not published."""
-        return 2 * self.every_ms + _MORE_HISTORY_MS
+        return history_ms(self.every_ms)
+
+
+def every_ms(fields: Fields, default: str) -> int:
+    """The field `every`: the least milliseconds between two commits, 0 for each change."""
+    return 0 if fields.text("every", default) == ON_COMMIT else duration_ms(fields, "every", default)
+
+
+def history_ms(every_ms: int) -> int:
+    """How far the since of a view trails its upper at least, where it is written elsewhere every so many ms."""
+    return 2 * every_ms + _MORE_HISTORY_MS

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, ERROR, Part, PersistError, ShardReader, Storage, consolidate, read_part
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.destinations.destination import IDLE_MS, IN_ERROR, ViewInError
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes, first_bits, hashes
 from tidemark_replica.sinks.published.published_table import (
@@ -44,13 +45,6 @@ FEW_ROWS = 100_000
 """Fewer changed rows are never a reason to write everything anew."""
 SHARE_BITS_MAX = 8
 """A view is divided into 256 shares at most. Each of them is an open file, and one at a time is in memory."""
-IDLE_MS = 60_000
-"""Milliseconds after which a table whose view has not changed gets a commit all the same, which says the newer time."""
-IN_ERROR = "the view has rows in error: the table keeps the rows that it has (condition Erroring names an error)"
-
-
-class ViewInError(PersistError):
-    """The view has errors at the time."""
 
 
 class NegativeRows(PersistError):
@@ -136,14 +130,14 @@ class Publication:
         batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
         net = consolidate(pa.Table.from_batches(batches, schema))
         if net.column(ERROR).null_count < net.num_rows:
-            raise ViewInError(IN_ERROR)
+            raise ViewInError(IN_ERROR.format("the table"))
         return net.drop_columns([ERROR])
 
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
         shard = self.shard
         with shard.lease():
             if shard.errors(time).num_rows:
-                raise ViewInError(IN_ERROR)
+                raise ViewInError(IN_ERROR.format("the table"))
             storage = Storage.at(self.options.location)
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark_persist import (
@@ -35,7 +35,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.published.publisher import Publisher
+from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
@@ -74,14 +74,15 @@ class MaterializedViewSink:
         respond: Callable[[Response], None],
         moved: Callable[[], None] | None = None,
         progress: SinkProgress | None = None,
-        publisher: Publisher | None = None,
+        publishers: Sequence[Publisher] = (),
     ) -> None:
-        """`moved` is called when the shard has moved. `publisher`: publishes the shard, where the view asks for it."""
+        """`moved` is called when the shard has moved. `publishers`: write the view to its
+        destinations."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
-        self._publisher = publisher
+        self._publishers = publishers
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
@@ -135,8 +136,9 @@ class MaterializedViewSink:
         shard = self._watch.state(self._shard.shard_id)
         if shard is not None and shard.error is None and (shard.exists or self._progress.upper is None):
             self._progress.observe(shard.upper.encode(), shard.term)
-        if self._publisher is not None and self.term is not None and self._is_under_own_term(shard):
-            self._publisher.advance(self._progress.upper or 0, self.term)
+        if self.term is not None and self._is_under_own_term(shard):
+            for publisher in self._publishers:
+                publisher.advance(self._progress.upper or 0, self.term)
         if self._job is not None or self._stopped:
             return
         if self._progress.has_diverged:
@@ -184,8 +186,8 @@ class MaterializedViewSink:
         land."""
         self._give_up()
         self._dropped = True
-        if self._publisher is not None:
-            self._publisher.stop()
+        for publisher in self._publishers:
+            publisher.stop()
 
     def _give_up(self) -> None:
         self._stopped = True
@@ -195,8 +197,8 @@ class MaterializedViewSink:
         """Repeats the failure that keeps it from writing, for a new client."""
         if self._failure_status is not None:
             self._respond(self._failure_status)
-        if self._publisher is not None:
-            self._publisher.report_again()
+        for publisher in self._publishers:
+            publisher.report_again()
 
     def _submit_append(self, append: Append) -> None:
         self._job = self._jobs.submit(
@@ -290,8 +292,9 @@ class MaterializedViewSink:
         now = outcome.value
         self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
         _release(self._progress.release())
-        if now.won and self._publisher is not None:
-            self._publisher.appended(now.upper)
+        if now.won:
+            for publisher in self._publishers:
+                publisher.appended(now.upper)
         since = None if append.since is None or not now.won else Frontier.at(append.since)
         self._watch.observe(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
         if now.won and self._maintenance_job is None and not self._stopped:

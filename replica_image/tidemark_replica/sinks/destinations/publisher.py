@@ -1,13 +1,15 @@
-"""When a view is published: at each multiple of `every` that its shard completes, by one replica after the other.
+"""When a destination gets a view's rows: at each multiple of `every` that its shard completes, by one replica after the
+other.
 
     the shard's upper has passed a multiple of `every`, and this replica's append was the one that took it there
-        ──► publication on a pool ──► Status published {time, rows, bytes}
-                                  └─► a failure: Status published {time, problem}, and again after a pause
+        ──► publication on a pool ──► Status <kind of destination> {time, ...}
+                                  └─► a failure: Status {time, problem, reason}, and again after a pause
     another replica's append did: this one waits TURN_SECONDS, then looks whether it has published
 
-The time that is published is the last one that is complete, so a table is as new as its view when it is written. Only a
-sink that may write its shard publishes. The publisher deletes files that nothing refers to any more once an hour. Where
-the shard has no update since the last look, it does not open the table, but for the commit of an idle view (IDLE_MS).
+The time that is published is the last one that is complete, so a destination is as new as its view when it is written.
+Only a sink that may write its shard publishes. The publisher lets the destination clean up once an hour. Where the
+shard has no update since the last look, it leaves the destination alone, but for the newer time of an idle view
+(IDLE_MS).
 """
 
 from __future__ import annotations
@@ -20,45 +22,45 @@ from tidemark_persist import EMPTY
 from tidemark_protocol.ids import MAX_TIME, GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.published.publication import IDLE_MS, Publication, Published
-from tidemark_replica.sinks.published.published_table import TableOptions, open_table
+from tidemark_replica.sinks.destinations.destination import IDLE_MS, Destination, DestinationStopped, Reached
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
-KIND = "published"
 TURN_SECONDS = 15.0
 CLEAN_SECONDS, FIRST_CLEAN_SECONDS = 3600.0, 300.0
 
 
 class Publisher:
-    """Publishes one view. Runs on the command loop; the work runs on a pool, one publication at a time."""
+    """Publishes one view to one destination. Runs on the command loop; the work runs on a pool, one publication at a
+    time."""
 
     def __init__(
         self,
         id: GlobalId,
         shard: ShardMetadata,
-        view: PublishedView,
+        every_ms: int,
+        destination: Destination,
         handles: ShardHandles,
         jobs: Pool,
         respond: Callable[[Response], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._id, self._shard, self._view, self._handles = id, shard, view, handles
+        """`every_ms`: 0 for each change."""
+        self._id, self._shard, self._handles = id, shard, handles
+        self._every_ms, self._destination = max(every_ms, 1), destination
         self._jobs, self._respond, self._clock = jobs, respond, clock
         self._job: Job | None = None
         self._stopped = False
         self._backoff = Backoff(clock)
         self._published: Time | None = None
-        """The time up to which the table is known to be right; None before the first look."""
-        self._table_time = Time(0)
-        """The time that the table says."""
+        """The time up to which the destination is known to be right; None before the first look."""
+        self._destination_time = Time(0)
+        """The time that the destination says."""
         self._appended_upper = 0
         """The upper that this replica's last append reached."""
-        self._term = 0
         self._seconds = 0.0
         """How long the last publication ran."""
         self._waits_since: float | None = None
@@ -72,19 +74,22 @@ class Publisher:
     def advance(self, upper: int, term: WriterTerm) -> None:
         """Begins a publication where one is due. `upper`: the shard's, encoded. `term`: under which it may be
         written."""
-        self._term = term
         if self._job is not None or self._stopped or not self._backoff.has_elapsed or not upper:
             return
         complete = Time(MAX_TIME if upper == EMPTY else upper - 1)
         if self._clock() >= self._clean_at:  # first, as a publication may always be due
-            self._job = self._jobs.submit(f"clean up the table of {self._id}", self._clean, self._cleaned)
+            self._job = self._jobs.submit(
+                f"clean up {self._kind} of {self._id}", self._destination.clean, self._cleaned
+            )
         elif not self._is_due(complete):
             self._waits_since = None
         elif self._is_unchanged_until(complete):
             self._published, self._waits_since = complete, None
         elif self._is_own_turn(complete):
             self._waits_since = None
-            self._job = self._jobs.submit(f"publish {self._id}", lambda: self._publish(complete), self._ended)
+            self._job = self._jobs.submit(
+                f"write {self._kind} of {self._id}", lambda: self._publish(complete, term), self._ended
+            )
 
     def report_again(self) -> None:
         """Repeats the last status for a new client."""
@@ -100,12 +105,11 @@ class Publisher:
     def _is_due(self, complete: Time) -> bool:
         if self._published is None:
             return True
-        every = max(self._view.every_ms, 1)
-        return complete // every > self._published // every
+        return complete // self._every_ms > self._published // self._every_ms
 
     def _is_unchanged_until(self, complete: Time) -> bool:
         """Whether the shard certainly has no update since the last look. Never waits."""
-        if self._published is None or complete - self._table_time >= IDLE_MS:
+        if self._published is None or complete - self._destination_time >= IDLE_MS:
             return False
         reader = self._handles.cached_reader(self._shard.location, self._shard.shard_id)
         return reader is not None and reader.listen_cached(self._published + 1, complete + 1) == []
@@ -117,47 +121,45 @@ class Publisher:
             self._waits_since = self._clock()
         return self._clock() - self._waits_since >= max(TURN_SECONDS, 2 * self._seconds)
 
-    def _publish(self, time: Time) -> Published:
+    def _publish(self, time: Time, term: WriterTerm) -> Reached:
         """Runs on the pool."""
         began = self._clock()
-        reader = self._handles.reader(self._shard.location, self._shard.shard_id)
-        published = Publication(reader, self._options).publish(time)
+        reached = self._destination.publish(time, term)
         self._seconds = self._clock() - began
-        return published
+        return reached
 
     @property
-    def _options(self) -> TableOptions:
-        view, uid = self._view, self._id.partition("/")[0]
-        return TableOptions(view.location, view.owner, view.retention_hours, uid, self._term)
+    def _kind(self) -> str:
+        return self._destination.kind
 
-    def _ended(self, outcome: Outcome[Published]) -> None:
+    def _ended(self, outcome: Outcome[Reached]) -> None:
         self._job = None
         if self._stopped:
             return
         if isinstance(outcome, Failed):
             self._backoff.failed(least_seconds=1.0)
-            LOG.warning("the view of %s is not published: %s", self._id, log_text(outcome.error))
-            before = self._status.fields if self._status is not None else {}
-            self._report({**before, "problem": public_text(outcome.error)})
+            LOG.warning("%s of the view of %s is not written: %s", self._kind, self._id, log_text(outcome.error))
+            before = {} if self._status is None else {n: v for n, v in self._status.fields.items() if n != "reason"}
+            self._report({**before, "problem": public_text(outcome.error), **_reason(outcome.error)})
             return
         self._backoff.reset()
-        published = outcome.value
-        if published.anew_because and self._published is not None:
-            LOG.warning("the table of %s was written anew: %s", self._id, published.anew_because)
-        self._published, self._table_time = published.checked, published.time
-        self._report({"time": str(published.time), "rows": str(published.rows), "bytes": str(published.bytes)})
+        reached = outcome.value
+        if reached.anew_because and self._published is not None:
+            LOG.warning("%s of %s was written anew: %s", self._kind, self._id, reached.anew_because)
+        self._published, self._destination_time = reached.checked, reached.time
+        self._report({"time": str(reached.time), **reached.fields})
 
-    def _clean(self) -> int:
-        table = open_table(self._options)
-        return 0 if table is None else table.remove_unused()
-
-    def _cleaned(self, outcome: Outcome[int]) -> None:
+    def _cleaned(self, outcome: Outcome[None]) -> None:
         self._job, self._clean_at = None, self._clock() + CLEAN_SECONDS
         if isinstance(outcome, Failed):
-            LOG.warning("old files of the table of %s stay for now: %s", self._id, log_text(outcome.error))
+            LOG.warning("%s of %s is not cleaned up for now: %s", self._kind, self._id, log_text(outcome.error))
 
     def _report(self, fields: dict[str, str]) -> None:
-        status = Status(self._id, KIND, fields)
+        status = Status(self._id, self._kind, fields)
         if status != self._status and not self._stopped:
             self._respond(status)
         self._status = status
+
+
+def _reason(error: Exception) -> dict[str, str]:
+    return {"reason": error.reason} if isinstance(error, DestinationStopped) else {}

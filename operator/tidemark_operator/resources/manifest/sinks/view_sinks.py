@@ -1,0 +1,36 @@
+"""The destinations of a materialized view outside of Tidemark, each as the protocol has it.
+
+materializedView: {postgresSink: {...}}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_operator.resources.manifest.publish import history_ms
+from tidemark_operator.resources.manifest.sinks.postgres_sink import parse_postgres_sink
+from tidemark_protocol.plan.dataflow import OutsideSink
+from tidemark_protocol.plan.postgres_sink import PostgresSink
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSinks:
+    """None: the view has no such sink."""
+
+    postgres: PostgresSink | None = None
+
+    @classmethod
+    def parse(cls, view: Fields, owner: str) -> ViewSinks:
+        """`view`: the fields of `materializedView`. `owner`: the view's name in all namespaces."""
+        postgres = parse_postgres_sink(view.child("postgresSink"), owner) if view.has("postgresSink") else None
+        return cls(postgres)
+
+    @property
+    def all(self) -> tuple[OutsideSink, ...]:
+        return tuple(sink for sink in (self.postgres,) if sink is not None)
+
+    @property
+    def history_ms(self) -> int:
+        """As Publish.history_ms; 0 where there is no sink."""
+        return max((history_ms(sink.every_ms) for sink in self.all), default=0)

@@ -1,0 +1,62 @@
+"""A destination: what keeps a view's rows outside of its shard, as an ordinary table, in a database, or in a log.
+
+    Publisher ──when──► Destination.publish(time, term) ──► the shard's updates since the destination's own time,
+                                                            applied together with the new time, in one step
+
+The destination holds its own progress, with the writer term that fences earlier revisions. So any replica may publish,
+at any time, twice too: nothing is kept in the replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidemark_persist import PersistError
+from tidemark_protocol.ids import Time, WriterTerm
+
+IDLE_MS = 60_000
+"""Milliseconds after which a destination whose view has not changed is told the newer time all the same."""
+IN_ERROR = "the view has rows in error: {} keeps the rows that it has (condition Erroring names an error)"
+
+
+class ViewInError(PersistError):
+    """The view has errors at the time: the destination keeps what it has."""
+
+
+class DestinationStopped(PersistError):
+    """A destination cannot take the view as it is. `reason`: CamelCase, for the condition. The text: what is wrong, and
+    what to do."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The outcome of a publication. `time`: what the destination says. `checked`: the last time at which its contents
+    are the view's too. `fields`: further fields of the status. `anew_because`: why all contents were written anew;
+    empty where they were not."""
+
+    time: Time
+    checked: Time
+    fields: Mapping[str, str] = field(default_factory=dict)
+    anew_because: str = ""
+
+
+class Destination(Protocol):
+    """One destination of one view. Its methods run on a pool, one at a time."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of its Status."""
+
+    def publish(self, time: Time, term: WriterTerm) -> Reached:
+        """Gives the destination the contents at `time`, a complete time of the shard; changes nothing where it has
+        those of that time or a later one. Raises PersistError and OSError: the destination has the contents of one
+        time, before or after."""
+
+    def clean(self) -> None:
+        """Deletes what nothing refers to any more; called about once an hour. Raises PersistError and OSError."""

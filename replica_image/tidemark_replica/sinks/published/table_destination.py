@@ -1,0 +1,39 @@
+"""The destination of a view that is published as an ordinary Delta table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.destinations.destination import Reached
+from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.published_table import TableOptions, open_table
+
+
+@dataclass(frozen=True)
+class TableDestination:
+    """`id`: the export's."""
+
+    id: GlobalId
+    shard: ShardMetadata
+    view: PublishedView
+    handles: ShardHandles
+    kind: str = "published"
+
+    def publish(self, time: Time, term: WriterTerm) -> Reached:
+        reader = self.handles.reader(self.shard.location, self.shard.shard_id)
+        published = Publication(reader, self._options(term)).publish(time)
+        fields = {"rows": str(published.rows), "bytes": str(published.bytes)}
+        return Reached(published.time, published.checked, fields, published.anew_because)
+
+    def clean(self) -> None:
+        table = open_table(self._options(WriterTerm(0)))
+        if table is not None:
+            table.remove_unused()
+
+    def _options(self, term: WriterTerm) -> TableOptions:
+        uid = self.id.partition("/")[0]
+        return TableOptions(self.view.location, self.view.owner, self.view.retention_hours, uid, term)
