@@ -8,16 +8,14 @@ own_system        as `system`, with an operator of the module's own: for tests o
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.failure_report import pytest_runtest_makereport
 from tests.e2e.remote_replicas import fleet, home, network, r1, r1_of_module, r2, r2_of_module
-from tests.e2e.system import System, running
+from tests.e2e.system import System, new_namespace, running
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = [
@@ -44,14 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
-
-
-@contextmanager
-def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
-    name = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", name)
-    yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(scope="session")

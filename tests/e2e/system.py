@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -190,14 +191,17 @@ class System:
     @contextmanager
     def emptied_after(self, folder: Path) -> Iterator[System]:
         """This system for one module, whose files and shards are below `folder`. All objects of the operator's kinds
-        are deleted afterwards, so that nobody reads what goes, and their replicas have ended."""
+        are deleted afterwards, importers first, and their replicas have ended."""
         self.folder, self.location, self.arguments = folder, str(folder / "shards"), ()
-        yield self
-        if self.operator is None or self.operator.poll() is not None:  # a test that failed has not started it again
-            self.start_operator()
-        for kind in ("dataflows", "datasources", "computereplicas", "computeinstances"):
-            self.kubectl("delete", kind, "--all", f"--timeout={PATIENCE_SECONDS}s")
-        wait_for("replicas to end", lambda: not self.replica_pids(), self.log)
+        try:
+            yield self
+        finally:
+            if self.operator is None or self.operator.poll() is not None:  # a test that failed has not started it again
+                self.start_operator()
+            # the last are tombstones of tables that no replica had time to delete: no later instance has their storage
+            for kind in ("dataflows", "datasources", "computereplicas", "computeinstances", "controllerrevisions"):
+                self.kubectl("delete", kind, "--all", f"--timeout={PATIENCE_SECONDS}s")
+            wait_for("replicas to end", lambda: not self.replica_pids(), self.log)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         return Reader(self.plane.kubeconfig).get(self.namespace, kind, name)
@@ -300,6 +304,14 @@ def revisions(system: System, dataflow: str) -> list[str]:
     owner = "{range .items[*]}{.metadata.ownerReferences[0].name} {.metadata.name}{'\\n'}{end}"
     listed = system.kubectl("get", "controllerrevisions", "-o", f"jsonpath={owner}".replace("'\\n'", '"\\n"'))
     return [line.split()[1] for line in listed.splitlines() if line.split()[0] == dataflow]
+
+
+@contextmanager
+def new_namespace(plane: ControlPlane) -> Iterator[str]:
+    name = f"e2e-{secrets.token_hex(4)}"
+    plane.kubectl("create", "namespace", name)
+    yield name
+    plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @contextmanager

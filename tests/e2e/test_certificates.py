@@ -3,7 +3,6 @@ nothing."""
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.e2e.system import System, running, wait_for
+from tests.e2e.system import System, new_namespace, running, wait_for
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb.compute_pb2 import DescribeRequest
@@ -24,14 +23,11 @@ CONSTANTS = "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS t(n, s)"
 @pytest.fixture(scope="module")
 def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One whose replicas and planner are called by certificate, with a view over constants."""
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
     home = tmp_path_factory.mktemp("system")
-    with running(control_plane, namespace, home, "--mutual-tls") as system:
+    with new_namespace(control_plane) as name, running(control_plane, name, home, "--mutual-tls") as system:
         system.base()
         system.dataflow("letters", CONSTANTS, index={})
         yield system
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def certificates(system: System) -> Path:

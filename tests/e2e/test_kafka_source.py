@@ -19,6 +19,8 @@ from tests.schema_registry.registry import framed, registry
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
 EXAMPLE = CHECKOUT / "examples" / "kafka"
+SCHEMA = {"type": "record", "name": "State", "fields": [{"name": "id", "type": "long"}]}
+NEWER_SCHEMA = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "state", "type": ["null", "string"]}]}
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +44,6 @@ def example(kafka: Broker, name: str = "topic") -> dict[str, Any]:
     return {document["kind"]: document for document in yaml.safe_load_all(text.replace("tick: 1s", "tick: 200ms"))}
 
 
-ORDER = {"type": "record", "name": "State", "fields": [{"name": "id", "type": "long"}]}
-NEWER = {**ORDER, "fields": [*ORDER["fields"], {"name": "state", "type": ["null", "string"]}]}
-
-
 def test_avro_by_a_registry_is_read_by_the_schema_that_was_pinned(system: System, kafka: Broker) -> None:
     """The registry knows a newer version when the replica, and so the registry's client, begins anew."""
     topic = new_topic(kafka, name="states")
@@ -53,18 +51,18 @@ def test_avro_by_a_registry_is_read_by_the_schema_that_was_pinned(system: System
         text = (EXAMPLE / "avro.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
         text = text.replace("http://127.0.0.1:8081", server.url).replace("tick: 1s", "tick: 200ms")
         document = yaml.safe_load(text)
-        first = server.register("states-value", ORDER)
+        first = server.register("states-value", SCHEMA)
         system.apply("DataSource", "shipments", document["spec"])
         system.wait_condition("datasource", "shipments", "Ready")
-        change(kafka, topic, framed(first, written(ORDER, {"id": 1})))
+        change(kafka, topic, framed(first, written(SCHEMA, {"id": 1})))
 
         def rows() -> list[Any]:
             return sorted(system.query("SELECT * FROM shipments.states")["rows"], key=lambda row: int(row["id"]))
 
         wait_for("the first row", lambda: rows() == [{"id": 1}], system.log)
-        second = server.register("states-value", NEWER)
+        second = server.register("states-value", NEWER_SCHEMA)
         system.kill_replica()
-        change(kafka, topic, framed(second, written(NEWER, {"id": 2, "state": "new"})))
+        change(kafka, topic, framed(second, written(NEWER_SCHEMA, {"id": 2, "state": "new"})))
         wait_for("both rows", lambda: rows() == [{"id": 1}, {"id": 2}], system.log)
 
 
@@ -92,8 +90,8 @@ def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kaf
     expected = {name: (2, Decimal("20.50")) for name in ("ann", "bob", "eve")}
     wait_for("all orders", lambda: spent(system) == expected, system.log)
     wait_for("a newer name", lambda: balances(system) == [("ann", Decimal("12.50"))], system.log)
-    letters = system.query("SELECT value, reason FROM broker.orders_dead_letter")["rows"]
-    assert len(letters) == 2
+    letters = "SELECT value, reason FROM broker.orders_dead_letter"
+    wait_for("one dead letter of each call", lambda: len(system.query(letters)["rows"]) == 2, system.log)
 
     delete_topic(kafka, "orders")
     new_topic(kafka, name="orders")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ import yaml
 
 from tests.directory_listing import matching, text_of
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
-from tests.e2e.system import CHECKOUT, System, running, wait_for
+from tests.e2e.system import CHECKOUT, System, new_namespace, running, wait_for
 from tests.s3_server import S3Server, beside
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist.storage.object_reader import open_store
@@ -52,11 +51,10 @@ class Stored:
 @pytest.fixture(scope="module")
 def stored(control_plane: ControlPlane, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
     """The operator is told nothing: a Secret says where the store is, and who the replicas are there."""
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
     home = tmp_path_factory.mktemp("stored")
     with (
         ExitStack() as closing,
+        new_namespace(control_plane) as namespace,
         running(control_plane, namespace, home, location=s3.location("shards"), store=s3.environ) as system,
     ):
         first = closing.enter_context(beside(s3))
@@ -64,7 +62,6 @@ def stored(control_plane: ControlPlane, s3: S3Server, tmp_path_factory: pytest.T
         storage = {"location": system.location, "secretName": "store"}
         system.base(storage=storage, readPolicy={"lag": "10m"})
         yield Stored(system, first, closing)
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def keep_secret(system: System, name: str, settings: Mapping[str, str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from tests.dialects.postgres import Postgres, running
-from tests.e2e.system import CHECKOUT, System, wait_for
+from tests.e2e.system import CHECKOUT, System, new_namespace, wait_for
 from tests.e2e.system import running as running_system
 from tests.ports import free_port
 from tests.postgres.databases import LOGICAL
@@ -43,15 +42,13 @@ def server(port: int) -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """An instance that lists the Secret of the source."""
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
-    with running_system(control_plane, namespace, tmp_path_factory.mktemp("system")) as system:
+    home = tmp_path_factory.mktemp("system")
+    with new_namespace(control_plane) as namespace, running_system(control_plane, namespace, home) as system:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop-db"}}
         values = {"username": "tidemark", "password": PASSWORD}
         system.kubectl("apply", "-f", "-", stdin=json.dumps(body | {"stringData": values}))
         system.base(sourceSecrets=["shop-db"])
         yield system
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def upstream(server: Postgres, port: int, database: str) -> psycopg.Connection[Any]:

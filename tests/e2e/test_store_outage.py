@@ -3,13 +3,12 @@ when the store is back."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.system import System, running, wait_for
+from tests.e2e.system import System, new_namespace, running, wait_for
 from tests.e2e.test_object_store import PER_NATION, keep_secret
 from tests.s3_server import S3Server
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -23,13 +22,13 @@ READ = "SELECT n_name FROM busy"  # off the index itself: no dataflow is made fo
 
 @pytest.fixture
 def stored(control_plane: ControlPlane, s3: S3Server, tmp_path: Path) -> Iterator[System]:
-    namespace = f"e2e-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", namespace)
-    with running(control_plane, namespace, tmp_path, location=s3.location("away"), store=s3.environ) as system:
+    with (
+        new_namespace(control_plane) as namespace,
+        running(control_plane, namespace, tmp_path, location=s3.location("away"), store=s3.environ) as system,
+    ):
         keep_secret(system, "store", s3.environ)
         system.base(storage={"location": system.location, "secretName": "store"}, readPolicy={"lag": "10m"})
         yield system
-    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def test_crash_of_the_operator_while_the_store_hangs(stored: System, s3: S3Server) -> None:
