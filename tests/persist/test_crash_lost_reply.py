@@ -20,6 +20,7 @@ from tidemark_persist import (
     UpperMismatch,
     create_or_open,
 )
+from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.maintenance.maintenance import Compact
 
 ROWS = batch([(("a", 1), 3, 1)])
@@ -179,6 +180,45 @@ def test_crash_overtaken_by_a_commit_that_left_the_upper_alone_takes_the_next_ve
     assert shard.compare_and_append(rows, expected_upper=5, new_upper=9, term=1) == Appended(9, 3)
     assert open_at(place).state() == shard.state()
     assert contents(shard.snapshot(8)) == {("a", 1): 1, ("a", 2): 1}
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "another append", "other settings", "a silent store"])
+def test_crash_compaction_that_lands_after_its_slot_was_looked_at_keeps_its_files(
+    place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """The request is stuck in the network, and arrives before the retry. The files of the compaction are live then."""
+    shard, stuck, arrived = open_at(place, MaintenancePolicy(compact_runs=1)), [], []
+    append(shard)
+    [compact] = [work for work in shard.maintenance_due() if isinstance(work, Compact)]
+
+    def delayed(commit: Commit) -> None:
+        stuck.append(commit)
+        raise Lost("timeout")
+
+    def arrive(_: float) -> None:
+        stuck.pop()()
+        arrived.append(True)
+        if meanwhile == "another append":
+            advance(open_at(place), 1)
+        if meanwhile == "other settings":
+            shard._log._opened_with = "those before"
+        if meanwhile == "a silent store":
+            patch.setattr(DeltaLog, "follow", silent)
+
+    def silent(log: DeltaLog) -> None:
+        raise StorageError("no answer")
+
+    inject(shard, delayed)
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemark_persist.log.transact.time.sleep", arrive)
+        shard.run_maintenance(compact)
+
+    assert arrived
+    (part,) = open_at(place).snapshot_parts(4)
+    assert part.path not in {file.path for file in compact.files}
+    assert contents(open_at(place).snapshot(4)) == {("a", 1): 1}
+    advance(shard, 1)
+    assert shard.state() == open_at(place).state()
 
 
 def refreshed(shard: Shard) -> Shard:

@@ -102,15 +102,17 @@ class DeltaLog:
                 self.load()
 
     def attempt(self, change: Change) -> bool:
-        """Commits the change as the next version. False: another commit took that version (and is applied)."""
-        if self._reopen_if_settings_changed():
-            return False
+        """Commits the change as the next version, or finds it there: an earlier attempt of unknown outcome may have
+        landed since. False: another commit took that version (and is applied)."""
         slot = self.version + 1
+        if self._reopen_if_settings_changed():
+            return self._has(slot, change)
         try:
             self.table.update_incremental()
             if self.table.version() != self.version:
+                is_ours = self._has(slot, change)  # before the state moves on: this may fail, and is asked again
                 self._catch_up()
-                return False
+                return is_ours
             self._put(change)
         except (ShardDeleted, ShardMismatch):
             raise
@@ -194,6 +196,11 @@ class DeltaLog:
         if table_id is not None and table_id != self.table_id:
             raise ShardDeleted(f"shard {self.storage.location} was deleted and created again: open it again")
 
+    def _has(self, version: int, change: Change) -> bool:
+        """Whether the entry of a version is the change. Raises StorageError."""
+        entry = self.read_entry(version)
+        return entry is not None and entry.commit_id == change.commit_id
+
     def _resolve(self, slot: int, change: Change, error: BaseException) -> bool:
         """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
         entry = self.read_entry(slot)
@@ -203,8 +210,12 @@ class DeltaLog:
         if entry is None:
             raise SlotUnknown(f"{type(error).__name__}: {self.storage.redacted(error)}") from None
         logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
-        self.follow()
-        return entry.commit_id == change.commit_id
+        if entry.commit_id != change.commit_id:
+            self.follow()
+            return False
+        if self.version < slot:
+            self.state.apply(entry, self.clock())
+        return True
 
     def _catch_up(self) -> None:
         before = self.version
