@@ -16,6 +16,7 @@ from tidemark_cli.gateway import discovery
 from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.gateway.kubectl import Kubectl
 from tidemark_cli.output import times
+from tidemark_protocol.times import parse
 
 CommandFunction = Callable[..., None]
 
@@ -61,7 +62,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-TIME = _Parsed("time", times.parse)
+TIME = _Parsed("time", parse)
 DURATION = _Parsed("duration", times.parse_duration)
 FILE = click.Path(path_type=Path)
 

@@ -11,6 +11,7 @@ OperatorError
 ├── SubscribeEnded       a subscribe ended before its end time
 │   ├── SubscribeBehind  because the client reads too slowly
 │   └── SubscribeRevoked because the client lost the right to read
+├── AnswerIsError        the rows that were to be read are in error
 ├── AnswerLost           an answer was lost with the replica that held it
 ├── AnswerNotRead        a client did not read its answer while other queries waited
 ├── AnswerTimedOut       an answer exceeded the limit on computing time
@@ -109,6 +110,10 @@ class SubscribeBehind(SubscribeEnded):
 
 class SubscribeRevoked(SubscribeEnded):
     """The client lost the right to read a relation, or its credentials expired."""
+
+
+class AnswerIsError(OperatorError):
+    """The replica has an error instead of rows: the data have one, or the answer is larger than answers may be."""
 
 
 class AnswerLost(OperatorError):

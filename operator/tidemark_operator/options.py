@@ -147,7 +147,9 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
         "--gateway-client-port", type=int, default=0, help="port for client certificates (default: any free port)"
     )
     group.add_argument(
-        "--gateway-http-port", type=int, help="port for rows over HTTP; 0: any free port (default: no HTTP)"
+        "--gateway-http-port",
+        type=int,
+        help="port for queries, subscribes and rows over HTTP; 0: any free port (default: no HTTP)",
     )
     group.add_argument(
         "--gateway-file", type=Path, help="file in which clients find the gateway (default: STATE_DIR/gateway.json)"

@@ -21,6 +21,7 @@ from tidemark_cli.main import main
 from tidemark_cli.output import times
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
+from tidemark_protocol.times import parse
 
 ROWS = pa.table(
     {
@@ -408,7 +409,7 @@ def test_a_malformed_duration_is_refused(text: str, capsys: pytest.CaptureFixtur
 )
 def test_as_of_takes_numbers_and_times(text: str, expected: int) -> None:
     """UTC unless it says otherwise."""
-    assert times.parse(text) == expected
+    assert parse(text) == expected
 
 
 @pytest.mark.parametrize("text", ["1969-12-31", str(2**63 - 1), str(2**70), "yesterday", "³"])

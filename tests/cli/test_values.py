@@ -12,8 +12,9 @@ import pytest
 
 from tidemark_cli.commands.query import _answer, _print_json, _print_table
 from tidemark_cli.errors import GatewayFailed
-from tidemark_cli.output.values import cell, plain, values
+from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply
+from tidemark_protocol.rows.values import plain, values
 
 AFTER_9999 = 253_402_300_800_000_000
 UTC = pa.timestamp("us", "UTC")

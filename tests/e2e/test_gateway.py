@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
+import re
+import shutil
 import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.e2e.subscription import following
-from tests.e2e.system import System, wait_for
+from tests.e2e.system import CHECKOUT, PATIENCE_SECONDS, System, wait_for
+from tests.waiting import BOUND
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
 BY_NATION = "SELECT c_nationkey, count(*) AS customers FROM tpch.customer GROUP BY c_nationkey"
 LOOKUP = "SELECT customers FROM nations WHERE c_nationkey = 3"
 GATEWAY = "tidemark-gateway"
+BY_STATUS = "SELECT o_orderstatus AS carrier, count(*) AS flights FROM tpch.orders GROUP BY o_orderstatus"
+SHOWN = "((change) => console.log(JSON.stringify(change)))("
 
 
 def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> None:
@@ -151,6 +162,85 @@ def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     (read,) = system.query("SELECT * FROM tidemark_introspection.imports WHERE dataflow = 'nations'")["rows"]
     assert (read["name"], read["kind"], read["finished"]) == ("tpch.customer", "table", False)
     assert min(read["input_time"], read["write_time"]) > 0
+
+
+def test_the_guide_to_http_is_right(system: System, tmp_path: Path) -> None:
+    """Its examples run as they stand; and a client of events that goes and comes again misses and repeats nothing."""
+    place = _http(system)
+    system.dataflow("delays", BY_STATUS, index={"key": ["carrier"]})
+    system.wait_hydrated("delays")
+    guide = (CHECKOUT / "docs" / "guides" / "http.md").read_text().replace("team-a", system.namespace)
+    query, subscribe = re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)
+    environment = {**os.environ, **place}
+
+    done = subprocess.run(["bash", "-c", query], env=environment, capture_output=True, text=True, timeout=BOUND)
+    assert done.returncode == 0, done.stdout + done.stderr + system.log()
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [list(row) for row in rows] == [["carrier", "flights"]] * 2
+    assert rows[0]["flights"] >= rows[1]["flights"] > 0
+
+    program = tmp_path / "program.mjs"
+    (text,) = re.findall(r"```js program\n(.*?)```", guide, re.DOTALL)
+    program.write_text(f"const {{ URL, TOKEN }} = process.env;\n{text.replace('console.log(', SHOWN)}")
+    commands = [["bash", "-c", f"exec {subscribe}"], *([["node", str(program)]] if shutil.which("node") else [])]
+    for command in commands:
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            change = json.loads(process.stdout.readline())
+            assert list(change) == ["__time", "__diff", "carrier", "flights"], command
+            process.kill()
+
+    total: Counter[tuple[str, int]] = Counter()
+    last = None
+    for _ in range(3):
+        last = _take_events(place, system.namespace, total, last)
+        expected = system.query("SELECT carrier, flights FROM delays", last)["rows"]
+        assert +total == Counter((row["carrier"], row["flights"]) for row in expected)
+    assert min(total.values()) >= 0
+
+
+def _take_events(place: dict[str, str], namespace: str, total: Counter[tuple[str, int]], last: int | None) -> int:
+    """Add up the events until one with changes and one of progress came, then go; returns the last id."""
+    changes = 0
+    with closing(http.client.HTTPConnection(place["URL"].removeprefix("http://"), timeout=PATIENCE_SECONDS)) as to:
+        after = {} if last is None else {"Last-Event-ID": str(last)}
+        headers = {"Authorization": f"Bearer {place['TOKEN']}", "Accept": "text/event-stream", **after}
+        to.request("GET", f"/v1/subscribe?{urlencode({'namespace': namespace, 'subject': 'delays'})}", headers=headers)
+        answer = to.getresponse()
+        assert answer.status == 200, answer.read()
+        for name, id, data in _events(answer):
+            assert last is None or id >= last
+            last = id
+            if name == "progress" and changes:
+                return id
+            for change in data if name == "message" else ():
+                assert change["__time"] == id
+                total[change["carrier"], change["flights"]] += change["__diff"]
+                changes += 1
+    raise AssertionError("the subscribe ended")
+
+
+def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, int, list[Any]]]:
+    """Name, id and lines of each event that is complete."""
+    fields: list[tuple[str, str]] = []
+    while line := answer.readline().decode():
+        if line != "\n":
+            name, _, value = line.rstrip("\n").partition(": ")
+            fields.append((name, value))
+        elif fields:
+            named = dict(fields)
+            yield named.get("event", "message"), int(named["id"]), [json.loads(v) for n, v in fields if n == "data"]
+            fields = []
+
+
+def _http(system: System) -> dict[str, str]:
+    """Where HTTP is served, and the operator's own token."""
+    if "httpAddress" not in json.loads((system.home / "gateway.json").read_text()):
+        system.kill_operator()
+        system.arguments = ("--gateway-http-port", "0")
+        system.start_operator()
+    found = json.loads((system.home / "gateway.json").read_text())
+    return {"URL": f"http://{found['httpAddress']}", "TOKEN": Path(found["tokenFile"]).read_text().strip()}
 
 
 def _reported_operators(operators: list[dict[str, Any]]) -> list[dict[str, Any]]:

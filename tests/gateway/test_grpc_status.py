@@ -37,6 +37,7 @@ class Context:
         (errors.SubscribeBehind("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.SubscribeEnded("why"), STATUS.FAILED_PRECONDITION),
         (errors.SubscribeRevoked("why"), STATUS.PERMISSION_DENIED),
+        (errors.AnswerIsError("why"), STATUS.FAILED_PRECONDITION),
         (errors.AnswerLost("why"), STATUS.ABORTED),
         (errors.AnswerNotRead("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.AnswerTimedOut("why"), STATUS.DEADLINE_EXCEEDED),

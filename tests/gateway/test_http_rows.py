@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -17,9 +17,10 @@ from tidemark_operator.gateway.admission import write_rate
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.write_rate import WriteRate
 from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden
-from tidemark_operator.gateway.server import http_rows
+from tidemark_operator.gateway.server import http_body, http_rows
 from tidemark_operator.gateway.server.http_rows import HttpRows
-from tidemark_operator.gateway.streams.insert import WriteTarget, Written
+from tidemark_operator.gateway.server.http_server import HttpServer
+from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget, Written
 from tidemark_protocol.tls.folder import Material
 
 PATH = "/v1/namespaces/a/datasources/shop/tables/orders/rows"
@@ -46,12 +47,16 @@ class Ingester:
         return Written(target.table, 1000, 2, False)
 
 
+def rows(ingester: Ingester) -> HttpRows:
+    return HttpRows(cast(Inserts, ingester), Authenticator("token", None), Limits())
+
+
 def served(ingester: Ingester, calls: Any, material: Material | None = None) -> Any:
     """What `calls(session, url)` returns while HTTP is served."""
 
     async def scenario() -> Any:
         certified = None if material is None else lambda: material
-        http = HttpRows(ingester, Authenticator("token", None), Limits(), certified)  # type: ignore[arg-type]
+        http = HttpServer([rows(ingester)], certified)
         port = await http.start("127.0.0.1", 0)
         try:
             async with aiohttp.ClientSession() as session:
@@ -80,22 +85,23 @@ def test_a_post_is_one_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "status", "retries"),
+    ("failure", "status", "reason"),
     [
-        (WriteRefused("DUPLICATE_KEY: x"), 400, False),
-        (QueryRefused("there is no DataSource"), 400, False),
-        (Forbidden("may not"), 403, False),
-        (TooMany("slower"), 429, True),
-        (QueryNotReady("not now"), 503, True),
-        (OperatorError("x"), 500, False),
+        (WriteRefused("DUPLICATE_KEY: x"), 400, "INVALID_ARGUMENT"),
+        (QueryRefused("there is no DataSource"), 400, "INVALID_ARGUMENT"),
+        (Forbidden("may not"), 403, "PERMISSION_DENIED"),
+        (TooMany("slower"), 429, "RESOURCE_EXHAUSTED"),
+        (QueryNotReady("not now"), 503, "FAILED_PRECONDITION"),
+        (OperatorError("x"), 500, "INTERNAL"),
     ],
 )
-def test_each_failure_has_its_status(failure: Exception, status: int, retries: bool) -> None:
+def test_each_failure_has_its_status(failure: Exception, status: int, reason: str) -> None:
     async def calls(session: aiohttp.ClientSession, url: str) -> Any:
         async with session.post(url, data=b"{}", headers=TOKEN) as answer:
             return answer.status, "Retry-After" in answer.headers, await answer.json()
 
-    assert served(Ingester(failure), calls) == (status, retries, {"error": str(failure)})
+    answer = {"error": str(failure), "reason": reason}
+    assert served(Ingester(failure), calls) == (status, status in (429, 503), answer)
 
 
 def test_a_call_without_a_key_is_not_to_be_repeated_after_a_lost_answer() -> None:
@@ -172,7 +178,7 @@ def test_a_call_that_waits_holds_up_the_end_of_the_gateway_for_a_moment() -> Non
 
     async def scenario() -> None:
         ingester = Waiting()
-        http = HttpRows(ingester, Authenticator("token", None), Limits(), None)  # type: ignore[arg-type]
+        http = HttpServer([rows(ingester)], None)
         port = await http.start("127.0.0.1", 0)
         async with aiohttp.ClientSession() as session:
             call = asyncio.create_task(posted(session, f"http://127.0.0.1:{port}{PATH}"))
@@ -187,7 +193,7 @@ def test_a_call_that_waits_holds_up_the_end_of_the_gateway_for_a_moment() -> Non
 
 
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_rows, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(http_body, "BODY_SECONDS", 0.2)
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"["

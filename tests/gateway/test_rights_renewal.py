@@ -19,7 +19,7 @@ from tidemark_operator.gateway.auth import rights_renewal
 from tidemark_operator.gateway.auth.access import TTL_SECONDS, Access, Authenticator
 from tidemark_operator.gateway.auth.rights_renewal import ReadSet, while_allowed
 from tidemark_operator.gateway.streams import subscribe
-from tidemark_operator.gateway.streams.subscribe import BatchSender
+from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscriber
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.revision import Parent
@@ -82,7 +82,7 @@ def play(
 
         async def served() -> None:
             async with while_allowed(subscription, admit, READS):
-                await BatchSender(client, subscription, AS_OF, False).send()
+                await BatchSender(GrpcSubscriber(client, False), subscription, AS_OF).send()
 
         telling = asyncio.create_task(served())
         async with asyncio.timeout(BOUND):

@@ -12,7 +12,7 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind
 from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_operator.gateway.streams import subscribe
-from tidemark_operator.gateway.streams.subscribe import BatchSender
+from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscriber
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import SubscribeBatch
@@ -43,7 +43,7 @@ def begin(client: Client, *news: SubscribeAdvanced) -> tuple[Subscription, async
     subscription = Subscription(lambda: None, Backlog(8))
     for each in news:
         subscription.put(each)
-    return subscription, asyncio.create_task(BatchSender(client, subscription, AS_OF, False).send())
+    return subscription, asyncio.create_task(BatchSender(GrpcSubscriber(client, False), subscription, AS_OF).send())
 
 
 def overflow(subscription: Subscription) -> None:

@@ -15,7 +15,7 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.streams.copy import Copies, _check_format
 from tidemark_operator.gateway.streams.stream_dataflow import sql_of
-from tidemark_operator.gateway.streams.subscribe import CHUNK_BYTES, _check, _messages
+from tidemark_operator.gateway.streams.subscribe import CHUNK_BYTES, GrpcSubscriber, _check
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import SubscribeBatch
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest
@@ -70,10 +70,19 @@ def test_a_batch_goes_in_messages_that_fit() -> None:
     """All with its bounds: the lower is where the client is, which may be within the batch."""
     data = bytes(2 * CHUNK_BYTES + 1)
     news = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(0), EMPTY, data), (at(7), 5))
-    messages = list(_messages(news))
+    messages = messages_of(news)
 
     assert b"".join(m.arrow for m in messages) == data
     assert [m.more for m in messages] == [True, True, False]
     assert {(m.lower, m.lower_part, m.upper) for m in messages} == {(7, 5, 2**63 - 1)}
-    (empty,) = _messages(SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(8)), (at(7), 5)))
+    nothing = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(8)), (at(7), 5))
+    (empty,) = messages_of(nothing)
     assert (empty.arrow, empty.more) == (b"", False)
+    assert messages_of(nothing, progress=False) == []
+
+
+def messages_of(news: SubscribeAdvanced, progress: bool = True) -> list[Any]:
+    async def collected() -> list[Any]:
+        return [message.batch async for message in GrpcSubscriber(None, progress).messages(news)]
+
+    return asyncio.run(collected())

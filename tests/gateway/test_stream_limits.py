@@ -24,7 +24,7 @@ from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, Limits
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.streams.copy import Copies
-from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscribes
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
@@ -83,7 +83,10 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
 
     all_subscribes = Subscribes(context, limits)
     return lambda place: all_subscribes.serve(
-        caller, admit, SubscribeRequest(namespace="ns", subject=subject, instance=place), Client()
+        caller,
+        admit,
+        SubscribeRequest(namespace="ns", subject=subject, instance=place),
+        GrpcSubscriber(Client(), False),
     )
 
 

@@ -34,6 +34,7 @@ PAGES = (
     "disasters",
     "operations",
     "subscribes-and-copies",
+    "http",
     "object-stores",
     "sources",
     "delta",

@@ -19,8 +19,9 @@ from tidemark_cli.output import times
 from tidemark_cli.output.rows import RowPrinter
 from tidemark_cli.output.terminal import waiting
 from tidemark_cli.output.text import printable
-from tidemark_cli.output.values import cell, plain, values
+from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
+from tidemark_protocol.rows.values import plain, values
 
 _EXAMPLES = """
 # Print the five largest rows of an export

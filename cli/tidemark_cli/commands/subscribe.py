@@ -15,7 +15,6 @@ from typing import Any, TextIO
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemark_cli import options
 from tidemark_cli.errors import GatewayFailed
@@ -25,11 +24,13 @@ from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.rows import RowPrinter
 from tidemark_cli.output.text import printable
-from tidemark_cli.output.values import cell, plain, values
+from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader, SubscribeReply, SubscribeRequest
+from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
+from tidemark_protocol.rows.values import plain, values
+from tidemark_protocol.times import EMPTY
 
 TOKEN_LIFETIME = "12h"
-TIME_COLUMN, DIFF_COLUMN, PART_COLUMN = "__time", "__diff", "__part"
 _EXAMPLES = """
 # Print the rows of an export, then every change
 kubectl tidemark subscribe delays
@@ -94,7 +95,7 @@ def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: 
     printer = (_JsonLines if output == "json" else _Rows)(first.header, out)
     for batch, data in _complete(reply.batch for reply in replies):
         if data:
-            printer.updates(_new(batch, pa.ipc.open_stream(data).read_all()))
+            printer.updates(unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part))
         if progress:
             printer.progress(batch.upper)
         out.flush()
@@ -109,14 +110,6 @@ def _complete(messages: Iterator[SubscribeBatch]) -> Iterator[tuple[SubscribeBat
         if not message.more:
             yield message, bytes(data)
             data.clear()
-
-
-def _new(batch: SubscribeBatch, updates: pa.Table) -> pa.Table:
-    """The updates without those of earlier batches: the stream of another replica may begin before their end."""
-    time, part = updates.column(TIME_COLUMN), updates.column(PART_COLUMN)
-    lower, lower_part = pa.scalar(batch.lower, pa.int64()), pa.scalar(batch.lower_part, pa.uint64())
-    later = pc.or_(pc.greater(time, lower), pc.and_(pc.equal(time, lower), pc.greater_equal(part, lower_part)))
-    return updates if pc.all(later).as_py() else updates.filter(later)
 
 
 class _Rows:
@@ -151,7 +144,7 @@ class _JsonLines:
                 self._print(dict(zip([TIME_COLUMN, DIFF_COLUMN, *self._names], row, strict=True)))
 
     def progress(self, upper: int) -> None:
-        self._print({"__progress": None if upper == times.EMPTY else upper})
+        self._print({"__progress": None if upper == EMPTY else upper})
 
     def _print(self, line: dict[str, Any]) -> None:
         print(json.dumps(plain(line)), file=self._out)

@@ -21,6 +21,7 @@ from tidemark_cli.output import times
 from tidemark_cli.output.messages import print_json
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import Cause, WhyRequest
+from tidemark_protocol.times import EMPTY
 
 _EXAMPLES = """
 # Explain what holds a Dataflow back
@@ -63,6 +64,6 @@ def _lines(cause: Cause, now: int, depth: int) -> Iterator[str]:
 def _frontier(cause: Cause, now: int) -> str:
     if not cause.HasField("write"):
         return "at no known time"
-    if cause.write == times.EMPTY:
+    if cause.write == EMPTY:
         return "finished"
     return f"complete before {times.show(cause.write)}, {times.show_lag(now, cause.write)} behind"

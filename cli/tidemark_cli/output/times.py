@@ -1,6 +1,6 @@
 """Times and durations, as options take them and as output shows them.
 
-A time is milliseconds since 1970-01-01 UTC. `EMPTY`, the empty frontier, is the time of what has finished.
+A time is milliseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -8,30 +8,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-EMPTY = 2**63 - 1
+from tidemark_protocol.times import EMPTY
+
 _DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
-
-
-def parse(text: str) -> int:
-    """Milliseconds, from milliseconds or from an ISO 8601 date and time, in UTC unless it has an offset.
-
-    Raises:
-        ValueError: the text is neither, or the time is before 1970 or after the last one.
-    """
-    time = int(text) if text.isascii() and text.isdigit() else _milliseconds(text)
-    if not 0 <= time < EMPTY:
-        raise ValueError(f"{text!r} is out of range: times are from 1970 on, in milliseconds below {EMPTY}")
-    return time
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is neither milliseconds since 1970 nor a time such as 2026-01-31T12:00:00"
-        ) from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def parse_duration(text: str) -> float:

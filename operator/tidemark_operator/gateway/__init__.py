@@ -1,7 +1,9 @@
-"""The gateway: what people and tools ask the operator, over gRPC.
+"""The gateway: what people and tools ask the operator, over gRPC and HTTP.
 
 folder          module                                     what it does
-server          server, grpc_status                        the calls, and the gRPC status of each error
+server          server, grpc_status, status                the calls over gRPC, and the status of each error
+                http_server, http_body, http_rows          HTTP: its port, and rows of webhooks
+                http_reads, http_text, arrow_batches       queries and subscribes over HTTP, as text
                 listener, endpoint_slice                   the address, its certificate, and how clients find it
 auth            access, client_certificates                who calls, and whether the API server allows what is asked
                 rights, rights_renewal                     the rights that a statement needs, at its start and later
@@ -13,6 +15,7 @@ query           statement_cache, plain_select              SQL text to plan, wit
                 readable_relations, replica_target         which relation, and which replica, answers
                 read_time, strict_read                     the time (as_of) of the answer
 streams         stream_dataflow, subscribe, copy           dataflows with a sink for one client
+                query_answer                               a query, answered and sent to one client
                 answer_stream                              an answer to its client, in chunks
 explanations    explain, why, why_snapshot                 plans, and what holds a frontier back
 """

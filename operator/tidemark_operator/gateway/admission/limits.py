@@ -8,6 +8,8 @@
     one_shots    bytes of answers of operators     16 MiB    half         calls wait
     subscribes   subscribes that run               16        half         refused
     copies       copies that run                   4         half         refused
+    texts        answers that do not fit a message,    4         half         CALLS wait, half per caller
+                 over HTTP: made text batch by batch
     writes       calls that write rows             64        half         64 wait, half per caller
 
 How often a caller writes is bounded besides (write_rate.py).
@@ -23,7 +25,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.admission.write_rate import WriteRate
 
-CALLS, WAITS, SUBSCRIBES, COPIES, WRITES = 256, 64, 16, 4, 64
+CALLS, WAITS, SUBSCRIBES, COPIES, WRITES, TEXTS = 256, 64, 16, 4, 64, 4
 PLANNING, PLANNER_WAITING = 2, 64
 PEEKS_BYTES = 128 * 1024 * 1024
 ONE_SHOTS_BYTES = 16 * 1024 * 1024
@@ -52,5 +54,6 @@ class Limits:
         self.one_shots = FairQueue("queries with operators", ONE_SHOTS_BYTES, _READ_ANSWERS, waiting=CALLS)
         self.subscribes = FairQueue("subscribes", SUBSCRIBES, "end one first")
         self.copies = FairQueue("copies", COPIES, "try again when one has ended")
+        self.texts = FairQueue("large answers over HTTP", TEXTS, _READ_ANSWERS, waiting=CALLS)
         self.writes = FairQueue("calls that write rows", WRITES, "repeat the call later", waiting=WRITES)
         self.write_rate = WriteRate()

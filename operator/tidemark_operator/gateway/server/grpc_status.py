@@ -1,4 +1,4 @@
-"""The gRPC status of each error that a call can end with; its details are the error's text."""
+"""An error of the operator ends a gRPC call with its status; the status's details are the error's text."""
 
 from __future__ import annotations
 
@@ -6,42 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import grpc
-
-from tidemark_operator.errors import (
-    AnswerLost,
-    AnswerNotRead,
-    AnswerTimedOut,
-    OperatorError,
-    PlannerUnavailable,
-    QueryNotReady,
-    QueryRefused,
-    SubscribeBehind,
-    SubscribeEnded,
-    SubscribeRevoked,
-    TimeNotReadable,
-    TooMany,
-    WriteUnknown,
-)
-from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
-
-_STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
-    (TimeNotReadable, grpc.StatusCode.OUT_OF_RANGE, ""),
-    (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
-    (QueryNotReady, grpc.StatusCode.FAILED_PRECONDITION, ""),
-    (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
-    (SubscribeBehind, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
-    (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
-    (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
-    (AnswerLost, grpc.StatusCode.ABORTED, ""),
-    (WriteUnknown, grpc.StatusCode.ABORTED, ""),
-    (AnswerTimedOut, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
-    (AnswerNotRead, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
-    (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
-    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
-    (ReviewUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
-    (PlannerUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
-)
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.gateway.server.status import status_of
 
 
 @asynccontextmanager
@@ -51,7 +17,6 @@ async def grpc_errors(rpc: Any) -> AsyncIterator[None]:
         yield
     except OperatorError as error:
         error.__traceback__ = None  # its frames hold the answer, and a client that reads nothing may stay for long
-        for kind, status, advice in _STATUS:
-            if isinstance(error, kind):
-                await rpc.abort(status, f"{error}{advice}")
+        if (status := status_of(error)) is not None:
+            await rpc.abort(status.grpc, f"{error}{status.advice}")
         raise

@@ -4,7 +4,7 @@
 --gateway-service NAME         otherwise a certificate of the operator's own authority for that Service
 --gateway-client-ca cluster    clients may show a certificate of the cluster's authority instead of a token
 --gateway-client-ca FILE       clients may show a certificate of this authority instead of a token
---gateway-http-port PORT       rows are also taken over HTTP (http_rows.py), with the same certificate
+--gateway-http-port PORT       queries, subscribes and rows over HTTP (http_server.py), with the same certificate
 
     address               TLS without client certificates      every call has a token
     certificateAddress    TLS with client certificates         the handshake refuses other authorities' certificates
@@ -138,7 +138,7 @@ class ListenerConfig:
     tls: TlsFolder | IssuedCertificate | None = None
     clients: ClientAuthority | None = None
     http_port: int | None = None
-    """Of HTTP for rows (http_rows.py); 0: any free port; None: no HTTP."""
+    """Of HTTP (http_server.py); 0: any free port; None: no HTTP."""
 
     def __post_init__(self) -> None:
         if self.tls is None and not _is_loopback(self.host):

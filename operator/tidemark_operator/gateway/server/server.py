@@ -14,10 +14,9 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +24,32 @@ import grpc
 
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.fleet.result_stash_reader import pieces
-from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
-from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER
+from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
-from tidemark_operator.gateway.admission.wait_policy import WaitSlot, hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
-from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, prepare
+from tidemark_operator.gateway.query.query import QueryRequest
 from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.server.http_rows import HttpRows
+from tidemark_operator.gateway.server.http_server import HttpServer
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
-from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget
-from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
+from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscribes
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.files import change_file, files
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.retained_tables import RetainedTables, retained_table
 from tidemark_operator.kube.reviews import Reviews
-from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
 from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
 LOG = logging.getLogger(__name__)
-CHUNK_BYTES = 1024 * 1024
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -84,10 +78,11 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._door = Authenticator(self._token, Reviews(context.kube))
         self._limits = Limits()
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
+        self._queries = Queries(context, self._statements, tables, self._limits)
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
         self._inserts = Inserts(context, self._limits)
-        self._http = HttpRows(self._inserts, self._door, self._limits, listening.material(context.peers))
+        self._http: HttpServer | None = None
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -114,6 +109,11 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         listening = self._listening
         if listening.http_port is None:
             return {}
+        from tidemark_operator.gateway.server.http_reads import HttpReads  # pyarrow takes 50 MB
+
+        door = (self._door, self._limits)
+        parts = HttpRows(self._inserts, *door), HttpReads(self._queries, self._subscribes, *door)
+        self._http = HttpServer(parts, listening.material(self._context.peers))
         port = await self._http.start(listening.host, listening.http_port)
         return {"httpAddress": str(replace(listening, port=port))}
 
@@ -128,7 +128,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         return {"caFile": str(file)}
 
     async def close(self) -> None:
-        await self._http.close()
+        if self._http is not None:
+            await self._http.close()
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, rpc: Any) -> None:
@@ -140,32 +141,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             isolation = (as_of, request.instance, request.strict, request.replica)
             more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
             query_request = QueryRequest(request.namespace, request.sql, *isolation, **more)
-            slot = partial(self._limits.waits.hold, access.caller)
-            prepared = await prepare(self._context, self._statements, self._tables, access, query_request, slot)
-            error = await self._answer(prepared, access.caller, slot, rpc)
-        if error is not None:
-            await rpc.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
-
-    async def _answer(self, prepared: PreparedQuery, caller: str, slot: WaitSlot, rpc: Any) -> str | None:
-        """Send the answer; return the replica's error where it has one instead of rows."""
-        memory = self._limits.one_shots if prepared.one_shot else self._limits.peeks
-        async with hold_when_possible(memory, STASH_ABOVE_BYTES, caller, prepared.now, slot) as (query, held):
-            async with time_limit(wait_policy.QUERY_SECONDS):
-                result = await query.answer()
-            if isinstance(result, PeekError):
-                return result.message
-            if isinstance(result, PeekRows):
-                held.shrink(len(result.data))
-            try:
-                await send_answer(rpc, _messages(query, result), held)
-            finally:
-                query.release()
-        return None
+            await self._queries.serve(access, query_request, GrpcQueryClient(rpc))
 
     async def Subscribe(self, request: Any, rpc: Any) -> None:
         """Send the header, then batches as the client takes them."""
         async with self._admitted(rpc) as access:
-            await self._subscribes.serve(access, lambda: self._admit(rpc), request, rpc)
+            client = GrpcSubscriber(rpc, request.progress)
+            await self._subscribes.serve(access, lambda: self._admit(rpc), request, client)
 
     async def Copy(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
@@ -244,6 +226,30 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         return await self._door.authenticate(shown or "")
 
 
+class GrpcQueryClient:
+    """A client over gRPC takes the pieces of an Arrow stream as they are."""
+
+    large: FairQueue | None = None
+
+    def __init__(self, rpc: Any) -> None:
+        self._rpc = rpc
+
+    async def messages(self, answer: QueryAnswer) -> AsyncGenerator[Any, None]:
+        header = gateway_pb2.QueryHeader(
+            as_of=answer.as_of,
+            export=answer.reads,
+            column_names=[c.name for c in answer.columns],
+            column_types=[str(c.type) for c in answer.columns],
+            skipped_errors=answer.skipped,
+        )
+        yield gateway_pb2.QueryReply(header=header)
+        async for piece in answer.arrow:
+            yield gateway_pb2.QueryReply(arrow=piece)
+
+    async def write(self, message: Any) -> None:
+        await self._rpc.write(message)
+
+
 async def _body(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:
     """The pieces of a body. Raises QueryRefused where it is not complete."""
     size = 0
@@ -266,27 +272,6 @@ def _cause(cause: Cause) -> Any:
         says=cause.says,
         holds=cause.holds,
         because=map(_cause, cause.because),
-    )
-
-
-async def _messages(query: Query, answer: PeekRows | PeekStashed) -> AsyncIterator[Any]:
-    yield gateway_pb2.QueryReply(header=_header(query, answer.skipped))
-    if isinstance(answer, PeekStashed):
-        async for piece in pieces(query.instance, query.peek.uuid, answer.size):
-            yield gateway_pb2.QueryReply(arrow=piece)
-    else:
-        for start in range(0, len(answer.data), CHUNK_BYTES):
-            yield gateway_pb2.QueryReply(arrow=answer.data[start : start + CHUNK_BYTES])
-
-
-def _header(query: Query, skipped: int) -> Any:
-    shown = query.peek.columns[: query.peek.finishing.shown]
-    return gateway_pb2.QueryHeader(
-        as_of=query.peek.timestamp,
-        export=query.reads,
-        column_names=[c.name for c in shown],
-        column_types=[str(c.type) for c in shown],
-        skipped_errors=skipped,
     )
 
 

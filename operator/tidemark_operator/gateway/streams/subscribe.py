@@ -10,9 +10,10 @@ can continue. A subscribe may run for days, so its client's rights are checked a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -29,8 +30,22 @@ from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.plan.dataflow import SubscribeSink
+from tidemark_protocol.types import Column
 
 CHUNK_BYTES = 1024 * 1024
+
+
+class SubscribeClient(Protocol):
+    """The client of one subscribe, over gRPC or HTTP."""
+
+    async def begin(self, columns: Sequence[Column], as_of: int) -> None:
+        """Send the columns of the rows, and the first time."""
+
+    def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
+        """The batch in messages of about CHUNK_BYTES of rows; none where the client wants nothing of it."""
+
+    async def write(self, message: Any) -> None:
+        """Send a message; returns once there is room for the next one."""
 
 
 class Subscribes:
@@ -39,7 +54,7 @@ class Subscribes:
     def __init__(self, context: ReconcileContext, limits: Limits) -> None:
         self._context, self._limits = context, limits
 
-    async def serve(self, access: Access, admit: Authenticate, request: Any, rpc: Any) -> None:
+    async def serve(self, access: Access, admit: Authenticate, request: Any, client: SubscribeClient) -> None:
         """Send batches until the last one, or until the client goes. `admit`: authenticates the call again.
 
         Raises:
@@ -52,8 +67,8 @@ class Subscribes:
         async with self._limits.subscribes.hold(access.caller), running as subscription:
             reads = ReadSet(request.namespace, ready.planned.references, ready.owners)
             async with while_allowed(subscription, admit, reads):
-                await rpc.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-                await BatchSender(rpc, subscription, made.description.as_of, request.progress).send()
+                await client.begin(ready.columns, made.description.as_of)
+                await BatchSender(client, subscription, made.description.as_of).send()
 
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
@@ -67,11 +82,35 @@ class Subscribes:
         return ready, replace(made, description=until, target=_target(ready, request.replica))
 
 
+class GrpcSubscriber:
+    """A client over gRPC. `progress`: it wants batches without updates, too."""
+
+    def __init__(self, rpc: Any, progress: bool) -> None:
+        self._rpc, self._progress = rpc, progress
+
+    async def begin(self, columns: Sequence[Column], as_of: int) -> None:
+        names, types = [c.name for c in columns], [str(c.type) for c in columns]
+        header = gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
+        await self.write(gateway_pb2.SubscribeReply(header=header))
+
+    async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
+        (lower, part), data = news.lower, news.batch.updates
+        bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
+        assert bounds["lower"] < EMPTY_SENTINEL
+        for start in range(0, max(len(data), 1), CHUNK_BYTES) if data or self._progress else ():
+            more = start + CHUNK_BYTES < len(data)
+            batch = gateway_pb2.SubscribeBatch(**bounds, arrow=data[start : start + CHUNK_BYTES], more=more)
+            yield gateway_pb2.SubscribeReply(batch=batch)
+
+    async def write(self, message: Any) -> None:
+        await self._rpc.write(message)
+
+
 class BatchSender:
     """Sends the batches of one subscribe. `sent`: the client has every update before this frontier."""
 
-    def __init__(self, rpc: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
-        self._rpc, self._subscription, self._as_of, self._progress = rpc, subscription, as_of, progress
+    def __init__(self, client: SubscribeClient, subscription: Subscription, as_of: int) -> None:
+        self._client, self._subscription, self._as_of = client, subscription, as_of
         self.sent = Frontier.minimum()
 
     async def send(self) -> None:
@@ -79,8 +118,9 @@ class BatchSender:
         try:
             while not self.sent.is_empty:
                 news = await self._subscription.next()
-                for batch in _messages(news) if news.batch.updates or self._progress else ():
-                    await self._write(gateway_pb2.SubscribeReply(batch=batch))
+                async with aclosing(self._client.messages(news)) as messages:
+                    async for message in messages:
+                        await self._write(message)
                 self.sent = news.batch.upper
             return
         except (SubscribeBehind, SubscribeRevoked) as ended:
@@ -92,7 +132,7 @@ class BatchSender:
         rights are withdrawn), nothing more is sent, not even the rest of a batch."""
         if self._subscription.given_up.is_set() and self._subscription.failure is not None:
             raise self._subscription.failure
-        write = asyncio.ensure_future(self._rpc.write(message))
+        write = asyncio.ensure_future(self._client.write(message))
         given_up = asyncio.ensure_future(self._subscription.given_up.wait())
         try:
             await asyncio.wait({write, given_up}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,18 +170,3 @@ def _target(ready: PlannedSubject, replica: str) -> ReplicaId | None:
             f"{there or 'none'}"
         )
     return target
-
-
-def _header(ready: PlannedSubject, as_of: int) -> Any:
-    names, types = [c.name for c in ready.columns], [str(c.type) for c in ready.columns]
-    return gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
-
-
-def _messages(news: SubscribeAdvanced) -> Iterator[Any]:
-    """The batch in messages of at most CHUNK_BYTES of rows."""
-    (lower, part), data = news.lower, news.batch.updates
-    bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
-    assert bounds["lower"] < EMPTY_SENTINEL
-    for start in range(0, max(len(data), 1), CHUNK_BYTES):
-        more = start + CHUNK_BYTES < len(data)
-        yield gateway_pb2.SubscribeBatch(**bounds, arrow=data[start : start + CHUNK_BYTES], more=more)
