@@ -21,8 +21,9 @@ from deltalake.transaction import AddAction
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import ViewInError
+from tidemark_replica.sinks.destinations.shard_contents import NegativeRows
 from tidemark_replica.sinks.published import changed_files, publication
-from tidemark_replica.sinks.published.publication import NegativeRows, Publication
+from tidemark_replica.sinks.published.publication import Publication
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedByAnother,

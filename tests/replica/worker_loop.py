@@ -15,6 +15,7 @@ from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.events.mailbox import Call, Mailbox
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.telemetry.metrics import Metrics
 
 
@@ -48,4 +49,5 @@ class Loop:
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch
         hydrations, sinks = self.hydration_jobs, self.sink_jobs
-        return DriverContext(renderer, handles, watch, jobs, hydrations, jobs, sinks, sinks, say, Metrics(), clients)
+        pools = jobs, hydrations, jobs, sinks, sinks
+        return DriverContext(renderer, handles, watch, *pools, say, SourceSecrets(None), Metrics(), clients)

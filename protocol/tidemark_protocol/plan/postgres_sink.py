@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from tidemark_protocol.vocabulary import wire_name
 
+PROGRESS_TABLE = "tidemark_sinks"
+"""The table beside the sinks' tables that says how far they are."""
+
 
 @wire_name("PostgresSink")
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class DataflowDriver:
         self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
         for source in dataflow.description.source_imports:
             context.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        pools = sink_jobs, publish_jobs
+        pools = sink_jobs, publish_jobs, context.secrets
         shared = context.clients, context.handles, context.watch, *pools, context.respond, dataflow.wake
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}

@@ -10,6 +10,7 @@ from tidemark_replica.dataflow.renderer import Renderer
 from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.telemetry.metrics import Metrics
 
 
@@ -29,6 +30,8 @@ class DriverContext:
     publish_jobs: Jobs
     """Publications take as long as a view is large, so appends do not wait behind them."""
     respond: Callable[[Response], None]
+    secrets: SourceSecrets
+    """Of the databases and brokers that views are written to."""
     metrics: Metrics
     clients: ClientSinks
     step_rows: int | None = None

@@ -92,10 +92,10 @@ class Replica:
         self._metrics = Metrics()
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
-        secrets = _source_secrets()
+        self._secrets = _source_secrets()
         cache = data_folder(self._scratch.folder)
         self._spool = Spool(self._scratch.folder / "writes", quota.spool_bytes)
-        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, secrets, self._spool)
+        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, self._secrets, self._spool)
         self._merges = merge_pool()
         self._renderer = Renderer(
             self._spark,
@@ -201,6 +201,7 @@ class Replica:
             io_jobs=io,
             sink_jobs=self._sink_jobs,
             publish_jobs=self._publish_jobs,
+            secrets=self._secrets,
             respond=lambda response: dataflows.send(response),
             metrics=self._metrics,
             clients=ClientSinks(respond, respond.has_room, self._spark.get, location, copies),

@@ -18,11 +18,13 @@ from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.sinks.destinations.destination import Destination
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.interface import Sink
+from tidemark_replica.sinks.postgres.postgres_destination import PostgresDestination
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 
 def build_sink(
@@ -33,10 +35,11 @@ def build_sink(
     watch: ShardWatch,
     jobs: Pool,
     publish_jobs: Pool,
+    secrets: SourceSecrets,
     respond: Callable[[Response], None],
     wake: Callable[[], None],
 ) -> Sink:
-    """`of`: the export's dataflow; `wake`: called when the sink has work to do."""
+    """`of`: the export's dataflow; `secrets`: of destinations; `wake`: called when the sink has work to do."""
     sink, as_of = export.sink, Frontier.at(of.as_of)
     if isinstance(sink, ClientExport):
         return clients.build(export.id, sink, as_of, jobs, wake)
@@ -47,12 +50,16 @@ def build_sink(
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
     publishers = tuple(
         Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond)
-        for every_ms, destination in _destinations(export.id, sink, handles)
+        for every_ms, destination in _destinations(export.id, sink, handles, secrets)
     )
     return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publishers)
 
 
-def _destinations(id: GlobalId, sink: MaterializedView, handles: ShardHandles) -> Iterator[tuple[int, Destination]]:
+def _destinations(
+    id: GlobalId, sink: MaterializedView, handles: ShardHandles, secrets: SourceSecrets
+) -> Iterator[tuple[int, Destination]]:
     """The destinations of a view, each with the least milliseconds between two publications."""
     if sink.publish is not None:
         yield sink.publish.every_ms, TableDestination(id, sink.shard, sink.publish, handles)
+    if sink.postgres is not None:
+        yield sink.postgres.every_ms, PostgresDestination(id, sink.shard, sink.postgres, handles, secrets)

@@ -18,7 +18,6 @@ from tidemark_protocol.ids import Time, WriterTerm
 
 IDLE_MS = 60_000
 """Milliseconds after which a destination whose view has not changed is told the newer time all the same."""
-IN_ERROR = "the view has rows in error: {} keeps the rows that it has (condition Erroring names an error)"
 
 
 class ViewInError(PersistError):
@@ -32,6 +31,10 @@ class DestinationStopped(PersistError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class DestinationFailed(PersistError):
+    """The destination could not be written for now: it is tried again."""
 
 
 @dataclass(frozen=True)

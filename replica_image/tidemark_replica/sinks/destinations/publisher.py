@@ -124,9 +124,10 @@ class Publisher:
     def _publish(self, time: Time, term: WriterTerm) -> Reached:
         """Runs on the pool."""
         began = self._clock()
-        reached = self._destination.publish(time, term)
-        self._seconds = self._clock() - began
-        return reached
+        try:
+            return self._destination.publish(time, term)
+        finally:
+            self._seconds = self._clock() - began
 
     @property
     def _kind(self) -> str:
@@ -137,7 +138,7 @@ class Publisher:
         if self._stopped:
             return
         if isinstance(outcome, Failed):
-            self._backoff.failed(least_seconds=1.0)
+            self._backoff.failed(least_seconds=max(1.0, 2 * self._seconds))
             LOG.warning("%s of the view of %s is not written: %s", self._kind, self._id, log_text(outcome.error))
             before = {} if self._status is None else {n: v for n, v in self._status.fields.items() if n != "reason"}
             self._report({**before, "problem": public_text(outcome.error), **_reason(outcome.error)})

@@ -16,19 +16,25 @@ file's rows. A view with errors at the time is not published: the table keeps wh
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Part, PersistError, ShardReader, Storage, consolidate, read_part
-from tidemark_persist.files.spill import divide
+from tidemark_persist import DIFF, Part, ShardReader, Storage
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.destinations.destination import IDLE_MS, IN_ERROR, ViewInError
+from tidemark_replica.sinks.destinations.destination import IDLE_MS
+from tidemark_replica.sinks.destinations.shard_contents import (
+    CHANGES_ROWS,
+    TooManyChanges,
+    check_no_errors,
+    contents_shares,
+    net_changes,
+    share_bits,
+)
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
-from tidemark_replica.sinks.published.hash_prefix import all_prefixes, first_bits, hashes
+from tidemark_replica.sinks.published.hash_prefix import all_prefixes
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedFile,
@@ -39,16 +45,10 @@ from tidemark_replica.sinks.published.published_table import (
     open_table,
 )
 
-REBUILD_ROWS, REBUILD_BYTES = 4_000_000, 256 << 20
-"""Updates that one publication holds in memory, and the bytes of their files."""
+REBUILD_ROWS = CHANGES_ROWS
+"""Updates that one publication holds in memory."""
 FEW_ROWS = 100_000
 """Fewer changed rows are never a reason to write everything anew."""
-SHARE_BITS_MAX = 8
-"""A view is divided into 256 shares at most. Each of them is an open file, and one at a time is in memory."""
-
-
-class NegativeRows(PersistError):
-    """The view has fewer than no copies of a row."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class Publication:
             return self._rebuild(table, time, f"the updates since time {published} are compacted")
         try:
             return self._update(table, published, time)
-        except (RowMissing, _TooMany) as error:
+        except (RowMissing, TooManyChanges) as error:
             return self._rebuild(table, time, str(error))
 
     def _update(self, table: PublishedTable, published: Time, time: Time) -> Published:
-        """Raises RowMissing, _TooMany."""
+        """Raises RowMissing, TooManyChanges."""
         with self.shard.lease():
-            changes = self._changes(self.shard.listen(published + 1, time + 1))
+            changes = net_changes(self.shard, self.shard.listen(published + 1, time + 1), "the table", REBUILD_ROWS)
         if changes.num_rows > max(FEW_ROWS, table.rows // 4):
-            raise _TooMany("more than a quarter of the rows has changed")
+            raise TooManyChanges("more than a quarter of the rows has changed")
         if not changes.num_rows and time - published < IDLE_MS:
             return Published(published, time, table.rows, table.bytes)
         written = WrittenFiles(Storage.at(self.options.location), table.schema)
@@ -119,25 +119,10 @@ class Publication:
         size = table.bytes + _size(written.files) - _size(removed)
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
 
-    def _changes(self, parts: Sequence[Part]) -> pa.Table:
-        """The net changes of rows. Raises ViewInError, _TooMany."""
-        if sum(part.rows_about for part in parts) > REBUILD_ROWS or sum(part.size for part in parts) > REBUILD_BYTES:
-            raise _TooMany(
-                f"more than {REBUILD_ROWS:,} updates, or {REBUILD_BYTES >> 20} MiB, since the published time"
-            )
-        wanted = [*self.shard.schema.names, DIFF, ERROR]
-        schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())])
-        batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
-        net = consolidate(pa.Table.from_batches(batches, schema))
-        if net.column(ERROR).null_count < net.num_rows:
-            raise ViewInError(IN_ERROR.format("the table"))
-        return net.drop_columns([ERROR])
-
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
         shard = self.shard
         with shard.lease():
-            if shard.errors(time).num_rows:
-                raise ViewInError(IN_ERROR.format("the table"))
+            check_no_errors(shard, time, "the table")
             storage = Storage.at(self.options.location)
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)
@@ -166,28 +151,10 @@ class Publication:
             raise
 
     def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
-        shares = math.ceil(sum(part.size for part in parts) / self.file_bytes)
-        bits = min(max(shares - 1, 0).bit_length(), SHARE_BITS_MAX)
-        schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
-        divided = divide(_rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table), bits))
-        for prefix, share in zip(all_prefixes(bits), divided, strict=True):
-            rows = consolidate(pa.concat_tables([schema.empty_table(), *share]))
-            if pc.any(pc.less(rows.column(DIFF), 0)).as_py():
-                raise NegativeRows("the view has fewer than no copies of a row")
+        bits = share_bits(parts, self.file_bytes)
+        for prefix, rows in zip(all_prefixes(bits), contents_shares(self.shard, parts, bits), strict=True):
             written.write(prefix, copies(rows))
 
 
 def _size(files: Sequence[PublishedFile]) -> int:
     return sum(file.size for file in files)
-
-
-class _TooMany(PersistError):
-    """More updates than an update holds in memory."""
-
-
-def _rows_of(parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The updates of rows, without errors and times."""
-    for part in parts:
-        for batch in read_part(part, columns=[*schema.names, ERROR]):
-            rows = pa.Table.from_batches([batch])
-            yield rows.filter(pc.is_null(rows.column(ERROR))).select(schema.names).cast(schema)

@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import conninfo, pq
 from psycopg.pq.abc import PGconn
 
-from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady
 from tidemark_replica.storage.postgres.pgoutput import DATA, KEEPALIVE, feedback, keepalive, lsn_text, parse_lsn
 
@@ -69,11 +68,25 @@ class System:
     database: str
 
 
+class Address(Protocol):
+    """A database, and how its server proves itself: a PostgresSource, or a PostgresSink."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def database(self) -> str: ...
+    @property
+    def ssl_mode(self) -> str:
+        """As libpq calls it."""
+
+
 class Upstream:
     """The address, and the way to it. Raises IngestionError with the address, and without a secret."""
 
-    def __init__(self, spec: PostgresSource, credentials: Credentials) -> None:
-        self._spec, self._credentials = spec, credentials
+    def __init__(self, spec: Address, credentials: Credentials, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._spec, self._credentials, self._settings = spec, credentials, settings
         self.name = f"{spec.host}:{spec.port}/{spec.database}"
         self.interrupted = threading.Event()
         """Set from any thread: all waits for the server end."""
@@ -138,7 +151,7 @@ class Upstream:
             "sslmode": self._spec.ssl_mode,
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "tidemark",
-            "options": " ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
+            "options": " ".join(f"-c {name}={value}" for name, value in self._settings.items()),
             **_KEEPALIVES,
         }
         if "ca.crt" not in secret and self._spec.ssl_mode == "verify-full":

@@ -1,0 +1,96 @@
+"""The destination of a view that is kept in a table of a PostgreSQL database: connections, limits, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, Reached
+from tidemark_replica.sinks.postgres.delivery import Delivery
+from tidemark_replica.sinks.postgres.progress import Writer
+from tidemark_replica.sinks.postgres.target_table import Connection
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.postgres.connection import SETTINGS, Upstream
+from tidemark_replica.storage.source_secrets import SourceSecrets
+
+DELIVERY_SECONDS = 3600.0
+"""A delivery that takes longer is given up; the server rolls it back."""
+SETTINGS_OF_SINKS = SETTINGS | {
+    "statement_timeout": "1h",
+    "idle_in_transaction_session_timeout": "10min",  # the shard is read meanwhile
+    "tcp_keepalives_idle": "10",  # the server notices a machine that is gone, and releases the progress row
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+_DATA, _CONSTRAINT = "22", "23"
+"""Classes of SQLSTATE whose messages have values of rows."""
+_REASONS = {
+    "42501": "PermissionDenied",
+    "3F000": "SchemaMissing",
+    "25006": "ServerReadOnly",
+    "53100": "ServerFull",
+}
+
+
+@dataclass(frozen=True)
+class PostgresDestination:
+    """`id`: the export's."""
+
+    id: GlobalId
+    shard: ShardMetadata
+    sink: PostgresSink
+    handles: ShardHandles
+    secrets: SourceSecrets
+    kind: str = PostgresSink.KIND
+
+    def publish(self, time: Time, term: WriterTerm) -> Reached:
+        reader = self.handles.reader(self.shard.location, self.shard.shard_id)
+        writer = Writer(self.id.partition("/")[0], term)
+        delivery = Delivery(reader, self.sink, self.shard.columns, writer)
+        with self._connection() as connection:
+            return delivery.deliver(connection, time)
+
+    def clean(self) -> None:
+        """Does nothing: whatever a delivery needs goes with its session."""
+        return
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """A connection in autocommit mode. Raises DestinationFailed, DestinationStopped for the database's errors."""
+        upstream = Upstream(self.sink, lambda: self.secrets.read(self.sink.secret), SETTINGS_OF_SINKS)
+        try:
+            connection = upstream.opened()
+        except IngestionError as error:
+            raise DestinationFailed(self.secrets.scrub(str(error))) from None
+        try:
+            with upstream.patience(connection.pgconn, DELIVERY_SECONDS):
+                yield connection
+        except psycopg.Error as error:
+            raise self._failure(upstream.name, error) from None
+        finally:
+            connection.close()  # without a rollback, which would wait for the server
+
+    def _failure(self, server: str, error: psycopg.Error) -> DestinationFailed | DestinationStopped:
+        """The error without values of rows: statuses are read by people who may not read the view."""
+        state = error.sqlstate or ""
+        where = f"PostgreSQL {server}, table {self.sink.schema}.{self.sink.table}"
+        if state.startswith(_DATA):
+            return DestinationStopped(
+                "ValueNotSupported",
+                f"{where}: it cannot hold a value of the view (SQLSTATE {state}); cast it in the SQL",
+            )
+        if state.startswith(_CONSTRAINT):
+            name = error.diag.constraint_name or error.diag.column_name or "of a column"
+            return DestinationStopped(
+                "ConstraintViolated", f"{where}: constraint {name} refuses the view's rows (SQLSTATE {state})"
+            )
+        text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+        message = self.secrets.scrub(f"{where}: {text}")
+        return DestinationStopped(_REASONS[state], message) if state in _REASONS else DestinationFailed(message)

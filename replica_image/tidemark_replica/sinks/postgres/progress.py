@@ -1,0 +1,117 @@
+"""The progress row of a sink's table: the time of its contents, and who may write it. It is written in the transaction
+that writes the table.
+
+    tidemark_sinks      one row for each table of the schema that a sink writes
+    owner               the view, as namespace.dataflow.export: no other view writes the table
+    uid, retired        the Dataflow, and earlier ones of the same name: these are refused
+    term                the writer term of the revision: a lower one is refused
+    shard, time         whose contents the table has, and of which time; NULL before the first
+    relation            the table's oid: another table of the same name is not the sink's
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from tidemark_persist import PersistError
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.postgres_sink import PROGRESS_TABLE, PostgresSink
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
+from tidemark_replica.sinks.postgres.target_table import Connection
+
+RETIRED_MAX = 32
+"""Earlier Dataflows of the same name that are remembered."""
+_CREATE = """
+create table if not exists {} (
+    table_name text primary key, owner text not null, uid text not null, retired text[] not null default '{{}}',
+    term bigint not null, shard text, time bigint, relation bigint, written_at timestamptz not null default now()
+)
+"""
+_INSERT = "insert into {} (table_name, owner, uid, term) values (%s, %s, %s, %s) on conflict do nothing"
+_SELECT = "select owner, uid, retired, term, shard, time, relation from {} where table_name = %s"
+_UPDATE = """
+update {} set uid = %s, retired = %s, term = %s, shard = %s, time = %s, relation = %s, written_at = clock_timestamp()
+where table_name = %s
+"""
+
+
+class WrittenByLater(PersistError):
+    """A later revision, or a later Dataflow of the same name, writes the table."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The Dataflow's uid, and the writer term of its revision."""
+
+    uid: str
+    term: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The row. `time` None: the table has never had contents."""
+
+    owner: str
+    uid: str
+    retired: tuple[str, ...]
+    term: int
+    shard: str | None
+    time: Time | None
+    relation: int | None
+
+    def time_of(self, shard: str, relation: int) -> Time | None:
+        """The time of the shard whose contents the table with this oid has; None: it has others."""
+        return self.time if self.shard == shard and self.relation == relation else None
+
+    def check(self, sink: PostgresSink, writer: Writer) -> None:
+        """Raises DestinationStopped (TableOfAnother), WrittenByLater."""
+        if self.owner != sink.owner:
+            raise DestinationStopped(
+                "TableOfAnother",
+                f"table {sink.schema}.{sink.table} is written for view {self.owner}: name another table, or delete its"
+                f" row of {sink.schema}.{PROGRESS_TABLE} and empty it",
+            )
+        if writer.uid in self.retired:
+            raise WrittenByLater(f"another Dataflow of this name writes table {sink.schema}.{sink.table}")
+        if self.uid == writer.uid and self.term > writer.term:
+            raise WrittenByLater(
+                f"a revision of term {self.term} writes table {sink.schema}.{sink.table}; this one has {writer.term}"
+            )
+
+
+def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) -> None:
+    """Creates the table of progress rows, and the row, where they are not there. A row without contents claims an empty
+    table alone."""
+    place = _place(sink)
+    exists = connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone()
+    if exists == (None,):
+        with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):  # another replica was faster
+            connection.execute(sql.SQL(_CREATE).format(place))
+    connection.execute(sql.SQL(_INSERT).format(place), (sink.table, sink.owner, writer.uid, writer.term))
+
+
+def locked_progress(connection: Connection, sink: PostgresSink) -> Progress:
+    """The row, locked until the end of the transaction."""
+    query = sql.SQL(_SELECT + " for update").format(_place(sink))
+    row = connection.execute(query, (sink.table,)).fetchone()
+    if row is None:
+        raise PersistError(f"the row of table {sink.table} in {PROGRESS_TABLE} was deleted meanwhile")
+    owner, uid, retired, term, shard, time, relation = row
+    return Progress(owner, uid, tuple(retired), term, shard, None if time is None else Time(time), relation)
+
+
+def record_progress(
+    connection: Connection, sink: PostgresSink, before: Progress, writer: Writer, shard: str, time: Time, relation: int
+) -> None:
+    """Writes the row, in the transaction that wrote the table."""
+    retired = before.retired if before.uid == writer.uid else (*before.retired, before.uid)[-RETIRED_MAX:]
+    values = (writer.uid, list(retired), writer.term, shard, time, relation, sink.table)
+    connection.execute(sql.SQL(_UPDATE).format(_place(sink)), values)
+
+
+def _place(sink: PostgresSink) -> sql.Identifier:
+    return sql.Identifier(sink.schema, PROGRESS_TABLE)
