@@ -20,6 +20,7 @@ from tests.dialects.postgres import Postgres, running
 from tests.e2e.faults import Proxy, toxiproxy
 from tests.ports import free_port
 from tests.postgres.databases import (
+    CREDENTIALS,
     LOGICAL,
     Database,
     History,
@@ -36,10 +37,12 @@ from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import connection, copied_rows, snapshot, source
+from tidemark_replica.storage.postgres.catalogue import printed_types
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.inspect import tables_of
 
 B = PostgresTable("b", "public", "b", ("k",))
+TEN_TYPES = [16, 17, 20, 23, 25, 701, 1007, 1082, 1184, 1700]
 AUTHORITY, OTHER_AUTHORITY = Authority.named("databases"), Authority.named("others")
 RIGHT, WRONG = "a-right-password", "a-wrong-password"
 HBA = """
@@ -124,6 +127,14 @@ def test_a_replication_connection_has_the_same_tls(database: Database, port: int
     replication.close()
     with pytest.raises(IngestionError, match="certificate verify failed"):
         Upstream(spec, lambda: secret("by_password", OTHER_AUTHORITY, password=RIGHT)).replicate()
+
+
+def test_the_server_compiles_no_query_of_its_catalogue(database: Database) -> None:
+    """By default it would: it takes the query for the printed types of ten columns for a large one."""
+    with Upstream(database.spec(B), lambda: CREDENTIALS).connect() as connection:
+        plan = connection.execute(f"explain (analyze) {printed_types._USED}", (TEN_TYPES,)).fetchall()
+        assert not [line for (line,) in plan if "JIT" in line]
+        assert connection.execute("show jit").fetchone() == ("off",)
 
 
 def test_a_key_is_on_no_disk(database: Database, port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ SETTINGS = {
     "lock_timeout": "30s",
     "synchronous_commit": "on",
     "lc_monetary": "C",  # the texts of money
+    "jit": "off",  # the server would compile each query of its catalogue, which takes it 50 times as long as the query
     "wal_sender_timeout": "60s",  # a server that decodes a large transaction sends something each half of it
 }
 CONNECT_SECONDS = 10
