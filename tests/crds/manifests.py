@@ -82,6 +82,12 @@ def postgres(table: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]
     return manifest("DataSource", {"instance": "default", "postgres": least | spec})
 
 
+def postgres_sink(**sink: Any) -> dict[str, Any]:
+    """A Dataflow with a view that is kept in a table of a PostgreSQL database."""
+    least = {"host": "db.shop", "database": "shop", "secret": "db", "table": "kept", "key": ["a"]}
+    return bent("Dataflow", {"index": ABSENT, "materializedView": {"postgresSink": least | sink}})
+
+
 def kafka(**table: Any) -> dict[str, Any]:
     """A DataSource of one topic."""
     entry = {"name": "t", "topic": "shop.T_1", "format": "text", **table}

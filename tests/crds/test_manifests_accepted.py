@@ -22,6 +22,7 @@ from tests.crds.manifests import (
     long_form,
     manifest,
     postgres,
+    postgres_sink,
     refreshed,
     written,
 )
@@ -75,6 +76,14 @@ def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+
+
+def test_defaults_of_a_postgres_sink_agree(kubectl: Kubectl) -> None:
+    """Those of the API server and those of the operator."""
+    least = postgres_sink()
+    completed = kubectl.create(least)
+
+    assert Dataflow.parse(completed).sinks == Dataflow.parse({**completed, "spec": least["spec"]}).sinks
 
 
 def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:

@@ -18,6 +18,7 @@ from tests.crds.manifests import (
     long_form,
     manifest,
     postgres,
+    postgres_sink,
     refreshed,
     written,
 )
@@ -189,6 +190,9 @@ def task(**fields: Any) -> dict[str, Any]:
 TASK_OF_A = {**task(), "name": "t"}
 FLOWS = [
     (manifest("Dataflow", {"instance": "default"}), "spec: .* exactly one form"),
+    (postgres_sink(key=[]), "key: .* at least 1"),
+    (postgres_sink(table="tidemark_sinks"), "table: .* must be another one"),
+    (postgres_sink(every="100ms"), "every: .* must be onCommit, or from 1s to 24h"),
     (bent("Dataflow", {"index": ABSENT}), "spec: .* exactly one of index, materializedView and"),
     (bent("Dataflow", {"materializedView": {}}), "spec: .* exactly one of index, materializedView and"),
     (bent("Dataflow", {"sql": ABSENT}), "spec: .* exactly one form"),

@@ -1,4 +1,5 @@
-"""examples/postgres from kubectl apply to a view: transactions arrive whole, whoever is killed."""
+"""examples/postgres and examples/postgres-sink from kubectl apply to a view, and back into the database: transactions
+arrive whole, whoever is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
-EXAMPLE = CHECKOUT / "examples" / "postgres"
+EXAMPLE, SINK = CHECKOUT / "examples" / "postgres", CHECKOUT / "examples" / "postgres-sink"
 PASSWORD = "a-long-password"
 Spent = dict[str, tuple[int, Decimal]]
 
@@ -41,13 +42,14 @@ def server(port: int) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """An instance that lists the Secret of the source."""
+    """An instance that lists the Secrets of the source and of the sink."""
     home = tmp_path_factory.mktemp("system")
     with new_namespace(control_plane) as namespace, running_system(control_plane, namespace, home) as system:
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop-db"}}
-        values = {"username": "tidemark", "password": PASSWORD}
-        system.kubectl("apply", "-f", "-", stdin=json.dumps(body | {"stringData": values}))
-        system.base(sourceSecrets=["shop-db"])
+        for name, user in {"shop-db": "tidemark", "kept-db": "tidemark_writer"}.items():
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+            values = {"username": user, "password": PASSWORD}
+            system.kubectl("apply", "-f", "-", stdin=json.dumps(body | {"stringData": values}))
+        system.base(sourceSecrets=["shop-db", "kept-db"])
         yield system
 
 
@@ -58,6 +60,13 @@ def upstream(server: Postgres, port: int, database: str) -> psycopg.Connection[A
 def spent(system: System) -> Spent:
     rows = system.query("SELECT name, orders, spent FROM spent")["rows"]
     return {row["name"]: (row["orders"], Decimal(row["spent"])) for row in rows}
+
+
+def kept(server: Postgres, port: int) -> Spent:
+    """The rows that the sink keeps in the database."""
+    with upstream(server, port, "shop") as connection:
+        rows = connection.execute("select name, orders, spent from kept.spent").fetchall()
+    return {name: (orders, spent) for name, orders, spent in rows}
 
 
 def notes(system: System) -> list[dict[str, int]] | None:
@@ -77,21 +86,33 @@ def apply_example(system: System, port: int, *more: dict[str, str]) -> None:
         system.apply(document["kind"], document["metadata"]["name"], spec)
 
 
+def apply_sink(system: System, port: int) -> None:
+    """The example of a sink, with the test's server."""
+    document = yaml.safe_load((SINK / "spent.yaml").read_text())
+    document["spec"]["materializedView"]["postgresSink"] |= {"host": "127.0.0.1", "port": port, "sslMode": "disable"}
+    system.apply(document["kind"], document["metadata"]["name"], document["spec"])
+
+
 def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     system: System, server: Postgres, port: int, tmp_path: Path
 ) -> None:
-    """The replica is killed, then the database, each with transactions after it; a table is added, another one is
-    dropped upstream, and at the end the DataSource is deleted, and with it its slot."""
+    """The replica is killed, then the database, each with transactions after it, which a sink writes back; a table is
+    added, another one is dropped upstream, and at the end the DataSource is deleted, and with it its slot."""
     with upstream(server, port, "postgres") as connection:
         connection.execute("create database shop")
         connection.execute("select pg_reload_conf()")
     with upstream(server, port, "shop") as connection:
         connection.execute((EXAMPLE / "shop.sql").read_text().replace("change-me", PASSWORD))
+        connection.execute((SINK / "target.sql").read_text().replace("change-me", PASSWORD))
     apply_example(system, port)
+    apply_sink(system, port)
     system.wait_hydrated("spent")
+    system.wait_condition("dataflow", "kept", "Delivered", "True", "Delivered")
 
     def wait_for_spent(what: str, expected: dict[str, tuple[int, int]]) -> None:
-        wait_for(what, lambda: spent(system) == {k: (n, Decimal(v)) for k, (n, v) in expected.items()}, system.log)
+        rows = {k: (n, Decimal(v)) for k, (n, v) in expected.items()}
+        wait_for(what, lambda: spent(system) == rows, system.log)
+        wait_for(f"{what} in the sink's table", lambda: kept(server, port) == rows, system.log)
 
     wait_for_spent("the contents", {"ann": (2, 9), "bob": (2, 5), "eve": (2, 7)})
 
@@ -121,10 +142,11 @@ def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
     message = system.wait_condition("datasource", "shop", "Ingesting", "False", "TableMissing")
     assert "table customers:" in message
     assert PASSWORD not in json.dumps(system.get("datasource", "shop")) + system.log()
+    assert PASSWORD not in json.dumps(system.get("dataflow", "kept"))
 
     with upstream(server, port, "shop") as connection:
         slots = "select count(*) from pg_replication_slots"
         assert connection.execute(slots).fetchone() == (1,)
-        system.kubectl("delete", "dataflow", "spent", "--wait=true")
+        system.kubectl("delete", "dataflow", "spent", "kept", "--wait=true")
         system.kubectl("delete", "datasource", "shop", "--wait=true")
         assert connection.execute(slots).fetchone() == (0,)

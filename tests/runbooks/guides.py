@@ -43,6 +43,7 @@ PAGES = (
     "postgres",
     "refreshes-and-ends",
     "published-tables",
+    "postgres-sink",
     "../operator",
     "../reference/conditions",
     "../reference/dialects",

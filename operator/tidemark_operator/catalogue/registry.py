@@ -12,6 +12,7 @@ from tidemark_operator.catalogue.reader_index import ReaderIndex
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.successors import display_names
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.messages.responses import IngestionStatus
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
@@ -54,6 +55,8 @@ class Registry:
         self._sources: dict[Key, SourceState] = {}
         self._dataflows: dict[Key, DataflowState] = {}
         self._readers = ReaderIndex()
+        self.allowed_hosts = AllowedHosts()
+        """The addresses that sinks may connect to."""
 
     def source(self, key: Key) -> SourceState | None:
         return self._sources.get(key)

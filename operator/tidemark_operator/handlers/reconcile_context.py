@@ -36,10 +36,13 @@ class ReconcileContext:
     events: Events
     leadership: Leadership
     allowed_hosts: AllowedHosts = AllowedHosts()
-    """The addresses that sources may connect to."""
+    """The addresses that sources and sinks may connect to."""
     peers: Peers = field(default_factory=SocketPeers)
     secret_problems: dict[tuple[str, str], SecretProblem] = field(default_factory=dict)
     """Secrets that instances name and that cannot be used, by namespace and name."""
+
+    def __post_init__(self) -> None:
+        self.registry.allowed_hosts = self.allowed_hosts
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)

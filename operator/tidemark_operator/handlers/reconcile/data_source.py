@@ -30,7 +30,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile.source_addresses import ADDRESS_NOT_ALLOWED, address_not_allowed
+from tidemark_operator.handlers.reconcile.source_addresses import address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS, TableEdits
@@ -39,6 +39,7 @@ from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import Phase, replica_id
+from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier

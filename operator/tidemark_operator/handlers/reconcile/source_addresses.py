@@ -15,12 +15,10 @@ from tidemark_operator.resources.addresses.address import (
     address_of_text,
     address_of_url,
 )
-from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
+from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED, AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, PostgresSource, SourceSpec
 from tidemark_protocol.plan.kafka import KafkaSource
-
-ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
 
 
 def address_not_allowed(source: SourceSpec, allowed: AllowedHosts) -> IngestionFailure | None:

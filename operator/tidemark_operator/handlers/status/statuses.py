@@ -19,11 +19,13 @@ from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.revisions.revision_marks import revision_status
+from tidemark_operator.handlers.revisions.sink_addresses import refusal
 from tidemark_operator.handlers.revisions.takeover import quarantine
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
 from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED, AllowedHosts
 from tidemark_operator.resources.conditions import data_source
 from tidemark_operator.resources.conditions import dataflow as dataflow_conditions
 from tidemark_operator.resources.conditions import replica as replica_conditions
@@ -166,7 +168,7 @@ def _dataflow(
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         errors_recorded=bool(remembered),
         replacement=replacement,
-        publications=_publications(state.active, collections),
+        publications=_publications(state.active, collections, context.allowed_hosts),
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
         quarantined_input=why_waiting(running, shown)
         if running and shown and not all(c.hydrated for c in exports)
@@ -308,28 +310,33 @@ def _publication(c: Collection, kind: str) -> PublicationReport | None:
     return furthest(report for report in reports if report is not None)
 
 
-def _publications(mark: ActiveRevision | None, exports: Sequence[Collection]) -> tuple[Publication, ...]:
+def _publications(
+    mark: ActiveRevision | None, exports: Sequence[Collection], allowed: AllowedHosts
+) -> tuple[Publication, ...]:
     """The destinations of a revision's exports, for their conditions."""
     if mark is None:
         return ()
     found = []
     for export in mark.revision.description.sink_exports:
-        for kind in _kinds(export.sink):
+        for kind, refused in _kinds(export.sink, allowed):
             report = next((_publication(c, kind) for c in exports if c.id == export.id), None)
             name = export.id.split("/")[1]
-            if report is None:
+            if refused:
+                found.append(Publication(name, kind, exists=False, problem=refused, reason=ADDRESS_NOT_ALLOWED))
+            elif report is None:
                 found.append(Publication(name, kind, exists=False))
             else:
                 found.append(Publication(name, kind, report.time is not None, report.problem, report.reason))
     return tuple(found)
 
 
-def _kinds(sink: object) -> tuple[str, ...]:
-    """The kinds of the destinations of an export."""
-    if not isinstance(sink, MaterializedViewSink):
-        return ()
-    outside = tuple(each.KIND for each in sink.outside)
-    return outside if sink.publish is None else (PUBLISHED, *outside)
+def _kinds(sink: object, allowed: AllowedHosts) -> Iterator[tuple[str, str]]:
+    """The kinds of the destinations of an export, each with the reason why it may not connect, which is mostly
+    empty."""
+    if isinstance(sink, MaterializedViewSink):
+        if sink.publish is not None:
+            yield PUBLISHED, ""
+        yield from ((each.KIND, refusal(each, allowed)) for each in sink.outside)
 
 
 def _waits(context: ReconcileContext, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The operator's list of addresses that sources may connect to: a DataSource must be no way to scan a network.
+"""The operator's list of addresses that sources and sinks may connect to: they must be no way to scan a network.
 
     db.shop.svc           this host, every port             10.1.0.0/16, [fd00::/8]:5432    addresses, written as such
     db.shop.svc:5432      one port                          *:9092                          every host, but see below
@@ -24,6 +24,8 @@ from tidemark_operator.resources.addresses.address import (
     host_of,
 )
 
+ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
+"""The reason of conditions."""
 EVERYTHING = ("*", "localhost", "*.localhost", "127.0.0.0/8", "[::1]")
 """The patterns of local mode: the user of a machine reaches with its replicas what the user reaches anyway."""
 _PATTERN = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]+)(?::(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5}))?)?")
@@ -76,11 +78,11 @@ class AllowedHosts:
         return cls(tuple(HostPattern.parse(text) for text in patterns))
 
     def check(self, place: Address) -> str | None:
-        """Why a source may not connect to the address, and how to allow it; None where it may."""
+        """Why a source, or a sink, may not connect to the address, and how to allow it; None where it may."""
         if any(pattern.matches(place) for pattern in self.patterns):
             return None
         return (
-            f"this operator does not let sources connect to {place}. Whoever runs it allows the address by "
+            f"this operator lets neither sources nor sinks connect to {place}. Whoever runs it allows the address by "
             f"--source-hosts={place} (with the chart: an entry {place} of sources.allowedHosts)"
         )
 
