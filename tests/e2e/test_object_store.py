@@ -143,8 +143,7 @@ def test_a_bucket_is_ingested_by_an_instance_of_its_own(stored: Stored, s3: S3Se
 
         pids = system.replica_pids()
         keep_secret(system, "exports-keys", keys_of(store, AWS_SECRET_ACCESS_KEY="x" * 40))
-        message = system.wait_condition("datasource", "exports", "Ingesting", "False")
-        assert "check AWS_ACCESS_KEY_ID" in message
+        wait_for("the wrong keys to be told", lambda: tells_of_keys(system), system.log)
         put(store, "2026-02-01T00-00.json", {"page": "/docs", "visitor": 2})
         keep_secret(system, "exports-keys", keys_of(store))
         system.wait_condition("datasource", "exports", "Ingesting")
@@ -158,6 +157,12 @@ def test_a_bucket_is_ingested_by_an_instance_of_its_own(stored: Stored, s3: S3Se
     for kind, names in (("dataflow", ["visits"]), ("datasource", ["exports"]), ("computereplica", ["ingest"])):
         system.kubectl("delete", kind, *names)
     system.kubectl("delete", "computeinstance", "ingest")
+
+
+def tells_of_keys(system: System) -> bool:
+    """Whether the source does not ingest, and its condition names the keys as the reason."""
+    found = system.condition("datasource", "exports", "Ingesting")
+    return found.get("status") == "False" and "check AWS_ACCESS_KEY_ID" in found["message"]
 
 
 def apply_example(system: System, store: S3Server) -> None:

@@ -53,7 +53,8 @@ def test_crash_tables_come_and_go_while_the_others_are_ingested(system: System) 
     system.dataflow("totalb", "SELECT sum(n) AS total FROM lake.b")
     system.wait_hydrated("totalb")
     wait_for("the new table", lambda: total(system, "totalb") == 1, system.log)
-    location = system.get("datasource", "lake")["status"]["tables"][1]["location"]
+    wait_for("both in the status", lambda: [t["name"] for t in tables(system)] == ["a", "b"], system.log)
+    location = tables(system)[1]["location"]
 
     append(system, "a", 10)
     append(system, "b", 20)
@@ -82,5 +83,5 @@ def test_crash_tables_come_and_go_while_the_others_are_ingested(system: System) 
 
 
 def tables(system: System) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = system.get("datasource", "lake")["status"]["tables"]
+    found: list[dict[str, Any]] = system.get("datasource", "lake")["status"].get("tables", [])
     return found

@@ -108,7 +108,9 @@ def test_an_end_that_is_edited_before_it_comes_is_that_of_the_same_table(system:
     apply(system, "moved", now() + MUCH_LATER_MS)
     apply(system, "frozen", None)
     system.wait_hydrated("moved", "frozen")
-    until, passed = now() + LATER_MS, now() - 1_000
+    passed = system.upper("frozen", "frozen")  # later than its as_of
+    wait_for("the view to go on", lambda: system.upper("frozen", "frozen") > passed, system.log)
+    until = now() + LATER_MS
     apply(system, "moved", until)
     apply(system, "frozen", passed)
     wait_finished(system, "moved")
