@@ -81,7 +81,7 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
 ) -> None:
     """It leads, makes the default instance, lists, watches, and writes status. Edits reach it, so its watches work."""
     rights.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(DATAFLOW))
-    wait = ("wait", "-n", "team-a", "dataflow/x", "--timeout=110s")
+    wait = ("wait", "-n", "team-a", "dataflow/x", f"--timeout={BOUND:.0f}s")
 
     rights.kubectl(*wait, "--for=condition=InstanceFound")
     rights.kubectl("patch", "-n", "team-a", "dataflow/x", "--type=merge", "-p", '{"spec": {"suspend": true}}')

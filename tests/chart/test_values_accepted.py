@@ -23,6 +23,7 @@ from tests.chart.render import (
     render,
     template,
 )
+from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
 
@@ -92,7 +93,7 @@ def as_pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.cluster
 def test_pods_are_admitted_where_only_restricted_ones_are(cluster: ControlPlane) -> None:
     """Those of all cases; and the namespace does refuse: the same pods with any of it taken away."""
-    cluster.kubectl("wait", "-n", NAMESPACE, "--for=create", "serviceaccount/default", "--timeout=110s")
+    cluster.kubectl("wait", "-n", NAMESPACE, "--for=create", "serviceaccount/default", f"--timeout={BOUND:.0f}s")
     for case in CASES:
         made = as_pods(kept(case))
         for pod in made:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.control_plane.start import Options
@@ -175,13 +176,13 @@ def test_owned_objects_are_deleted_with_their_owner(control_plane: ControlPlane,
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
     control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=config_map("owned", [owner]))
     control_plane.kubectl("delete", "-n", namespace, "configmap/owner")
-    control_plane.kubectl("wait", "-n", namespace, "--for=delete", "configmap/owned", "--timeout=110s")
+    control_plane.kubectl("wait", "-n", namespace, "--for=delete", "configmap/owned", f"--timeout={BOUND:.0f}s")
 
 
 def test_a_namespace_that_is_deleted_ends(control_plane: ControlPlane) -> None:
     """The namespace controller works."""
     control_plane.kubectl("create", "namespace", "short-lived")
-    control_plane.kubectl("delete", "namespace", "short-lived", "--timeout=110s")
+    control_plane.kubectl("delete", "namespace", "short-lived", f"--timeout={BOUND:.0f}s")
 
 
 def test_a_service_account_gets_a_token_for_an_audience(control_plane: ControlPlane, namespace: str) -> None:

@@ -28,7 +28,7 @@ from tests.kafka.topics import (
 )
 from tests.ports import free_port
 from tests.storage.ingestion_samples import oks
-from tests.waiting import until
+from tests.waiting import BOUND, until
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_replica.storage.errors import IngestionError, SourceUnusable, TableStopped
 from tidemark_replica.storage.kafka import gaps
@@ -128,7 +128,7 @@ def test_the_group_shows_the_least_offsets(kafka: Broker, tmp_path: Path) -> Non
 
         def shown() -> int:
             (future,) = kafka.admin().list_consumer_group_offsets(asked).values()
-            return int(future.result(60).topic_partitions[0].offset)
+            return int(future.result(BOUND).topic_partitions[0].offset)
 
         run.source._bound["l"] = replace(run.source._bound["l"], offsets={0: 1})
         run.source._show_at = 0.0
@@ -243,7 +243,7 @@ def test_offsets_that_compaction_left_out_are_no_gap(kafka: Broker, tmp_path: Pa
     )
     for i in range(20):
         produce(kafka, topic, {"id": i}, key=b"k")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + BOUND
     while len(left := consumed(kafka, topic, 1)) > 10 and time.monotonic() < deadline:
         produce(kafka, topic, {"id": 99}, key=b"k")  # a segment that is written to is not compacted
         time.sleep(0.2)

@@ -86,7 +86,7 @@ def test_definitions_go_and_come_back_under_an_operator(plane: ControlPlane, ope
     operator.until(all_is_said)
     assert operator.exits == []
 
-    plane.kubectl("delete", "-f", str(CRDS), "--timeout=110s")
+    plane.kubectl("delete", "-f", str(CRDS), f"--timeout={BOUND:.0f}s")
     operator.until(lambda: len(operator.exits) == 2)
     assert set(operator.exits) == {1}
     assert operator.said().count(SAID) >= 2

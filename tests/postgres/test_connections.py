@@ -291,8 +291,8 @@ def test_a_server_that_answers_is_waited_for(
     stream = source_of(one)._stream
     assert stream is not None
     later = threading.Timer(1.5, lambda: database.run("insert into b select generate_series(1, 1000)"))
-    later.start()
     began = monotonic()
+    later.start()
     assert stream.read(until=stream.sent + 10_000) is not None
     assert monotonic() - began > 1
     later.join()

@@ -48,7 +48,7 @@ def test_it_is_dropped_also_where_its_reader_has_not_ended(database: Database, t
 
 
 @pytest.mark.parametrize("wait", ["for its slot", "for a lock"])
-def test_a_source_that_is_dropped_while_it_waits_ends_soon(database: Database, tmp_path: Path, wait: str) -> None:
+def test_a_source_that_is_dropped_while_it_waits_ends(database: Database, tmp_path: Path, wait: str) -> None:
     """And leaves no slot, while the transaction that it waits for runs on."""
     spec = database.spec(B)
     (tmp_path / "secrets" / spec.secret).mkdir(parents=True)
@@ -65,9 +65,7 @@ def test_a_source_that_is_dropped_while_it_waits_ends_soon(database: Database, t
             until(lambda: database.value(waits) == 1)
             assert database.value(SLOTS) == 1
             manager.drop(of.id)
-            began = time.monotonic()
             until(lambda: not manager.is_alive(of.id))
-            assert time.monotonic() - began < 15
             release(of, spec, lambda: CREDENTIALS)
             assert database.value(SLOTS) == 0
         finally:

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -186,7 +185,7 @@ def test_references_that_are_none(server: Registry, references: Any, nested: boo
 
 @pytest.mark.parametrize("drips", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"])
 def test_an_answer_whose_bytes_drip_is_given_up(monkeypatch: pytest.MonkeyPatch, drips: bytes) -> None:
-    """Its head as well as its body."""
+    """Its head as well as its body. Read to the end, it would not be a TimeoutError."""
     monkeypatch.setattr(schema_registry, "REQUEST_SECONDS", 0.5)
     given_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -202,13 +201,10 @@ def test_an_answer_whose_bytes_drip_is_given_up(monkeypatch: pytest.MonkeyPatch,
 
         thread = threading.Thread(target=answer)
         thread.start()
-        begun = monotonic()
         with pytest.raises(RegistryAway, match="TimeoutError"):
             SchemaRegistry(f"http://127.0.0.1:{listener.getsockname()[1]}", None).by_id(1)
-        taken = monotonic() - begun
         given_up.set()
         thread.join()
-    assert taken < 10
 
 
 def test_a_schema_with_all_its_references_has_one_deadline(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

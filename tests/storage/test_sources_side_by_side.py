@@ -91,7 +91,6 @@ def test_a_small_source_goes_on_while_a_large_file_is_read(spark: SparkSession, 
     there before the large one is, which becomes visible as a whole."""
     measured = side_by_side(spark, tmp_path, 60)
     assert measured["small_files"] >= 3, measured
-    assert measured["small_max_s"] < measured["large_s"] / 2, measured
     assert measured["named"], measured
     assert contents(tmp_path / "large", "t").num_rows == 60_000_000 // ROW_BYTES
 
