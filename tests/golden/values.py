@@ -59,6 +59,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.lir import (
     Changes,
     Constant,
@@ -152,6 +153,9 @@ REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))
 PUBLISHED = PublishedView("s3://bucket/shop/_published/revenue/v", "shop.revenue.v", 60_000, 24)
 POSTGRES_SINK = PostgresSink(
     "db.example.com", 5432, "shop", "shop-db", "public", "v", ("n",), "shop.revenue.v", 60_000, "require"
+)
+KAFKA_SINK = KafkaSink(
+    ("kafka:9092",), "v", ("n",), "shop.revenue.v", "v-progress", "debezium", "avro", "kafka", 6, 3, 60_000
 )
 SINKS: tuple[ShardSink | ClientSink, ...] = (
     MaterializedViewSink(SHARD, REFRESH),
@@ -314,5 +318,7 @@ MEMBERS: tuple[Any, ...] = (
     replace(SOURCE_TABLE, schema='"int"'),
     POSTGRES_SINK,
     MaterializedViewSink(SHARD, None, None, POSTGRES_SINK),
+    KAFKA_SINK,
+    MaterializedViewSink(SHARD, None, None, None, KAFKA_SINK),
 )
 """The order is that of the lines of `members.tsv`."""

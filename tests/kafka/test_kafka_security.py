@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,14 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from tests.authorities import Authority
 from tests.kafka.broker import Broker, broker
+from tests.kafka.sink_views import View, check_upserts, sink_of
 from tests.kafka.topics import COLUMNS, SECONDS, Run, new_topic, produce, upper
 from tests.storage.ingestion_samples import oks
+from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
+from tidemark_replica.sinks.kafka.publication import KafkaTopic
 from tidemark_replica.storage.kafka import source as kafka_source
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -79,3 +85,31 @@ def test_credentials_and_authorities_count_without_a_restart(tmp_path: Path, mon
             secret["ssl.ca.pem"] = authority.pair.certificate.decode()
             until(run, lambda: len(oks(tmp_path, "t")) == 3)
             assert run.source.warning() == ""
+
+
+def test_a_sink_names_credentials_that_are_refused_and_brokers_that_are_away(tmp_path: Path) -> None:
+    authority = Authority.named("kafka")
+    with broker(tmp_path / "broker", authority.server("127.0.0.1")) as kafka:
+        set_password(kafka, "first-password")
+        secret = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "ann",
+            "sasl.password": "wrong-password",
+            "ssl.ca.pem": authority.pair.certificate.decode(),
+        }
+        view, plain = View(tmp_path), sink_of(kafka)
+        sink = replace(plain, brokers=(f"127.0.0.1:{kafka.secure_port}",), secret="kafka")
+        last = view.step(5)
+
+        def reason(of: KafkaSink) -> str:
+            with pytest.raises(DestinationStopped) as raised:
+                KafkaTopic("0/view", of, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
+            assert "password" not in str(raised.value)
+            return raised.value.reason
+
+        assert reason(sink) == "NotAuthenticated"
+        assert reason(replace(plain, brokers=("127.0.0.1:9",))) == "BrokersAway"
+        secret["sasl.password"] = "first-password"
+        KafkaTopic("0/view", sink, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
+        assert check_upserts(kafka, plain, view) == view.at[last]

@@ -31,6 +31,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import STRING, Column, SqlType
 
@@ -400,3 +401,30 @@ def test_a_topic_with_an_envelope_has_a_key() -> None:
 def test_columns_of_a_topic_that_are_refused(table: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidValue, match=problem):
         DataSource.parse(topic(**table))
+
+
+def test_a_kafka_sink_has_its_topic_of_progress_and_keeps_history() -> None:
+    sink = {"brokers": ["kafka:9092"], "topic": "spent", "key": ["name"]}
+    view = {"sql": "SELECT 1 AS name", "materializedView": {"kafkaSink": sink}}
+    parsed = Dataflow.parse(dataflow(view, name="one"))
+
+    owner = f"{parsed.meta.namespace}.one.one"
+    expected = KafkaSink(("kafka:9092",), "spent", ("name",), owner, "spent-tidemark-progress")
+    assert parsed.sinks["one"].all == (expected,)
+    assert parsed.history_ms == 3_600_000
+    expected.check()
+
+    given = {
+        "envelope": "debezium",
+        "progressTopic": "p",
+        "create": {"partitions": 6, "replication": 3},
+        "history": "2h",
+    }
+    view["materializedView"] = {"kafkaSink": {**sink, **given, "secret": "kafka"}}
+    other = Dataflow.parse(dataflow(view, name="one"))
+    assert other.sinks["one"].all == (
+        KafkaSink(("kafka:9092",), "spent", ("name",), owner, "p", "debezium", "json", "kafka", 6, 3, 7_200_000),
+    )
+    assert spec_digest(other) != spec_digest(parsed)
+    with pytest.raises(ResourceError, match="kafkaSink"):
+        Dataflow.parse(dataflow({"sql": "SELECT 1 AS name", "materializedView": {"kafkaSink": {}}}))

@@ -10,9 +10,12 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 
-QUIET = frozenset({"steps", "arrangements", "operators", "hydration", "catch_up", "published", PostgresSink.KIND})
+QUIET = frozenset(
+    {"steps", "arrangements", "operators", "hydration", "catch_up", "published", PostgresSink.KIND, KafkaSink.KIND}
+)
 """Kinds of Status that repeat. No condition shows them at once: the budget of status writes does."""
 
 

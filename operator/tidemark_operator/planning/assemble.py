@@ -79,5 +79,6 @@ def _description(
 def _sink(named: Named, export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
     if export.task is None:
         publish, sinks = named.publishes.get(export.name), named.sinks.get(export.name, ViewSinks())
-        return SinkExport(id, export.on, MaterializedViewSink(shard, named.refresh, publish, sinks.postgres))
+        view = MaterializedViewSink(shard, named.refresh, publish, sinks.postgres, sinks.kafka)
+        return SinkExport(id, export.on, view)
     return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

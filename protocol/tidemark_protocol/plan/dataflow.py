@@ -17,6 +17,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.postgres_sink import PostgresSink
@@ -83,7 +84,7 @@ class IndexExport:
     columns: tuple[Column, ...]
 
 
-OutsideSink = PostgresSink
+OutsideSink = PostgresSink | KafkaSink
 """Destinations of a materialized view outside of Tidemark."""
 
 
@@ -92,17 +93,18 @@ OutsideSink = PostgresSink
 class MaterializedViewSink:
     """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh.
     `publish`: the ordinary table that the current rows are published as, if any. `postgres`: the table of a PostgreSQL
-    database that has them, if any."""
+    database that has them, if any. `kafka`: the topic that they are written to, if any."""
 
     shard: ShardMetadata
     refresh: RefreshSchedule | None = None
     publish: PublishedView | None = None
     postgres: PostgresSink | None = None
+    kafka: KafkaSink | None = None
 
     @property
     def outside(self) -> tuple[OutsideSink, ...]:
         """The destinations outside of Tidemark."""
-        return tuple(sink for sink in (self.postgres,) if sink is not None)
+        return tuple(sink for sink in (self.postgres, self.kafka) if sink is not None)
 
 
 @wire_name("SubscribeSink")

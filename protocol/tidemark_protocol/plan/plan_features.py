@@ -20,6 +20,7 @@ FEATURES = {
     "MaterializedViewSink.refresh": "refresh",
     "MaterializedViewSink.publish": "publish",
     "MaterializedViewSink.postgres": "postgresSink",
+    "MaterializedViewSink.kafka": "kafkaSink",
 }
 """By `Class` or `Class.field`. What the class or field contains needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))

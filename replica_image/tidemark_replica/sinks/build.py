@@ -18,6 +18,7 @@ from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.sinks.destinations.destination import Destination
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.interface import Sink
+from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
 from tidemark_replica.sinks.postgres.postgres_destination import PostgresDestination
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
@@ -63,3 +64,5 @@ def _destinations(
         yield sink.publish.every_ms, TableDestination(id, sink.shard, sink.publish, handles)
     if sink.postgres is not None:
         yield sink.postgres.every_ms, PostgresDestination(id, sink.shard, sink.postgres, handles, secrets)
+    if sink.kafka is not None:
+        yield 0, TopicDestination(id, sink.shard, sink.kafka, handles, secrets)

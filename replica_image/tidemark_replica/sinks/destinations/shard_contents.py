@@ -64,7 +64,7 @@ def contents_shares(shard: ShardReader, parts: Sequence[Part], bits: int) -> Ite
     """The rows with `__diff`, in 2 ** `bits` shares by the first bits of their hash, which may be empty. Raises
     NegativeRows, StorageError."""
     schema = pa.schema([*shard.schema, pa.field(DIFF, pa.int64())])
-    divided = divide(_rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table), bits))
+    divided = divide(rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table), bits))
     for share in divided:
         rows = consolidate(pa.concat_tables([schema.empty_table(), *share]))
         if pc.any(pc.less(rows.column(DIFF), 0)).as_py():
@@ -72,7 +72,7 @@ def contents_shares(shard: ShardReader, parts: Sequence[Part], bits: int) -> Ite
         yield rows
 
 
-def _rows_of(parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
+def rows_of(parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
     """The updates of rows, without errors and times."""
     for part in parts:
         for batch in read_part(part, columns=[*schema.names, ERROR]):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tidemark_protocol.plan.kafka import KafkaSource
@@ -35,6 +35,9 @@ _MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 QUEUE_KILOBYTES = 16 << 10
 """Kilobytes that the client fetches ahead for one topic."""
 FETCH_BYTES = 4 << 20
+TRANSACTION_SECONDS = 120
+"""How long brokers keep a transaction open whose producer is gone; consumers of committed records wait for it."""
+RECORD_BYTES_MAX = 64 << 20
 REQUEST_SECONDS = 5.0
 """The longest that a request to the brokers may take."""
 ReadSecret = Callable[[str], Mapping[str, str]]
@@ -82,7 +85,27 @@ class Connection:
             },
         )
 
-    def admin(self, settings: Mapping[str, str]) -> AdminClient:
+    def producer(
+        self, settings: Mapping[str, Any], transactional_id: str, error_cb: Callable[[KafkaError], None]
+    ) -> Any:
+        """A client that writes transactions. `error_cb` is called in `poll` with failures of connections."""
+        return self._made(
+            Producer,
+            {
+                **settings,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+                "partitioner": "murmur2_random",  # where Java's clients look for a key
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "message.max.bytes": RECORD_BYTES_MAX,  # the topic's own bound counts
+                "queue.buffering.max.kbytes": QUEUE_KILOBYTES * 4,
+                "delivery.report.only.error": True,
+                "error_cb": error_cb,
+            },
+        )
+
+    def admin(self, settings: Mapping[str, Any]) -> AdminClient:
         """A client that asks about topics."""
         return self._made(AdminClient, settings)
 

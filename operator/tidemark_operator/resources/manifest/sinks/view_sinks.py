@@ -1,6 +1,6 @@
 """The destinations of a materialized view outside of Tidemark, each as the protocol has it.
 
-materializedView: {postgresSink: {...}}
+materializedView: {postgresSink: {...}, kafkaSink: {...}}
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.publish import history_ms
+from tidemark_operator.resources.manifest.sinks.kafka_sink import parse_kafka_sink
 from tidemark_operator.resources.manifest.sinks.postgres_sink import parse_postgres_sink
 from tidemark_protocol.plan.dataflow import OutsideSink
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 
 
@@ -19,18 +21,21 @@ class ViewSinks:
     """None: the view has no such sink."""
 
     postgres: PostgresSink | None = None
+    kafka: KafkaSink | None = None
 
     @classmethod
     def parse(cls, view: Fields, owner: str) -> ViewSinks:
         """`view`: the fields of `materializedView`. `owner`: the view's name in all namespaces."""
         postgres = parse_postgres_sink(view.child("postgresSink"), owner) if view.has("postgresSink") else None
-        return cls(postgres)
+        kafka = parse_kafka_sink(view.child("kafkaSink"), owner) if view.has("kafkaSink") else None
+        return cls(postgres, kafka)
 
     @property
     def all(self) -> tuple[OutsideSink, ...]:
-        return tuple(sink for sink in (self.postgres,) if sink is not None)
+        return tuple(sink for sink in (self.postgres, self.kafka) if sink is not None)
 
     @property
     def history_ms(self) -> int:
         """As Publish.history_ms; 0 where there is no sink."""
-        return max((history_ms(sink.every_ms) for sink in self.all), default=0)
+        postgres = 0 if self.postgres is None else history_ms(self.postgres.every_ms)
+        return max(postgres, 0 if self.kafka is None else self.kafka.history_ms)

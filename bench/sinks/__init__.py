@@ -1,0 +1,1 @@
+"""How fast views are written outside of Tidemark: `python -m bench.sinks`."""

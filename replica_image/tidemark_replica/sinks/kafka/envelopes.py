@@ -1,0 +1,97 @@
+"""Changed rows as records: a key, and a value or none.
+
+    upsert       key ─► the new row                       a row that goes: key ─► no value (a tombstone)
+    debezium     key ─► {before, after, op, ts_ms}        a row that goes: an event with op d, then a tombstone
+
+Keys and rows are JSON objects. A row that changes is one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.kafka.json_text import TEXT, objects
+
+UPSERT, DEBEZIUM = "upsert", "debezium"
+_NONE = pa.scalar(None, TEXT)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Keys, and the values beside them; NULL is no value. large_string."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def pairs(self, at_a_time: int = 10_000) -> Iterator[tuple[bytes, bytes | None]]:
+        """Each key and value as bytes."""
+        keys, values = (column.cast(pa.large_binary()) for column in (self.keys, self.values))
+        for begin in range(0, len(keys), at_a_time):
+            part = slice(begin, begin + at_a_time)
+            yield from zip(keys[part].to_pylist(), values[part].to_pylist(), strict=True)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """How rows become records. `kind`: UPSERT or DEBEZIUM. `key`: names of columns."""
+
+    kind: str
+    key: Sequence[str]
+
+    def keys(self, rows: pa.Table) -> pa.Array:
+        """The key of each row, as its JSON text."""
+        return objects(self.key, [_array(rows, name) for name in self.key])
+
+    def records(self, changes: pa.Table, time: Time, *, snapshot: bool = False) -> Records:
+        """The records of one time. `changes`: the net changes of the time, with `__diff` 1 or -1; each key has one of
+        each at most."""
+        is_new = pc.greater(changes.column(DIFF), 0)
+        old, new = changes.filter(pc.invert(is_new)), changes.filter(is_new)
+        old_keys, new_keys = self.keys(old), self.keys(new)
+        goes = pc.invert(pc.is_in(old_keys, value_set=new_keys))
+        gone = old_keys.filter(goes)
+        tombstones = pa.repeat(_NONE, len(gone))
+        rows = _rows(new)
+        if self.kind == UPSERT:
+            return Records(pa.concat_arrays([new_keys, gone]), pa.concat_arrays([rows, tombstones]))
+        before = _rows(old)
+        met = before.take(pc.index_in(new_keys, value_set=old_keys))
+        created = pa.scalar("r" if snapshot else "c", TEXT)
+        changed = _event(met, rows, pc.if_else(met.is_valid(), pa.scalar("u", TEXT), created), time)
+        lost = before.filter(goes)
+        deleted = _event(lost, tombstones, pa.repeat(pa.scalar("d", TEXT), len(lost)), time)
+        keys = pa.concat_arrays([new_keys, gone, gone])
+        return Records(keys, pa.concat_arrays([changed, deleted, tombstones]))
+
+
+def _event(before: pa.Array, after: pa.Array, op: pa.Array, time: Time) -> pa.Array:
+    null = pa.scalar("null", TEXT)
+    return pc.binary_join_element_wise(
+        pa.scalar('{"before":', TEXT),
+        pc.fill_null(before, null),
+        pa.scalar(',"after":', TEXT),
+        pc.fill_null(after, null),
+        pa.scalar(',"op":"', TEXT),
+        op,
+        pa.scalar(f'","ts_ms":{time}}}', TEXT),
+        pa.scalar("", TEXT),
+    )
+
+
+def _rows(rows: pa.Table) -> pa.Array:
+    names = [name for name in rows.column_names if name != DIFF]
+    return objects(names, [_array(rows, name) for name in names])
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column

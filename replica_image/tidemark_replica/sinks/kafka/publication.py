@@ -1,0 +1,251 @@
+"""Writes a view to a Kafka topic: each time that has changes is one transaction, with the progress in it.
+
+    progress: none                 a snapshot at `time`, in pieces by a hash of the key, each one transaction
+    progress: piece 3 of 7         the snapshot goes on, at the same time
+    progress: time 4000            the shard's updates of (4000, time], a transaction for each time that has any
+
+The topic and its progress say all that a publication needs, so any process may go on, after a death at any moment too:
+a transaction is in the topic as a whole or not at all. An open session (session.py) saves reading the progress again.
+
+Cost: the updates, and for keys that only come a look at the key columns of the row groups that may have them. Memory:
+the updates of some times, or a piece of the snapshot. A view with errors at a time is not written at that time: the
+topic keeps the rows of the last time without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, Part, ShardReader, consolidate
+from tidemark_persist.files.spill import divide, row_hash
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_replica.sinks.destinations.destination import (
+    IDLE_MS,
+    DestinationStopped,
+    Reached,
+    ViewInError,
+)
+from tidemark_replica.sinks.destinations.shard_contents import IN_ERROR, check_no_errors, rows_of
+from tidemark_replica.sinks.kafka.changes import BYTES_MAX, ROWS_MAX, Changes, TooMany, first_violation, read_changes
+from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
+from tidemark_replica.sinks.kafka.progress import Progress
+from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.stop import (
+    HISTORY_GONE,
+    KEY_NOT_UNIQUE,
+    KEY_UNFIT,
+    TIME_TOO_LARGE,
+    VIEW_REPLACED,
+    Overtaken,
+)
+from tidemark_replica.storage.kafka.connection import ReadSecret
+
+PIECE_ROWS, PIECES_MAX = 100_000, 256
+NONE = Records(pa.array([], pa.large_string()), pa.array([], pa.large_string()))
+
+
+@dataclass
+class KafkaTopic:
+    """A topic of a view. `view`: the Dataflow's uid and the export. One publication at a time."""
+
+    view: str
+    sink: KafkaSink
+    read_secret: ReadSecret
+    piece_rows: int = PIECE_ROWS
+    _session: Session | None = None
+
+    def publish(self, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
+        """Gives the topic the contents at `time`; changes nothing where it has those of that time or a later one.
+
+        Raises DestinationStopped, ViewInError, Overtaken, NotReadable, StorageError, IngestionError: the topic has the
+        contents of a time up to `time`, or some pieces of a snapshot, which its progress marks as incomplete.
+        """
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                session.check_topic()
+                return self._publish(session, shard, time, term)
+            except Overtaken:  # another replica had the turn meanwhile; now it is this one's again
+                session.close()
+        return self._publish(Session(self.sink, self.view, term, self.read_secret), shard, time, term)
+
+    def _publish(self, session: Session, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
+        try:
+            return _Publication(shard, session, self.sink, self.view, term, self.piece_rows).publish(time)
+        finally:
+            self._session = session if session.is_open else None
+
+    def close(self) -> None:
+        """Ends the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+@dataclass(frozen=True)
+class _Publication:
+    shard: ShardReader
+    session: Session
+    sink: KafkaSink
+    view: str
+    term: WriterTerm
+    piece_rows: int
+
+    @property
+    def envelope(self) -> Envelope:
+        return Envelope(self.sink.envelope, self.sink.key)
+
+    def publish(self, time: Time) -> Reached:
+        self._check_key()
+        progress = self.session.progress
+        if progress is None or not progress.is_complete:
+            progress = self._snapshot(time if progress is None else Time(progress.time), progress)
+        self._check_shard(progress)
+        checked = Time(progress.time)
+        while checked < time:
+            checked = self._advance(checked, time)
+            assert self.session.progress is not None
+            progress = self.session.progress
+            if checked >= time > progress.time and time - progress.time >= IDLE_MS:
+                progress = self._send(NONE, time)
+        return Reached(Time(progress.time), checked)
+
+    def _check_key(self) -> None:
+        types = {field.name: field.type for field in self.shard.schema}
+        for name in self.sink.key:
+            if name not in types or pa.types.is_floating(types[name]) or pa.types.is_nested(types[name]):
+                raise DestinationStopped(
+                    KEY_UNFIT,
+                    f"key column {name} is no column of the view, or a floating number, array or struct, whose equal"
+                    " values may differ in their bits: correct the key",
+                )
+
+    def _check_shard(self, progress: Progress) -> None:
+        if progress.shard != self.shard.shard_id:
+            raise DestinationStopped(
+                VIEW_REPLACED,
+                f"topic {self.sink.topic} has the rows of an earlier table of the view: its columns changed. Give the"
+                f" sink another topic, or delete topics {self.sink.topic} and {self.sink.progress_topic}",
+            )
+        if self.shard.refresh().since > progress.time:
+            raise DestinationStopped(
+                HISTORY_GONE,
+                f"the view's history since time {progress.time}, which topic {self.sink.topic} has, is compacted: which"
+                f" keys are gone is not known. Give the sink another topic, or delete topics {self.sink.topic} and"
+                f" {self.sink.progress_topic}: the view is written anew. A longer `history` prevents it",
+            )
+
+    def _advance(self, reached: Time, time: Time) -> Time:
+        """Sends the next times up to `time`; the last one that was looked at. Raises ViewInError."""
+        with self.shard.lease():
+            changes = self._changes(reached, time)
+            wrong = first_violation(self.shard, reached, changes, self.envelope)
+            for at, rows in changes.by_time():
+                if wrong is not None and at >= wrong:
+                    raise self._not_unique(at)
+                self._send(self.envelope.records(rows, at), at)
+        if changes.in_error and changes.upper > time:
+            raise ViewInError(IN_ERROR.format(f"topic {self.sink.topic}"))
+        return changes.good
+
+    def _changes(self, reached: Time, time: Time) -> Changes:
+        """The changes of as many times after `reached` as are held in memory. Raises DestinationStopped."""
+        end = Time(time + 1)
+        while True:
+            parts = self.shard.listen(reached + 1, end)
+            is_one = end == reached + 2
+            try:
+                if not is_one and _is_much(parts):
+                    raise TooMany
+                changes = read_changes(self.shard, parts, end)
+                if not changes.in_error or changes.good > reached or end > time:
+                    return changes
+            except TooMany:
+                if is_one:
+                    raise DestinationStopped(
+                        TIME_TOO_LARGE,
+                        f"time {end - 1} has more than {ROWS_MAX:,} updates, which no transaction takes: give the sink"
+                        " another topic, or delete it and its progress topic: the view is written anew in pieces",
+                    ) from None
+                end = Time((reached + 1 + end) // 2 if end - reached > 3 else reached + 2)
+                continue
+            return self._healed(reached, time)
+
+    def _healed(self, reached: Time, time: Time) -> Changes:
+        """The changes of times of which the first ones are in error, as a whole."""
+        try:
+            return read_changes(self.shard, self.shard.listen(reached + 1, time + 1), Time(time + 1))
+        except TooMany:
+            raise DestinationStopped(
+                TIME_TOO_LARGE,
+                f"the view has had rows in error since time {reached}, and more than {ROWS_MAX:,} updates, which no"
+                " transaction takes: give the sink another topic, or delete it and its progress topic",
+            ) from None
+
+    def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> Progress:
+        shard, topic_id = self.shard.shard_id, self.session.topic_id
+        progress = Progress(self.view, shard, time, self.term, topic_id, pieces, done)
+        self.session.send(records, progress, is_snapshot=pieces > 0)
+        return progress
+
+    def _snapshot(self, time: Time, progress: Progress | None) -> Progress:
+        """Sends the pieces that are missing."""
+        with self.shard.lease():
+            if progress is not None:
+                self._check_shard(progress)
+            check_no_errors(self.shard, time, f"topic {self.sink.topic}")
+            parts = self.shard.snapshot_parts(time)
+            if progress is None:
+                rows = sum(part.rows_about for part in parts)
+                pieces, done = min(-(-rows // self.piece_rows), PIECES_MAX) or 1, 0
+                if pieces > 1:  # before the first of them
+                    for rows_of_piece in self._pieces(parts, pieces):
+                        self._checked(rows_of_piece, time)
+            else:
+                pieces, done = progress.pieces, progress.done
+            for number, rows_of_piece in enumerate(self._pieces(parts, pieces)):
+                if number >= done:
+                    rows_of_piece = self._checked(rows_of_piece, time)
+                    records = self.envelope.records(rows_of_piece, time, snapshot=True)
+                    progress = self._send(records, time, pieces, number + 1)
+        assert progress is not None
+        return progress
+
+    def _checked(self, rows: pa.Table, time: Time) -> pa.Table:
+        """The rows of whole keys, once each. Raises DestinationStopped."""
+        keys = self.envelope.keys(rows)
+        if pc.any(pc.not_equal(rows.column(DIFF), 1)).as_py() or pc.count_distinct(keys).as_py() < len(keys):
+            raise self._not_unique(time)
+        return rows
+
+    def _not_unique(self, time: Time) -> DestinationStopped:
+        return DestinationStopped(
+            KEY_NOT_UNIQUE,
+            f"several rows of the view have one key ({', '.join(self.sink.key)}) at time {time}, of which nothing is"
+            " written: correct the data and the view's SQL, or the key",
+        )
+
+    def _pieces(self, parts: list[Part], pieces: int) -> Iterator[pa.Table]:
+        """The contents, divided by the key: the same pieces in every process."""
+        key = list(self.sink.key)
+        schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
+
+        def piece_of(table: pa.Table) -> np.ndarray:
+            found: np.ndarray = row_hash(table.select(key)) % np.uint64(pieces)
+            return found
+
+        with closing(divide(rows_of(parts, schema), schema, pieces, piece_of)) as divided:
+            for tables in divided:
+                yield consolidate(pa.concat_tables([schema.empty_table(), *tables]))
+
+
+def _is_much(parts: list[Part]) -> bool:
+    size = sum(part.size * part.rows_about // max(part.file_rows, part.rows_about) for part in parts)
+    return size > BYTES_MAX or sum(part.rows_about for part in parts) > ROWS_MAX

@@ -1,0 +1,201 @@
+"""A transactional producer of one topic, which no other producer of the same view can write beside.
+
+    topics are looked up or created ─► progress: of a later revision? stop ─► init_transactions fences earlier producers
+        ─► progress is read again: nobody else can change it from here on, or this producer is fenced
+
+`progress` is what the topic says as long as the session lives: a session ends with its first failure, as the outcome of
+a commit may be unknown then, and the next one reads the progress anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+
+from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
+from tidemark_replica.sinks.kafka.envelopes import Records
+from tidemark_replica.sinks.kafka.progress import Progress, has_records, last_progress
+from tidemark_replica.sinks.kafka.sink_topics import SinkTopics, unusable
+from tidemark_replica.sinks.kafka.stop import (
+    FENCED,
+    TOPIC_NOT_EMPTY,
+    TOPIC_REPLACED,
+    TOPIC_TAKEN,
+    WRITTEN_BY_LATER,
+    Failures,
+    error_of,
+)
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
+from tidemark_replica.storage.kafka.topics import Topic
+
+INIT_SECONDS, COMMIT_SECONDS, ABORT_SECONDS = 30.0, 60.0, 5.0
+POLL_EVERY = 5_000
+TIME_HEADER, SNAPSHOT_HEADER = "tidemark.time", "tidemark.snapshot"
+
+
+class Session:
+    """One life of the producer. `view`: the Dataflow's uid and the export, as progress records name it."""
+
+    def __init__(self, sink: KafkaSink, view: str, term: int, read_secret: ReadSecret) -> None:
+        """Raises DestinationStopped, Overtaken, IngestionError."""
+        self._sink, self._view = sink, view
+        connection = Connection(KafkaSource(sink.brokers, (), sink.secret), read_secret)
+        settings = connection.settings()
+        self.is_open = True
+        self._failures = Failures()
+        self._topics = SinkTopics(sink, connection.admin({**settings, "error_cb": self._failures}), self._failures)
+        self._consumer = connection.consumer(settings)
+        try:
+            topic = self._topics.look_up()
+            # without a wait: an earlier producer's transaction may be open until it is fenced
+            self._check_term(self._read(IsolationLevel.READ_COMMITTED), term)
+            self._producer = connection.producer(settings, transactional_id(view, sink.topic), self._failures)
+            self._init()
+            self.topic_id = topic.id
+            self.progress = self._read()
+            self._check_term(self.progress, term)
+            if self.progress is None:
+                self._check_empty(topic)
+            self.check_topic()
+        finally:
+            self._consumer.close()
+
+    def check_topic(self) -> None:
+        """Raises DestinationStopped where the topic is not the one that was written so far."""
+        described = self._topics.describe()[self._sink.topic]
+        if isinstance(described, TableStopped):
+            raise unusable(described)
+        known = self.topic_id if self.progress is None else self.progress.topic_id
+        if described.id != known:
+            sink = self._sink
+            raise DestinationStopped(
+                TOPIC_REPLACED,
+                f"topic {sink.topic} was deleted and created anew: delete topic {sink.progress_topic} too, and the view"
+                " is written anew",
+            )
+
+    def send(self, records: Records, progress: Progress, *, is_snapshot: bool = False) -> None:
+        """One transaction: the records, and the progress. Raises DestinationStopped, Overtaken: then the session is
+        over, and the transaction is in the topic as a whole or not at all."""
+        headers: list[tuple[str, bytes]] = [(TIME_HEADER, str(progress.time).encode())]
+        if is_snapshot:
+            headers.append((SNAPSHOT_HEADER, b"true"))
+        try:
+            self._producer.begin_transaction()
+            self._produce(records.pairs(), headers)
+            self._produce_one(self._sink.progress_topic, self._sink.topic.encode(), progress.encode(), [], 0)
+            self._commit()
+        except KafkaException as error:
+            self._abort(error_of(error))
+        except BaseException:
+            self.close()
+            raise
+        self.progress = progress
+
+    def close(self) -> None:
+        """Aborts what is open, as far as the brokers answer: consumers would wait for it."""
+        self.is_open = False
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(ABORT_SECONDS)
+        except KafkaException:
+            return
+
+    def _read(self, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Progress | None:
+        name = self._sink.progress_topic
+        return last_progress(self._consumer, name, self._sink.topic, self._topics.ends(name, [0], level))
+
+    def _check_term(self, progress: Progress | None, term: int) -> None:
+        """Raises DestinationStopped where another Dataflow, or a later revision, writes the topic."""
+        if progress is None:
+            return
+        if progress.view != self._view:
+            raise DestinationStopped(
+                TOPIC_TAKEN,
+                f"topic {self._sink.topic} has the rows of another view, of a Dataflow that may be deleted: give the"
+                f" sink another topic, or delete this one and topic {self._sink.progress_topic}",
+            )
+        if progress.term > term:
+            raise DestinationStopped(
+                WRITTEN_BY_LATER, "a later revision of the Dataflow writes the topic; nothing is to do"
+            )
+
+    def _check_empty(self, topic: Topic) -> None:
+        if has_records(
+            self._consumer, topic.name, self._topics.ends(topic.name, topic.partitions, IsolationLevel.READ_UNCOMMITTED)
+        ):
+            raise DestinationStopped(
+                TOPIC_NOT_EMPTY,
+                f"topic {topic.name} has records, and topic {self._sink.progress_topic} does not say which view they"
+                " are of: give the sink an empty topic, or delete this one",
+            )
+
+    def _init(self) -> None:
+        deadline = time.monotonic() + INIT_SECONDS
+        while True:
+            try:
+                self._producer.init_transactions(5.0)
+                return
+            except KafkaException as error:
+                self._producer.poll(0)
+                refused = self._failures.refused("beginning to write transactions", error_of(error))
+                if not error_of(error).retriable() or time.monotonic() > deadline or self._failures.is_refused:
+                    raise refused from None
+
+    def _produce(self, pairs: Iterable[tuple[bytes, bytes | None]], headers: list[tuple[str, bytes]]) -> None:
+        topic, produce = self._sink.topic, self._produce_one
+        for number, (key, value) in enumerate(pairs):
+            produce(topic, key, value, headers)
+            if number % POLL_EVERY == 0:
+                self._producer.poll(0)
+
+    def _produce_one(
+        self, topic: str, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]], partition: int = -1
+    ) -> None:
+        deadline = 0.0
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=self._undelivered, headers=headers)
+                return
+            except BufferError:
+                now = time.monotonic()
+                deadline = deadline or now + COMMIT_SECONDS
+                if now > deadline:
+                    raise self._failures.refused("writing records", KafkaError(KafkaError._TIMED_OUT)) from None
+                self._producer.poll(0.1)
+
+    def _undelivered(self, error: KafkaError | None, _: object) -> None:
+        """Called for records that were not written."""
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._lost = self._lost or error
+
+    _lost: KafkaError | None = None
+    """The first failure of a record."""
+
+    def _commit(self) -> None:
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while True:
+            try:
+                self._producer.commit_transaction(COMMIT_SECONDS)
+                return
+            except KafkaException as error:
+                if not error_of(error).retriable() or time.monotonic() > deadline:
+                    raise
+
+    def _abort(self, error: KafkaError) -> None:
+        """Raises what failed."""
+        self.close()
+        self._producer.poll(0)
+        raise self._failures.refused(
+            f"writing topic {self._sink.topic}", error if error.code() in FENCED or self._lost is None else self._lost
+        )
+
+
+def transactional_id(view: str, topic: str) -> str:
+    """The same for all replicas and revisions of a Dataflow, so that a new producer fences the one before."""
+    return f"tidemark-{view.partition('/')[0]}-{topic}"

@@ -1,0 +1,104 @@
+"""Why a topic gets no further time of its view; the text says what to do. Each is tried again after a pause.
+
+TopicMissing              there is no such topic, and the spec does not say how to create it
+TopicReplaced             the topic was deleted and created anew
+TopicNotEmpty             the topic has records, and the progress topic does not say of which view and time
+TopicTaken                another view writes the topic
+NotAuthorized             the user may not write, read or create something
+NotAuthenticated          the brokers refuse the credentials, or their certificate is not trusted
+TransactionsUnavailable   the brokers have no transactions
+BrokersAway               the brokers do not answer
+WrittenByLater            a later revision of the Dataflow writes the topic
+ViewReplaced              the topic has the rows of an earlier table of the view, with other columns
+HistoryGone               the view's history since the topic's time is compacted
+KeyNotUnique              several rows of the view have one key
+KeyUnfit                  a key column is not there, or of a type that no key has
+TimeTooLarge              one time has more updates than a transaction takes
+RecordTooLarge            the topic does not take a record of this size
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tidemark_persist import PersistError
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
+
+TOPIC_MISSING = "TopicMissing"
+TOPIC_REPLACED = "TopicReplaced"
+TOPIC_NOT_EMPTY = "TopicNotEmpty"
+TOPIC_TAKEN = "TopicTaken"
+NOT_AUTHORIZED = "NotAuthorized"
+NOT_AUTHENTICATED = "NotAuthenticated"
+TRANSACTIONS_UNAVAILABLE = "TransactionsUnavailable"
+BROKERS_AWAY = "BrokersAway"
+WRITTEN_BY_LATER = "WrittenByLater"
+VIEW_REPLACED = "ViewReplaced"
+HISTORY_GONE = "HistoryGone"
+KEY_NOT_UNIQUE = "KeyNotUnique"
+KEY_UNFIT = "KeyUnfit"
+TIME_TOO_LARGE = "TimeTooLarge"
+RECORD_TOO_LARGE = "RecordTooLarge"
+
+_BY_CODE = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NOT_AUTHORIZED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: NOT_AUTHORIZED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NOT_AUTHORIZED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: NOT_AUTHORIZED,
+    KafkaError.SASL_AUTHENTICATION_FAILED: NOT_AUTHENTICATED,
+    KafkaError._AUTHENTICATION: NOT_AUTHENTICATED,
+    KafkaError._SSL: NOT_AUTHENTICATED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TOPIC_MISSING,
+    KafkaError._UNKNOWN_TOPIC: TOPIC_MISSING,
+    KafkaError._UNKNOWN_PARTITION: TOPIC_MISSING,
+    KafkaError.UNSUPPORTED_VERSION: TRANSACTIONS_UNAVAILABLE,
+    KafkaError._UNSUPPORTED_FEATURE: TRANSACTIONS_UNAVAILABLE,
+    KafkaError.MSG_SIZE_TOO_LARGE: RECORD_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE: RECORD_TOO_LARGE,
+}
+_ADVICE = {
+    NOT_AUTHORIZED: "give the user the rights that the guide to Kafka sinks lists",
+    NOT_AUTHENTICATED: "correct the Secret",
+    TOPIC_MISSING: "create the topic, or give create.partitions",
+    TRANSACTIONS_UNAVAILABLE: "use brokers that have transactions",
+    RECORD_TOO_LARGE: "raise max.message.bytes of the topic",
+    BROKERS_AWAY: "it is tried again",
+}
+FENCED = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.FENCED_INSTANCE_ID}
+)
+
+
+class Overtaken(PersistError):
+    """Another publisher of the same view has begun to write the topic; this one looks again after a pause."""
+
+
+class Failures:
+    """Names the failures of a client's requests. It is the client's callback for failures of connections: they say why
+    no broker answers."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        self.last = error
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the brokers refuse the credentials, so that asking again is no use."""
+        return self.last is not None and _BY_CODE.get(self.last.code()) == NOT_AUTHENTICATED
+
+    def refused(self, what: str, error: KafkaError) -> DestinationStopped | Overtaken:
+        """The failure of a request."""
+        if error.code() in FENCED:
+            return Overtaken(f"{what}: another replica has begun to write the topic")
+        if error.code() not in _BY_CODE and self.last is not None:
+            error = self.last
+        reason = _BY_CODE.get(error.code(), BROKERS_AWAY)
+        return DestinationStopped(reason, f"{what}: {error.name()}: {error.str()[:200]}; {_ADVICE[reason]}")
+
+
+def error_of(raised: KafkaException) -> KafkaError:
+    """The client's error in an exception."""
+    found: KafkaError = raised.args[0]
+    return found

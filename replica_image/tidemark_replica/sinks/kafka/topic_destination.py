@@ -1,0 +1,39 @@
+"""The destination of a view that is written to a Kafka topic."""
+
+from __future__ import annotations
+
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.destinations.destination import DestinationStopped, Reached
+from tidemark_replica.sinks.kafka.publication import KafkaTopic
+from tidemark_replica.sinks.kafka.stop import NOT_AUTHENTICATED
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.source_secrets import SourceSecrets
+
+
+class TopicDestination:
+    """The topic of an export. Texts of errors have no value of a Secret."""
+
+    kind = KafkaSink.KIND
+
+    def __init__(
+        self, id: GlobalId, shard: ShardMetadata, sink: KafkaSink, handles: ShardHandles, secrets: SourceSecrets
+    ) -> None:
+        """`id`: the export's."""
+        self._shard, self._handles, self._secrets = shard, handles, secrets
+        uid, _, name = id.partition("/")
+        self._topic = KafkaTopic(f"{uid}/{name.partition('/')[0]}", sink, secrets.read)
+
+    def publish(self, time: Time, term: WriterTerm) -> Reached:
+        reader = self._handles.reader(self._shard.location, self._shard.shard_id)
+        try:
+            return self._topic.publish(reader, time, term)
+        except DestinationStopped as stopped:
+            raise DestinationStopped(stopped.reason, self._secrets.scrub(str(stopped))) from None
+        except IngestionError as error:  # of a Secret, or of settings of the client
+            raise DestinationStopped(NOT_AUTHENTICATED, self._secrets.scrub(str(error))) from None
+
+    def clean(self) -> None:
+        """Nothing is left behind: what was not committed is no record."""

@@ -1,0 +1,298 @@
+"""The Kafka sink against a real broker: a consumer of committed records sees the view's times, each once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.sink_views import (
+    SCHEMA,
+    UID,
+    View,
+    check_upserts,
+    progress,
+    publish,
+    sink_of,
+    topic_of,
+    transactions,
+)
+from tests.kafka.topics import SECONDS, delete_topic, new_topic, produce, producer
+from tidemark_persist import create_or_open
+from tidemark_replica.sinks.destinations.destination import DestinationStopped, ViewInError
+from tidemark_replica.sinks.kafka import changes, publication
+from tidemark_replica.sinks.kafka.publication import KafkaTopic
+from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.stop import Overtaken
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
+def test_oracle_the_fold_of_the_topic_is_the_view_at_each_time(kafka: Broker, tmp_path: Path, seed: int) -> None:
+    view, sink = View(tmp_path, seed), sink_of(kafka)
+    one, other = topic_of(sink), topic_of(sink)
+    publish(view, one, view.step(10, 3))
+    for _ in range(5):
+        last = view.step(view.random.randrange(8), view.random.randrange(1, 4))
+        publish(view, view.random.choice([one, other]), last)
+        assert check_upserts(kafka, sink, view) == view.at[last]
+    assert view.at[last]
+
+
+def test_each_time_with_changes_is_one_transaction(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.append((1, "a", 1, 0, 1), (2, "b", 2, 0, 1)))
+    view.append((1, "a", 1, 1, -1), (1, "c", 3, 1, 1), (3, "d", 4, 3, 1), (2, "b", 2, 4, -1), times=5)
+    reached = publish(view, sink, 5)
+    assert (reached.time, reached.checked) == (4, 5)
+    assert [(each["time"], each["term"], each["view"]) for each in progress(kafka, sink)] == [
+        (time, 1, f"{UID}/view") for time in (0, 1, 3, 4)
+    ]
+    found = {
+        time: sorted((json.loads(r.key())["k"], r.value(), dict(r.headers()).get("tidemark.snapshot")) for r in records)
+        for time, records in transactions(kafka, sink).items()
+    }
+    assert found == {
+        0: [(1, b'{"k":1,"name":"a","n":1}', b"true"), (2, b'{"k":2,"name":"b","n":2}', b"true")],
+        1: [(1, b'{"k":1,"name":"c","n":3}', None)],
+        3: [(3, b'{"k":3,"name":"d","n":4}', None)],
+        4: [(2, None, None)],
+    }
+
+
+def test_debezium_events_have_both_rows_and_a_tombstone_follows_a_deletion(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka, envelope="debezium")
+    publish(view, sink, view.append((1, "a", 1, 0, 1)))
+    publish(view, sink, view.append((1, "a", 1, 1, -1), (1, "b", 1, 1, 1), (2, "x", None, 1, 1)))
+    publish(view, sink, view.append((1, "b", 1, 2, -1)))
+    events = [record for records in transactions(kafka, sink).values() for record in records]
+    one = [r.value() and json.loads(r.value()) for r in events if b"1" in r.key()]
+    a, b = {"k": 1, "name": "a", "n": 1}, {"k": 1, "name": "b", "n": 1}
+    assert one == [
+        {"before": None, "after": a, "op": "r", "ts_ms": 0},
+        {"before": a, "after": b, "op": "u", "ts_ms": 1},
+        {"before": b, "after": None, "op": "d", "ts_ms": 2},
+        None,
+    ]
+    [two] = [json.loads(r.value()) for r in transactions(kafka, sink)[1] if b"2" in r.key()]
+    assert two == {"before": None, "after": {"k": 2, "name": "x", "n": None}, "op": "c", "ts_ms": 1}
+
+
+def test_split_a_snapshot_in_pieces_is_marked_until_its_last(kafka: Broker, tmp_path: Path, monkeypatch: Any) -> None:
+    """The process dies in between; the next one goes on at the same time, though the view has moved on."""
+    view, sink = View(tmp_path, keys=200), sink_of(kafka)
+    first = view.step(150)
+    send, left = Session.send, [2]
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        if not left[0]:
+            raise OSError
+        left[0] -= 1
+        send(*arguments, **named)
+
+    monkeypatch.setattr(Session, "send", dying)
+    with pytest.raises(OSError):
+        publish(view, topic_of(sink, 40), first)
+    monkeypatch.undo()
+    assert [(p["pieces"], p["done"]) for p in progress(kafka, sink)] == [(4, 1), (4, 2)]
+    check_upserts(kafka, sink, view)
+    last = view.step(20)
+    publish(view, sink, last)
+    assert [p["time"] for p in progress(kafka, sink)] == [first] * 4 + [last]
+    assert check_upserts(kafka, sink, view) == view.at[last]
+
+
+def test_split_many_updates_are_read_in_parts(kafka: Broker, tmp_path: Path, monkeypatch: Any) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.step(5))
+    last = view.step(9, 20)
+    for module in (changes, publication):
+        monkeypatch.setattr(module, "ROWS_MAX", 40)
+    publish(view, sink, last)
+    assert check_upserts(kafka, sink, view) == view.at[last]
+    for module in (changes, publication):
+        monkeypatch.setattr(module, "ROWS_MAX", 3)
+    last = view.step(9)
+    assert stopped(view, sink, last) == "TimeTooLarge"
+    assert len(progress(kafka, sink)) == 21
+
+
+def test_a_view_in_error_holds_the_topic_until_it_is_corrected(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.append((1, "a", 1, 0, 1)))
+    view.append((2, "b", 2, 1, 1), (None, None, None, 2, 1, "e"), (3, "c", 3, 2, 1), times=3)
+    with pytest.raises(ViewInError):
+        publish(view, sink, 3)
+    assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
+    view.append((None, None, None, 4, -1, "e"), (4, "d", 4, 4, 1), (5, "e", 5, 5, 1), times=2)
+    publish(view, sink, 5)
+    found = {t: sorted(json.loads(r.key())["k"] for r in rs) for t, rs in transactions(kafka, sink).items()}
+    assert found == {0: [1], 1: [2], 4: [3, 4], 5: [5]}
+    broken = View(tmp_path / "broken")
+    other = sink_of(kafka)
+    with pytest.raises(ViewInError):
+        publish(broken, other, broken.append((1, "a", 1, 0, 1), (None, None, None, 0, 1, "e")))
+    assert progress(kafka, other) == []
+
+
+def test_keys_that_are_not_unique_stop_it_before_their_time(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.append((1, "a", 1, 0, 1), (2, "b", 1, 0, 1)))
+    view.append((3, "c", 3, 1, 1), (1, "z", 1, 2, 1), (4, "d", 4, 2, 1), times=2)
+    assert stopped(view, sink, 2) == "KeyNotUnique"
+    assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
+    view.append((1, "a", 1, 3, -1))  # unique again, but not at time 2
+    assert stopped(view, sink, 3) == "KeyNotUnique"
+    twice, other = View(tmp_path / "twice"), sink_of(kafka)
+    assert stopped(twice, other, twice.append((1, "a", 1, 0, 2))) == "KeyNotUnique"
+    assert stopped(twice, topic_of(other, 1), twice.append((2, "a", 1, 1, 1), (2, "b", 1, 1, 1))) == "KeyNotUnique"
+    assert progress(kafka, other) == []
+
+
+def test_a_key_may_leave_and_come_again(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.append((1, "a", 1, 0, 1)))
+    view.append(
+        (1, "a", 1, 1, -1), (1, "a", 1, 2, 1), (1, "a", 1, 3, -1), (2, "b", 1, 2, 1), (2, "b", 1, 3, -1), times=3
+    )
+    publish(view, sink, 3)
+    publish(view, sink, view.append((2, "c", 1, 4, 1)))
+    found = {t: sorted((r.key(), r.value() is None) for r in rs) for t, rs in transactions(kafka, sink).items()}
+    one, two = b'{"k":1}', b'{"k":2}'
+    assert found == {
+        0: [(one, False)],
+        1: [(one, True)],
+        2: [(one, False), (two, False)],
+        3: [(one, True), (two, True)],
+        4: [(two, False)],
+    }
+
+
+def test_a_later_revision_is_not_overtaken(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    old = topic_of(sink)
+    publish(view, old, view.step(5), term=1)
+    new = topic_of(sink)
+    publish(view, new, view.step(5), term=2)
+    assert stopped(view, old, view.step(5), term=1) == "WrittenByLater"
+    publish(view, new, view.upper - 1, term=2)  # the refused one has not fenced it
+    check_upserts(kafka, sink, view)
+
+
+def test_two_publishers_at_once_write_each_time_once(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.step(5))
+    last = view.step(6, 6)
+    failures: list[Exception] = []
+
+    def writes(one: KafkaTopic) -> None:
+        for time in range(1, last + 1):
+            try:
+                publish(view, one, time)
+            except Overtaken:
+                continue
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=writes, args=(topic_of(sink),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert not failures
+    publish(view, sink, last)
+    assert check_upserts(kafka, sink, view) == view.at[last]
+
+
+def test_topics_that_are_not_the_views_are_refused(kafka: Broker, tmp_path: Path) -> None:
+    view = View(tmp_path)
+    last = view.step(5)
+    assert stopped(view, sink_of(kafka, partitions=0), last) == "TopicMissing"
+    foreign = new_topic(kafka, 2)
+    produce(kafka, foreign, {"x": 1})
+    assert stopped(view, sink_of(kafka, foreign), last) == "TopicNotEmpty"
+    sink = sink_of(kafka)
+    publish(view, sink, last)
+    assert stopped(view, topic_of(sink, uid="1111"), last) == "TopicTaken"
+    one = topic_of(sink)
+    publish(view, one, last)
+    delete_topic(kafka, sink.topic)
+    with pytest.raises((DestinationStopped, Overtaken)):
+        publish(view, one, view.step(5))
+    new_topic(kafka, 2, sink.topic)
+    assert stopped(view, sink, view.upper - 1) == "TopicReplaced"
+    delete_topic(kafka, sink.progress_topic)
+    publish(view, sink, view.upper - 1)
+    assert check_upserts(kafka, sink, view) == view.at[view.upper - 1]
+    delete_topic(kafka, sink.progress_topic)
+    assert stopped(view, sink, view.step(3)) == "TopicNotEmpty"
+
+
+def test_a_row_that_is_larger_than_the_topic_takes_leaves_the_times_before_it(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka, 2, max_message_bytes="2000")
+    view, sink = View(tmp_path), sink_of(kafka, topic)
+    letters = "".join(view.random.choices("abcdefghijklmnop", k=9000))
+    publish(view, sink, view.append((1, "a", 1, 0, 1)))
+    view.append((2, "b", 2, 1, 1), (3, letters, 3, 2, 1), (4, "d", 4, 2, 1), times=2)
+    assert stopped(view, sink, 2) == "RecordTooLarge"
+    assert sorted(transactions(kafka, sink)) == [0, 1]
+    assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
+
+
+def test_history_that_is_compacted_stops_it(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.step(5))
+    view.step(3, 3)
+    view.shard.downgrade_since(2)
+    assert stopped(view, sink, 3) == "HistoryGone"
+    other = create_or_open(str(tmp_path / "v2"), SCHEMA, shard_id="u2")
+    view.shard = other
+    other.compare_and_append(None, expected_upper=0, new_upper=9, term=1)
+    assert stopped(view, sink, 8) == "ViewReplaced"
+
+
+def test_an_idle_view_moves_the_progress_once_a_minute(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.append((1, "a", 1, 0, 1)))
+    view.append(times=100_000)
+    assert publish(view, sink, 59_999).time == 0
+    assert publish(view, sink, 60_000).time == 60_000
+    assert [each["time"] for each in progress(kafka, sink)] == [0, 60_000]
+
+
+def test_another_sinks_open_transaction_on_the_progress_topic_is_waited_for(kafka: Broker, tmp_path: Path) -> None:
+    """Its record is before the committed progress, which is not visible until it ends: nothing is written twice."""
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.step(5))
+    other = producer(kafka, **{"transactional.id": f"{sink.topic}-other"})
+    other.init_transactions(SECONDS)
+    other.begin_transaction()
+    other.produce(sink.progress_topic, b"{}", b"another topic")
+    other.flush(SECONDS)
+    one = topic_of(sink)
+    done = threading.Event()
+    last = view.step(5)
+
+    def run() -> None:
+        publish(view, one, last)
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert not done.wait(2)
+    other.abort_transaction(SECONDS)
+    thread.join(SECONDS)
+    assert done.is_set()
+    check_upserts(kafka, sink, view)
+
+
+def stopped(view: View, to: Any, time: int, term: int = 1) -> str:
+    """The reason for which a publication stops."""
+    with pytest.raises(DestinationStopped) as raised:
+        publish(view, to, time, term)
+    return raised.value.reason
