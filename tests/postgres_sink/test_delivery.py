@@ -204,6 +204,20 @@ def test_a_table_of_another_view_is_refused(database: Database, tmp_path: Path) 
     assert stopped.value.reason == "TableOfAnother"
 
 
+def test_a_view_that_never_delivered_claims_no_table(database: Database, tmp_path: Path) -> None:
+    """Its table had rows, then it was emptied, and another view has it."""
+    view = View(tmp_path)
+    view.step(9)
+    database.run("create table kept (k bigint, part text, name text, price float8, primary key (part, k))")
+    database.run("insert into kept values (1, 'p')")
+    with pytest.raises(DestinationStopped):
+        view.deliver(sink_to(database, owner="shop.other.view"), uid="other")
+    database.run("truncate kept")
+    view.deliver(sink_to(database))
+    assert kept(database, sink_to(database)) == (0, view.rows())
+    assert database.value("select owner || retired::text from tidemark_sinks") == "shop.flow.view{}"
+
+
 @pytest.mark.parametrize(
     ("definition", "names"),
     [

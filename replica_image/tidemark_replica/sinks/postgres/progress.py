@@ -34,7 +34,8 @@ create table if not exists {} (
 _INSERT = "insert into {} (table_name, owner, uid, term) values (%s, %s, %s, %s) on conflict do nothing"
 _SELECT = "select owner, uid, retired, term, shard, time, relation from {} where table_name = %s"
 _UPDATE = """
-update {} set uid = %s, retired = %s, term = %s, shard = %s, time = %s, relation = %s, written_at = clock_timestamp()
+update {} set owner = %s, uid = %s, retired = %s, term = %s, shard = %s, time = %s, relation = %s,
+    written_at = clock_timestamp()
 where table_name = %s
 """
 
@@ -69,7 +70,7 @@ class Progress:
 
     def check(self, sink: PostgresSink, writer: Writer) -> None:
         """Raises DestinationStopped (TableOfAnother), WrittenByLater."""
-        if self.owner != sink.owner:
+        if self.owner != sink.owner and self.time is not None:
             raise DestinationStopped(
                 "TableOfAnother",
                 f"table {sink.schema}.{sink.table} is written for view {self.owner}: name another table, or delete its"
@@ -84,8 +85,8 @@ class Progress:
 
 
 def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) -> None:
-    """Creates the table of progress rows, and the row, where they are not there. A row without contents claims an empty
-    table alone."""
+    """Creates the table of progress rows, and the row, where they are not there. A row without a time claims nothing:
+    the first view that delivers has the table."""
     place = _place(sink)
     exists = connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone()
     if exists == (None,):
@@ -108,8 +109,9 @@ def record_progress(
     connection: Connection, sink: PostgresSink, before: Progress, writer: Writer, shard: str, time: Time, relation: int
 ) -> None:
     """Writes the row, in the transaction that wrote the table."""
-    retired = before.retired if before.uid == writer.uid else (*before.retired, before.uid)[-RETIRED_MAX:]
-    values = (writer.uid, list(retired), writer.term, shard, time, relation, sink.table)
+    is_first = before.uid == writer.uid or before.time is None
+    retired = before.retired if is_first else (*before.retired, before.uid)[-RETIRED_MAX:]
+    values = (sink.owner, writer.uid, list(retired), writer.term, shard, time, relation, sink.table)
     connection.execute(sql.SQL(_UPDATE).format(_place(sink)), values)
 
 
