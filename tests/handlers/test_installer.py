@@ -12,10 +12,12 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.handlers.revisions.installer import install
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import DescribedShard
-from tidemark_protocol.plan.dataflow import IndexImport
+from tidemark_protocol.plan.dataflow import IndexImport, MaterializedViewSink
+from tidemark_protocol.plan.postgres_sink import PostgresSink
 
 REPORT = GlobalId("report/v")
 
@@ -102,3 +104,26 @@ def test_the_obstacle_of_an_edit_is_cleared_at_its_installation() -> None:
     install(running, Registry(), one)  # type: ignore[arg-type]
     assert harness.instance.dataflows.get(one.installation(coming)) is not None
     assert one.installing(coming) is None
+
+
+def test_replicas_are_not_sent_a_sink_whose_address_is_not_allowed() -> None:
+    """The view is installed all the same, and with the sink once the operator allows the address."""
+    sink = PostgresSink("db.shop.svc", 5432, "shop", "db", "public", "kept", ("n",), "ns.report.v")
+    for patterns, sent in (([], None), (["db.shop.svc:5432"], sink)):
+        harness, registry = Exporting(), Registry()
+        registry.allowed_hosts = AllowedHosts.parse(patterns)
+        (mark,) = harness.one.marks
+        exports = tuple(
+            replace(export, sink=replace(export.sink, postgres=sink))
+            for export in mark.revision.description.sink_exports
+            if isinstance(export.sink, MaterializedViewSink)
+        )
+        assert exports
+        description = replace(mark.revision.description, sink_exports=exports)
+        harness.one = state("report", replace(mark, revision=replace(mark.revision, description=description)))
+        assert install(harness.running, registry, harness.one) is None  # type: ignore[arg-type]
+        installed = harness.instance.dataflows.get(harness.one.installation(harness.one.marks[0]))
+        assert installed is not None
+        (export,) = installed.description.sink_exports
+        assert isinstance(export.sink, MaterializedViewSink)
+        assert export.sink.postgres == sent
