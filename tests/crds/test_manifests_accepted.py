@@ -51,6 +51,16 @@ def test_defaults_of_schema_and_view_agree(kind: str, kubectl: Kubectl) -> None:
     assert VIEWS[kind].parse(completed) == VIEWS[kind].parse(least)
 
 
+def test_defaults_of_a_kafka_sink_agree(kubectl: Kubectl) -> None:
+    sink = {"brokers": ["kafka:9092"], "topic": "spent", "key": ["a"], "create": {"partitions": 6}}
+    spec = {"instance": "default", "sql": "SELECT 1 AS a", "materializedView": {"kafkaSink": sink}}
+    completed = kubectl.create(manifest("Dataflow", spec))
+    least = {**completed, "spec": spec}
+
+    assert completed["spec"]["materializedView"]["kafkaSink"]["envelope"] == "upsert"
+    assert Dataflow.parse(completed) == Dataflow.parse(least)
+
+
 def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:
     """The same for what lies deeper."""
     completed = kubectl.create(files())

@@ -1,7 +1,8 @@
-"""examples/kafka from kubectl apply to a view: each record once, also around the death of the replica."""
+"""examples/kafka from kubectl apply to a view and a topic: each record once, also around the death of the replica."""
 
 from __future__ import annotations
 
+import json
 import runpy
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 from tests.avro.samples import written
 from tests.e2e.system import CHECKOUT, System, wait_for
 from tests.kafka.broker import Broker
-from tests.kafka.topics import delete_topic, new_topic
+from tests.kafka.topics import consumed, delete_topic, new_topic
 from tests.kafka.topics import produce as change
 from tests.schema_registry.registry import framed, registry
 
@@ -36,6 +37,16 @@ def spent(system: System) -> dict[str, tuple[int, Decimal]]:
 def balances(system: System) -> list[tuple[str, Decimal]]:
     rows = system.query("SELECT name, balance FROM balances")["rows"]
     return [(row["name"], Decimal(str(row["balance"]))) for row in rows]
+
+
+def written_to_topic(kafka: Broker) -> dict[str, tuple[int, Decimal]]:
+    """The rows of the topic spent, by customer. No change of a row comes twice."""
+    rows: dict[str, Any] = {}
+    for record in consumed(kafka, "spent", 2):
+        name, row = json.loads(record.key())["customer"], json.loads(record.value())
+        assert rows.get(name) != row
+        rows[name] = row
+    return {name: (row["orders"], Decimal(row["spent"])) for name, row in rows.items()}
 
 
 def example(kafka: Broker, name: str = "topic") -> dict[str, Any]:
@@ -74,13 +85,15 @@ def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kaf
     for topic in ("customers", "shop.public.accounts"):
         new_topic(kafka, name=topic)
     runpy.run_path(str(EXAMPLE / "customers.py"))["produce"](kafka.address)
-    for name in ("topic", "customers"):
+    for name in ("topic", "customers", "sink"):
         for kind, document in example(kafka, name).items():
             system.apply(kind, document["metadata"]["name"], document["spec"])
-    system.wait_hydrated("revenue", "balances")
+    system.wait_hydrated("revenue", "balances", "spent")
     wait_for("balances", lambda: balances(system) == [("eve", Decimal("12.50"))], system.log)
     expected = {name: (1, Decimal("10.25")) for name in ("ann", "bob", "eve")}
     wait_for("the first orders", lambda: spent(system) == expected, system.log)
+    system.wait_condition("dataflow", "spent", "Delivered", "True", "Delivered")
+    wait_for("the first orders in the topic", lambda: written_to_topic(kafka) == expected, system.log)
 
     pids = system.replica_pids()
     system.kill_replica()
@@ -89,6 +102,7 @@ def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kaf
     wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
     expected = {name: (2, Decimal("20.50")) for name in ("ann", "bob", "eve")}
     wait_for("all orders", lambda: spent(system) == expected, system.log)
+    wait_for("all orders in the topic", lambda: written_to_topic(kafka) == expected, system.log)
     wait_for("a newer name", lambda: balances(system) == [("ann", Decimal("12.50"))], system.log)
     letters = "SELECT value, reason FROM broker.orders_dead_letter"
     wait_for("one dead letter of each call", lambda: len(system.query(letters)["rows"]) == 2, system.log)

@@ -19,6 +19,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.postgres_sink import PROGRESS_TABLE, PostgresSink
 
 LEAST = {"host": "db.shop.svc", "database": "shop", "secret": "kept-db", "table": "spent", "key": ["name"]}
@@ -123,3 +124,22 @@ def test_the_guide_creates_the_table_of_progress_as_the_sink_does() -> None:
     (made,) = re.findall(rf"CREATE TABLE kept\.{PROGRESS_TABLE} \((.*?)\);", guide, re.DOTALL)
     (by_code,) = re.findall(r"create table if not exists \{\} \((.*?)\n\)", code, re.DOTALL)
     assert made.lower().split() == by_code.replace("{{}}", "{}").lower().split()
+
+
+@pytest.mark.parametrize(
+    ("patterns", "may"),
+    [
+        (["k-0.shop.svc", "k-1.shop.svc:9093"], True),
+        (["k-0.shop.svc"], False),
+        (["*.shop.svc:9092"], False),
+        ([], False),
+    ],
+)
+def test_every_broker_of_a_kafka_sink_must_be_allowed(patterns: list[str], may: bool) -> None:
+    sink = KafkaSink(("k-0.shop.svc:9092", "k-1.shop.svc:9093"), "t", ("name",), "o", "p")
+    shard = ShardMetadata(ShardId("s"), "/data/s", ())
+    export = SinkExport(GlobalId("u/x/1"), GlobalId("x"), MaterializedViewSink(shard, None, None, None, sink))
+    description = DataflowDescription("x", (), (), (), (), (export,), Time(0))
+    (left,) = without_refused(description, AllowedHosts.parse(patterns)).sink_exports
+    assert isinstance(left.sink, MaterializedViewSink)
+    assert left.sink.kafka == (sink if may else None)

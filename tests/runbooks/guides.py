@@ -44,6 +44,7 @@ PAGES = (
     "refreshes-and-ends",
     "published-tables",
     "postgres-sink",
+    "kafka-sink",
     "../operator",
     "../reference/conditions",
     "../reference/dialects",

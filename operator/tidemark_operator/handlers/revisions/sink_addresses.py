@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address
+from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address, address_of_text
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, OutsideSink, SinkExport
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 
 
@@ -28,6 +29,8 @@ def addresses_of(sink: OutsideSink) -> Iterator[Address]:
     """All addresses that a replica connects to for the sink. Raises InvalidAddress."""
     if isinstance(sink, PostgresSink):
         yield address(sink.host, sink.port)
+    if isinstance(sink, KafkaSink):
+        yield from (address_of_text(broker) for broker in sink.brokers)
 
 
 def without_refused(description: DataflowDescription, allowed: AllowedHosts) -> DataflowDescription:
@@ -42,4 +45,6 @@ def _without_refused(export: SinkExport, allowed: AllowedHosts) -> SinkExport:
     sink = export.sink
     if sink.postgres is not None and refusal(sink.postgres, allowed):
         sink = replace(sink, postgres=None)
+    if sink.kafka is not None and refusal(sink.kafka, allowed):
+        sink = replace(sink, kafka=None)
     return replace(export, sink=sink)
