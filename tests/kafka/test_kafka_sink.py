@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,18 @@ def test_a_row_that_is_larger_than_the_topic_takes_leaves_the_times_before_it(ka
     assert stopped(view, sink, 2) == "RecordTooLarge"
     assert sorted(transactions(kafka, sink)) == [0, 1]
     assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
+
+
+def test_another_key_or_envelope_needs_another_topic(kafka: Broker, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_of(kafka)
+    publish(view, sink, view.step(5))
+    last = view.step(5)
+    assert stopped(view, replace(sink, key=("k", "name")), last) == "SinkChanged"
+    assert stopped(view, replace(sink, envelope="debezium"), last) == "SinkChanged"
+    assert stopped(view, replace(sink, progress_topic=f"{sink.topic}-other"), last) == "TopicNotEmpty"
+    assert stopped(view, replace(sink_of(kafka), key=("k", "x")), last) == "KeyUnfit"
+    publish(view, sink, last)
+    assert check_upserts(kafka, sink, view) == view.at[last]
 
 
 def test_history_that_is_compacted_stops_it(kafka: Broker, tmp_path: Path) -> None:

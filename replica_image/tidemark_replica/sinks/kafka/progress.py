@@ -26,14 +26,17 @@ READ_SECONDS = 30.0
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a progress record says. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
-    `topic_id`: another topic of the same name has another one. `pieces`, `done`: of a snapshot, how many transactions
-    it takes and how many there have been; the topic has the contents at `time` once they are equal."""
+    `topic_id`: another topic of the same name has another one. `key`, `envelope`: of the records. `pieces`, `done`: of
+    a snapshot, how many transactions it takes and how many there have been; the topic has the contents at `time` once
+    they are equal."""
 
     view: str
     shard: str
     time: int
     term: int
     topic_id: str
+    key: tuple[str, ...]
+    envelope: str
     pieces: int = 0
     done: int = 0
 

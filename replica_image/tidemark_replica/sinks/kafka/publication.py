@@ -41,6 +41,7 @@ from tidemark_replica.sinks.kafka.stop import (
     HISTORY_GONE,
     KEY_NOT_UNIQUE,
     KEY_UNFIT,
+    SINK_CHANGED,
     TIME_TOO_LARGE,
     VIEW_REPLACED,
     Overtaken,
@@ -128,6 +129,13 @@ class _Publication:
                 )
 
     def _check_shard(self, progress: Progress) -> None:
+        if (progress.key, progress.envelope) != (self.sink.key, self.sink.envelope):
+            raise DestinationStopped(
+                SINK_CHANGED,
+                f"topic {self.sink.topic} has records with key {', '.join(progress.key)} in envelope"
+                f" {progress.envelope}: give the sink another topic, or delete topics {self.sink.topic} and"
+                f" {self.sink.progress_topic}",
+            )
         if progress.shard != self.shard.shard_id:
             raise DestinationStopped(
                 VIEW_REPLACED,
@@ -191,7 +199,8 @@ class _Publication:
 
     def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> Progress:
         shard, topic_id = self.shard.shard_id, self.session.topic_id
-        progress = Progress(self.view, shard, time, self.term, topic_id, pieces, done)
+        sink = self.sink
+        progress = Progress(self.view, shard, time, self.term, topic_id, sink.key, sink.envelope, pieces, done)
         self.session.send(records, progress, is_snapshot=pieces > 0)
         return progress
 

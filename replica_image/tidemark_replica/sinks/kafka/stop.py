@@ -10,6 +10,7 @@ TransactionsUnavailable   the brokers have no transactions
 BrokersAway               the brokers do not answer
 WrittenByLater            a later revision of the Dataflow writes the topic
 ViewReplaced              the topic has the rows of an earlier table of the view, with other columns
+SinkChanged               the topic has records with another key, or in another envelope
 HistoryGone               the view's history since the topic's time is compacted
 KeyNotUnique              several rows of the view have one key
 KeyUnfit                  a key column is not there, or of a type that no key has
@@ -34,6 +35,7 @@ TRANSACTIONS_UNAVAILABLE = "TransactionsUnavailable"
 BROKERS_AWAY = "BrokersAway"
 WRITTEN_BY_LATER = "WrittenByLater"
 VIEW_REPLACED = "ViewReplaced"
+SINK_CHANGED = "SinkChanged"
 HISTORY_GONE = "HistoryGone"
 KEY_NOT_UNIQUE = "KeyNotUnique"
 KEY_UNFIT = "KeyUnfit"
