@@ -49,7 +49,8 @@ class Session:
         self.is_open = True
         self._failures = Failures()
         self._topics = SinkTopics(sink, connection.admin({**settings, "error_cb": self._failures}), self._failures)
-        self._consumer = connection.consumer(settings)
+        # an answer at the end of a topic waits as long for more records
+        self._consumer = connection.consumer({**settings, "fetch.wait.max.ms": "10"})
         try:
             topic = self._topics.look_up()
             # without a wait: an earlier producer's transaction may be open until it is fenced
