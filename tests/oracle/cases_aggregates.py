@@ -152,6 +152,12 @@ GROUPING = (
         changes=3,
     ),
     Case(
+        "grouping sets of a union whose second part is nullable",  # Spark prints this plan's Expand without projections
+        "SELECT x, count(x) AS n FROM (SELECT 1 AS x FROM t UNION ALL SELECT a FROM t) GROUP BY GROUPING SETS ((x), ())",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
         "the same grouping set twice",
         "SELECT a, sum(b) AS x FROM t GROUP BY GROUPING SETS ((a), (a), ())",
         {"t": T},

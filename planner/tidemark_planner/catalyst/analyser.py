@@ -173,8 +173,8 @@ class Catalyst:
         plans, trees = [plan], {}
         for number, subquery in self._raise_refusals(lambda: list(self._subqueries(plan))):
             plans.append(subquery)
-            trees[number] = parse_tree(json.loads(subquery.toJSON()))
-        return AnalysedQuery(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
+            trees[number] = _tree(subquery)
+        return AnalysedQuery(_tree(plan), trees, tuple(plans))
 
     def _rule_objects(self, rules: Sequence[str]) -> list[Any]:
         catalyst = self._jvm.org.apache.spark.sql.catalyst
@@ -319,6 +319,25 @@ class Catalyst:
             if (diagnostic := diagnose_internal(thrown)) is not None:
                 raise Refusal(diagnostic) from None
             raise CatalystFailed(thrown) from error
+
+
+def _tree(plan: Any) -> Node:
+    """The plan's nodes. Spark prints `projections` of some Expand nodes as null: these are printed one by one."""
+    nodes = json.loads(plan.toJSON())
+    printed = [node for node in nodes if node["class"].endswith(".Expand")]
+    if any(node["projections"] is None for node in printed):
+        for node, expand in zip(printed, _expands(plan), strict=True):
+            rows = map(_elements, _elements(expand.projections()))
+            node["projections"] = [[json.loads(expression.toJSON()) for expression in row] for row in rows]
+    return parse_tree(nodes)
+
+
+def _expands(plan: Any) -> Iterator[Any]:
+    """The plan's Expand nodes, parents first."""
+    if plan.getClass().getSimpleName() == "Expand":
+        yield plan
+    for child in _elements(plan.children()):
+        yield from _expands(child)
 
 
 def _elements(sequence: Any) -> Iterator[Any]:
