@@ -153,7 +153,8 @@ GROUPING = (
     ),
     Case(
         "grouping sets of a union whose second part is nullable",  # Spark prints this plan's Expand without projections
-        "SELECT x, count(x) AS n FROM (SELECT 1 AS x FROM t UNION ALL SELECT a FROM t) GROUP BY GROUPING SETS ((x), ())",
+        "SELECT x, count(x) AS n FROM (SELECT 1 AS x FROM t UNION ALL SELECT a FROM t) GROUP BY "
+        "GROUPING SETS ((x), ())",
         {"t": T},
         changes=3,
     ),
