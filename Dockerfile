@@ -80,6 +80,7 @@ COPY persist persist
 COPY planner planner
 COPY operator operator
 COPY replica_image replica_image
+COPY client client
 COPY cli cli
 COPY devcluster/tidemark_devcluster devcluster/tidemark_devcluster
 RUN /build/bin/pip install --no-deps --no-build-isolation --target /opt/code .

@@ -17,6 +17,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
+from tidemark.errors import Error
 from tidemark_cli import completion
 from tidemark_cli.errors import CliError
 from tidemark_protocol.version import release
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         _print_usage_error(error)
         return error.exit_code
-    except CliError as error:
+    except (CliError, Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

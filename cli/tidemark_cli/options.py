@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from tidemark_cli.gateway import discovery
-from tidemark_cli.gateway.discovery import Gateway
-from tidemark_cli.gateway.kubectl import Kubectl
+from tidemark.gateway import discovery
+from tidemark.gateway.discovery import Gateway
+from tidemark.gateway.kubectl import Kubectl
 from tidemark_cli.output import times
 from tidemark_protocol.times import parse
 

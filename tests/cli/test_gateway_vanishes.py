@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from tests.waiting import BOUND
-from tidemark_cli.gateway import channel
+from tidemark.gateway import channel
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server

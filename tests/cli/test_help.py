@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.cli.usage import check_usage
-from tidemark_cli.errors import GatewayFailed
-from tidemark_cli.gateway.kubectl import Kubectl
+from tidemark.errors import GatewayFailed
+from tidemark.gateway.kubectl import Kubectl
 from tidemark_cli.main import COMMANDS, PROGRAM, main, tidemark
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from tests.waiting import BOUND
-from tidemark_cli.errors import GatewayFailed, GatewayUnknown
-from tidemark_cli.gateway import port_forward
-from tidemark_cli.gateway.channel import connected
-from tidemark_cli.gateway.discovery import Gateway
-from tidemark_cli.gateway.kubectl import Certificate, Kubectl
-from tidemark_cli.gateway.port_forward import TOKEN_PORT, Leader, find_leader
+from tidemark.errors import GatewayFailed, GatewayUnknown
+from tidemark.gateway import port_forward
+from tidemark.gateway.channel import connected
+from tidemark.gateway.discovery import Gateway
+from tidemark.gateway.kubectl import Certificate, Kubectl
+from tidemark.gateway.port_forward import TOKEN_PORT, Leader, find_leader
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 

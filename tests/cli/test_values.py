@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_cli.commands.query import _answer, _print_json, _print_table
-from tidemark_cli.errors import GatewayFailed
+from tidemark.answers import read_header
+from tidemark.errors import GatewayFailed
+from tidemark_cli.commands.query import _print_json, _print_table
 from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply
 from tidemark_protocol.rows.values import plain, values
@@ -36,10 +37,10 @@ def test_places_in_the_queue_come_before_the_header() -> None:
     places = [f"waiting at place {at} of 8" for at in (8, 5, 1)]
     replies = (*(QueryReply(waiting=place) for place in places), QueryReply(header=QueryHeader(as_of=7)))
     shown: list[str] = []
-    header, _ = _answer(iter(replies), shown.append)
+    header = read_header(iter(replies), shown.append)
     assert (header.as_of, shown) == (7, places)
     with pytest.raises(GatewayFailed, match="no header"):
-        _answer(iter(replies[:2]), shown.append)
+        read_header(iter(replies[:2]), shown.append)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -164,12 +165,13 @@ def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     assert min(read["input_time"], read["write_time"]) > 0
 
 
-def test_the_guide_to_http_is_right(system: System, tmp_path: Path) -> None:
-    """Its examples run as they stand; and a client of events that goes and comes again misses and repeats nothing."""
+def test_the_guides_to_http_and_python_are_right(system: System, tmp_path: Path) -> None:
+    """Their examples run as they stand; and a client of events that goes and comes again misses and repeats nothing."""
     place = _http(system)
     system.dataflow("delays", BY_STATUS, index={"key": ["carrier"]})
     system.wait_hydrated("delays")
-    guide = (CHECKOUT / "docs" / "guides" / "http.md").read_text().replace("team-a", system.namespace)
+    guides = CHECKOUT / "docs" / "guides"
+    guide = (guides / "http.md").read_text().replace("team-a", system.namespace)
     query, subscribe = re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)
     environment = {**os.environ, **place}
 
@@ -189,6 +191,13 @@ def test_the_guide_to_http_is_right(system: System, tmp_path: Path) -> None:
             change = json.loads(process.stdout.readline())
             assert list(change) == ["__time", "__diff", "carrier", "flights"], command
             process.kill()
+
+    examples = re.findall(r"```python\n(.*?)```", (guides / "python.md").read_text(), re.DOTALL)
+    told = [sys.executable, "-c", "\n".join(examples).replace("team-a", system.namespace)]
+    found = {"TIDEMARK_GATEWAY_FILE": str(system.home / "gateway.json")}
+    done = subprocess.run(told, env={**os.environ, **found}, capture_output=True, text=True, timeout=BOUND)
+    assert done.returncode == 0, done.stdout + done.stderr + system.log()
+    assert "('carrier', 'string')" in done.stdout
 
     total: Counter[tuple[str, int]] = Counter()
     last = None

@@ -20,6 +20,7 @@ EXTRAS = {
     "planner/tidemark_planner": "planner",
     "persist/tidemark_persist": "replica",
     "replica_image/tidemark_replica": "replica",
+    "client/tidemark": "client",
     "cli/tidemark_cli": "cli",
 }
 NOT_IMPORTED = {
@@ -50,7 +51,7 @@ def imported(folder: str) -> frozenset[str]:
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names = [node.module]
             found |= {name.partition(".")[0] for name in names}
-    theirs = {m for m in found if m not in sys.stdlib_module_names and not m.startswith("tidemark_")}
+    theirs = {m for m in found if m not in sys.stdlib_module_names and m.partition("_")[0] != "tidemark"}
     # py4j is Spark's own bridge, of the version that Spark asks for
     return frozenset(of_module[m][0].lower().replace("_", "-") for m in theirs - {"py4j"})
 

@@ -6,9 +6,9 @@ import json
 
 import click
 
+from tidemark.gateway.channel import connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli.gateway.channel import connected
-from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.terminal import waiting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tidemark_cli.gateway.channel import CALL_SECONDS, connected
-from tidemark_cli.gateway.discovery import Gateway
+from tidemark.gateway.channel import CALL_SECONDS, connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_protocol.pb.gateway_pb2 import ExplainRequest
 

@@ -14,10 +14,10 @@ from functools import partial
 
 import click
 
+from tidemark.gateway.channel import CALL_SECONDS, connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.errors import CliError
-from tidemark_cli.gateway.channel import CALL_SECONDS, connected
-from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.messages import print_json

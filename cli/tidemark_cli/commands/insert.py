@@ -20,10 +20,11 @@ from typing import IO
 import click
 import grpc
 
+from tidemark.errors import Error, GatewayUnknown
+from tidemark.gateway.channel import connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli.errors import CliError, GatewayFailed, GatewayUnknown
-from tidemark_cli.gateway.channel import connected
-from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.terminal import waiting
@@ -121,7 +122,7 @@ class _RepeatNotice:
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show, self._last = show, ""
 
-    def __call__(self, failure: CliError) -> None:
+    def __call__(self, failure: Error) -> None:
         text = f"trying again: {printable(str(failure))}"
         self._show(text)
         if not sys.stderr.isatty() and text != self._last:
@@ -138,13 +139,13 @@ def _repeated(
     header: InsertHeader,
     body: IO[bytes],
     seconds: float,
-    notify: Callable[[CliError], None],
+    notify: Callable[[Error], None],
 ) -> InsertReply:
-    """The reply, once there is one. `notify`: gets the failure of each call that is repeated. Raises CliError where the
-    call is refused, or at the end of the time."""
+    """The reply, once there is one. `notify`: gets the failure of each call that is repeated. Raises Error where the
+    call is refused, CliError at the end of the time."""
     until, pause, tried = time.monotonic() + seconds, FIRST_PAUSE_SECONDS, False
     while True:
-        failure: CliError
+        failure: Error
         try:
             gateway = find()
             with connected(gateway) as stub:
@@ -155,7 +156,7 @@ def _repeated(
             if not tried:
                 raise
             failure = error
-        except GatewayFailed as error:
+        except Error as error:
             if error.code not in (_AFTER_LOSS if tried else _AGAIN):
                 raise
             failure = error

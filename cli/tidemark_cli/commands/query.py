@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TextIO
 
 import click
 import pyarrow as pa
 
+from tidemark.answers import open_rows, read_header
+from tidemark.errors import GatewayFailed
+from tidemark.gateway.channel import connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli.errors import GatewayFailed
-from tidemark_cli.gateway.channel import connected
-from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.rows import RowPrinter
@@ -99,7 +100,8 @@ def query(
         call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)
         try:
             with waiting("waiting for the answer") as describe:
-                header, batches = _answer(call, describe)
+                header = read_header(call, lambda place: describe(printable(place)))
+                batches = _batches(call)
             (_print_json if output == "json" else _print_table)(header, batches, sys.stdout)
             if errors := header.skipped_errors:
                 rows = "1 row is an error and is" if errors == 1 else f"{errors} rows are errors and are"
@@ -109,44 +111,9 @@ def query(
             raise
 
 
-def _answer(
-    replies: Iterator[QueryReply], describe: Callable[[str], None]
-) -> tuple[QueryHeader, Iterator[pa.RecordBatch]]:
-    """The header and the rows. `describe` receives the query's place in the gateway's queue while it waits."""
-    first = next(replies, None)
-    while first is not None and first.WhichOneof("part") == "waiting":
-        describe(printable(first.waiting))
-        first = next(replies, None)
-    if first is None or first.WhichOneof("part") != "header":
-        raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
-    return first.header, _batches(replies)
-
-
-def _batches(replies: Iterable[QueryReply]) -> Iterator[pa.RecordBatch]:
-    """The record batches of the Arrow stream, each as soon as its bytes have arrived."""
-    with pa.ipc.open_stream(_Chunks(reply.arrow for reply in replies)) as stream:
-        yield from stream
-
-
-class _Chunks:
-    """A readable file over the chunks of the stream."""
-
-    closed = False
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._rest = chunks, b""
-
-    def read(self, size: int = -1) -> bytes:
-        while size < 0 or len(self._rest) < size:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                break
-            self._rest += chunk
-        taken, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
-        return taken
-
-    def close(self) -> None:
-        self.closed = True
+def _batches(replies: Iterator[QueryReply]) -> Iterator[pa.RecordBatch]:
+    """Nothing is waited for before the first is wanted."""
+    yield from open_rows(replies)
 
 
 def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:

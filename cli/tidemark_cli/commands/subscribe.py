@@ -16,16 +16,17 @@ from typing import Any, TextIO
 import click
 import pyarrow as pa
 
+from tidemark.answers import complete
+from tidemark.errors import GatewayFailed
+from tidemark.gateway.channel import connected
+from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli.errors import GatewayFailed
-from tidemark_cli.gateway.channel import connected
-from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.rows import RowPrinter
 from tidemark_cli.output.text import printable
 from tidemark_cli.output.values import cell
-from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader, SubscribeReply, SubscribeRequest
+from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeReply, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.rows.values import plain, values
 from tidemark_protocol.times import EMPTY
@@ -93,23 +94,13 @@ def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: 
     if first is None or first.WhichOneof("part") != "header":
         raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
     printer = (_JsonLines if output == "json" else _Rows)(first.header, out)
-    for batch, data in _complete(reply.batch for reply in replies):
+    for batch, data in complete(reply.batch for reply in replies):
         if data:
             printer.updates(unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part))
         if progress:
             printer.progress(batch.upper)
         out.flush()
     print("(finished)", file=sys.stderr)
-
-
-def _complete(messages: Iterator[SubscribeBatch]) -> Iterator[tuple[SubscribeBatch, bytes]]:
-    """Batches with the bytes of each, which may come in several messages."""
-    data = bytearray()
-    for message in messages:
-        data += message.arrow
-        if not message.more:
-            yield message, bytes(data)
-            data.clear()
 
 
 class _Rows:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_cli.errors import GatewayFailed
+from tidemark.errors import GatewayFailed
 
 AUDIENCE = "tidemark-gateway"
 DEFAULT_NAMESPACE = "default"

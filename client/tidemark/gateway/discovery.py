@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidemark_cli.errors import GatewayFailed, GatewayUnknown
-from tidemark_cli.gateway.kubectl import Certificate, Kubectl
-from tidemark_cli.gateway.port_forward import CERTIFICATE_PORT, TOKEN_PORT, Leader, find_leader
+from tidemark.errors import GatewayFailed, GatewayUnknown
+from tidemark.gateway.kubectl import Certificate, Kubectl
+from tidemark.gateway.port_forward import CERTIFICATE_PORT, TOKEN_PORT, Leader, find_leader
 
 FILE_NAME = "gateway.json"
 FILE_VARIABLE = "TIDEMARK_GATEWAY_FILE"
@@ -87,6 +87,8 @@ class Credentials:
     client_certificate: bool = False
     lifetime: str = TOKEN_LIFETIME
     """Of a ServiceAccount's token, as kubectl writes durations."""
+    text: str | None = None
+    """The token itself."""
 
     def token(self, kubectl: Kubectl, own_file: Path | None) -> str:
         """`own_file`: the file of the operator's own token, on its machine.
@@ -95,6 +97,8 @@ class Credentials:
             OSError: the file cannot be read.
             GatewayFailed: there are no credentials, or they yield no token.
         """
+        if self.text is not None:
+            return self.text
         if self.service_account is not None:
             return kubectl.token(self.service_account, self.namespace, self.lifetime)
         if (file := self.token_file or own_file) is None:

@@ -13,14 +13,15 @@ import re
 import selectors
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from tidemark_cli.errors import GatewayFailed, GatewayUnknown
-from tidemark_cli.gateway.kubectl import TIMEOUT_SECONDS, Kubectl
+from tidemark.errors import GatewayFailed, GatewayUnknown
+from tidemark.gateway.kubectl import TIMEOUT_SECONDS, Kubectl
 
 SERVICE = "tidemark-gateway"
 AUTHORITY_ANNOTATION = "compute.tidemark.dev/ca.crt"
@@ -112,17 +113,21 @@ def forwarded(leader: Leader) -> Iterator[str]:
 
 @contextmanager
 def _terminated_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends the process with the block, also when SIGTERM ends this program."""
+    """Ends the process with the block, also when SIGTERM ends this program, unless the program has a handler of its own
+    or this is not its main thread."""
 
     def exit_on_signal(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, exit_on_signal)
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, exit_on_signal)
     try:
         yield
     finally:
         process.terminate()
-        signal.signal(signal.SIGTERM, before)
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _address(process: subprocess.Popen[bytes], leader: Leader) -> str:

@@ -1,0 +1,87 @@
+"""The client's errors: those of PEP 249, and what the gateway answers as one of them.
+
+Error
+├── InterfaceError          the client is used in a way that it cannot be: a closed cursor, a value that is no literal
+└── DatabaseError
+    ├── OperationalError
+    │   ├── GatewayUnknown  nothing says where the gateway is
+    │   └── GatewayFailed   the gateway cannot be reached, or cannot answer now; the caller lacks a right
+    ├── ProgrammingError    the statement is refused
+    ├── DataError           the time cannot be read any more, or not yet; a value fits no type
+    ├── NotSupportedError   this gateway, or Tidemark, has no such thing
+    ├── IntegrityError      is there for PEP 249: nothing raises it
+    └── InternalError       a defect
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line's help needs no gRPC
+    import grpc
+
+
+class Warning(Exception):
+    """Is there for PEP 249: nothing raises it."""
+
+
+class Error(Exception):
+    """Root of the client's errors. The text says why and what to do. `code`: gRPC's; None: no call failed."""
+
+    def __init__(self, text: str, code: grpc.StatusCode | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class InterfaceError(Error):
+    """The client cannot do what it was called for."""
+
+
+class DatabaseError(Error):
+    """Tidemark, or the way to it."""
+
+
+class OperationalError(DatabaseError):
+    """Not the statement's fault."""
+
+
+class ProgrammingError(DatabaseError):
+    """The statement, or a name in it, is wrong."""
+
+
+class DataError(DatabaseError):
+    """A value or a time is out of range."""
+
+
+class NotSupportedError(DatabaseError):
+    """There is no such thing."""
+
+
+class IntegrityError(DatabaseError):
+    """Nothing raises it."""
+
+
+class InternalError(DatabaseError):
+    """A defect of the gateway."""
+
+
+class GatewayUnknown(OperationalError):
+    """No file, no object of the cluster and no argument holds the gateway's address."""
+
+
+class GatewayFailed(OperationalError):
+    """The gateway cannot be reached, or cannot answer the call now, or not to this caller."""
+
+
+_OF_CODE: dict[str, type[Error]] = {
+    "INVALID_ARGUMENT": ProgrammingError,
+    "OUT_OF_RANGE": DataError,
+    "UNIMPLEMENTED": NotSupportedError,
+    "INTERNAL": InternalError,
+    "UNKNOWN": InternalError,
+}
+
+
+def of_code(text: str, code: grpc.StatusCode) -> Error:
+    """The error of a call that ended with this status."""
+    return _OF_CODE.get(code.name, GatewayFailed)(text, code)
