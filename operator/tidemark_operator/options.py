@@ -39,7 +39,7 @@ class Options:
     metrics_host: str
     default_instance: DefaultInstance | None
     allowed_hosts: AllowedHosts
-    """The addresses that sources may connect to."""
+    """The addresses that sources and sinks may connect to."""
     pods: Settings | None
     """Settings of replicas as pods; None: replicas are processes of this machine."""
 
@@ -116,9 +116,9 @@ def _source_arguments(group: argparse._ArgumentGroup) -> None:
         "--source-hosts",
         action="append",
         metavar="PATTERN",
-        help="address that sources may connect to: HOST, HOST:PORT or HOST:PORT-PORT, with *.NAME for names below one, "
-        "10.0.0.0/8 or [fd00::/8] for networks and * for all but local ones (repeatable; default: none for pods, all "
-        "for processes)",
+        help="address that sources and sinks may connect to: HOST, HOST:PORT or HOST:PORT-PORT, with *.NAME for names "
+        "below one, 10.0.0.0/8 or [fd00::/8] for networks and * for all but local ones (repeatable; default: none for "
+        "pods, all for processes)",
     )
 
 
