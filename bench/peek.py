@@ -4,6 +4,8 @@
     peeks_per_s      several clients that do
     spark_sql_ratio  the same lookup by Spark SQL on the materialized view's table, over ours, medians
     busy_...         lookups and aggregates at the same time, beside 18 Dataflows (harness/busy.py)
+    view_...         `LIMIT 10` and an order's rows of a large materialized view's shard, by a replica's reader
+                     (harness/large_view.py): milliseconds, memory, and DuckDB on the same files over ours
 
 The whole system: an API server, an operator, a replica; TPC-H that ingests every second, lineitem as an index by order
 and as a materialized view, and aggregations over it that step with it. Answers of the first keys are compared with the
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.harness import large_view
 from bench.harness.answers import WrongAnswer
 from bench.harness.busy import BUSY_SECONDS, DATAFLOWS, busy
 from bench.harness.clock import p50
@@ -45,15 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, default=8, help="that ask at the same time (%(default)s)")
     parser.add_argument("--spark-lookups", type=int, default=20, help="by Spark SQL (%(default)s)")
     parser.add_argument("--busy-seconds", type=float, default=BUSY_SECONDS, help="of the busy system (%(default)s)")
+    parser.add_argument("--view-rows", type=int, default=10_000_000, help="of the large view (%(default)s)")
     given = parser.parse_args(arguments)
     if given.quick:
-        vars(given).update(lines=6000, seconds=2.0, clients=2, spark_lookups=3, busy_seconds=5.0)
+        vars(given).update(view_rows=1_000_000, lines=6000, seconds=2.0, clients=2, spark_lookups=3, busy_seconds=5.0)
     circumstances = context() | {"load_before": load(), **vars(given)}
+    view_figures = large_view.measured(given.view_rows)
     with started_system() as system:
         _install(system, given.lines)
         figures = _measured(system, given.seconds, given.clients, given.spark_lookups)
         figures |= _measured_busy(system, given.busy_seconds)
-    report("peek", rounded(figures), circumstances | {"load_after": load()}, given.json)
+    report("peek", rounded(figures | view_figures), circumstances | {"load_after": load()}, given.json)
 
 
 def _install(system: System, lines: int) -> None:

@@ -38,7 +38,8 @@ from tidemark_persist.errors import (
     StoreProblem,
 )
 from tidemark_persist.files.consolidate import consolidate
-from tidemark_persist.files.file_parts import Part, read_part, staged_part
+from tidemark_persist.files.file_parts import Part, Sieve, read_part, staged_part
+from tidemark_persist.files.live_rows import Contents, Scan
 from tidemark_persist.files.pruning import Condition, condition
 from tidemark_persist.files.spill import set_spill_folder, spill_folder
 from tidemark_persist.files.staging import StagedFile, remove_staged, restaged, write_staged
@@ -64,6 +65,7 @@ __all__ = [
     "CommitForgotten",
     "Condition",
     "Contention",
+    "Contents",
     "DataFile",
     "DiffOverflow",
     "Fenced",
@@ -82,6 +84,7 @@ __all__ = [
     "Part",
     "PartGone",
     "PersistError",
+    "Scan",
     "Shard",
     "ShardDeleted",
     "ShardId",
@@ -90,6 +93,7 @@ __all__ = [
     "ShardReader",
     "ShardState",
     "ShardWriters",
+    "Sieve",
     "StagedFile",
     "Storage",
     "StorageError",

@@ -7,7 +7,8 @@ reads and writes look for newer versions first, `state()` does not.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 from typing import TypeAlias
 
@@ -18,6 +19,8 @@ from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
 from tidemark_persist.files.batch import check_rows, conform
 from tidemark_persist.files.consolidate import consolidate_stream
 from tidemark_persist.files.file_parts import Part, part_of, read_part
+from tidemark_persist.files.live_rows import Contents, Scan, live_contents
+from tidemark_persist.files.pruning import may_have_errors
 from tidemark_persist.files.staging import StagedFile, check_staged, write_file
 from tidemark_persist.log import append as appending
 from tidemark_persist.log.append import Append, Appended, UpperMismatch
@@ -77,6 +80,13 @@ class ShardReader:
             tables = (pa.Table.from_batches([batch]) for batch in batches)
             return consolidate_stream(tables, pa.schema([self._table_schema.field(name) for name in wanted]))
 
+    @contextmanager
+    def contents(self, as_of: int, scan: Scan) -> Iterator[Contents]:
+        """The contents at `as_of` piece by piece, in memory that does not grow with the shard; to be read inside the
+        `with`. Raises NotReadable."""
+        with self.lease():
+            yield live_contents(self.snapshot_parts(as_of), self._log.storage.options, scan)
+
     def errors(self, as_of: int) -> pa.Table:
         """The consolidated error rows at `as_of`: `__error` and `__diff`. Row groups without errors are not read.
         Raises NotReadable."""
@@ -84,7 +94,7 @@ class ShardReader:
         with self.lease():
             parts = self.snapshot_parts(as_of)
             options = self._log.storage.options
-            batches = (b for part in parts for b in read_part(part, options, columns=wanted, errors_only=True))
+            batches = (b for part in parts for b in read_part(part, options, columns=wanted, groups=may_have_errors))
             errors = (pa.Table.from_batches([batch.filter(pc.is_valid(batch.column(ERROR)))]) for batch in batches)
             schema = pa.schema([self._table_schema.field(name) for name in wanted])
             return consolidate_stream((table for table in errors if table.num_rows), schema)

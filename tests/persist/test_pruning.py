@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,11 @@ VALUES: dict[pa.DataType, Callable[[int], Any]] = {
     pa.date32(): lambda n: DAY + timedelta(days=n),
     pa.timestamp("us", "UTC"): lambda n: MOMENT + timedelta(microseconds=n),
     pa.timestamp("us"): lambda n: (MOMENT + timedelta(microseconds=n)).replace(tzinfo=None),
+    pa.string(): lambda n: chr(0x1F600 + n) if n % 3 == 0 else "é" * (n + 11) if n % 3 == 1 else str(n),
+    pa.decimal128(9, 2): lambda n: Decimal(n).scaleb(-1),
+    pa.decimal128(38, 10): lambda n: Decimal(n * 10**27).scaleb(-10),
 }
+ONLY_EQUAL = (pa.string(), pa.decimal128(9, 2), pa.decimal128(38, 10))
 AT, UNTIL = Time(3), Time(7)
 
 
@@ -58,7 +63,11 @@ def test_agree_rows_that_meet_a_condition_are_read(tmp_path: Path, type: pa.Data
     """Every row that meets it and every error, of the times asked for; of sorted rows, others are not."""
     rng, spared = random.Random(f"{type}{is_sorted}"), 0
     for case in range(12):
-        numbers = sorted(rng.choices(range(-10, 11), k=30)) if is_sorted else rng.choices(range(-10, 11), k=30)
+        numbers = (
+            sorted(rng.choices(range(-10, 11), k=30), key=VALUES[type])
+            if is_sorted
+            else rng.choices(range(-10, 11), k=30)
+        )
         values = [None if rng.random() < 0.2 else VALUES[type](n) for n in numbers]
         if case % 3 == 0:
             values[3:6] = [None] * 3
@@ -66,6 +75,8 @@ def test_agree_rows_that_meet_a_condition_are_read(tmp_path: Path, type: pa.Data
         part = staged(tmp_path / str(case), {"c": pa.array(values, type)}, errors, rng.choices(range(1, 9), k=30))
         whole = read(part, ())
         for operator, meets in MEETS.items():
+            if operator != "=" and type in ONLY_EQUAL:
+                continue
             value = VALUES[type](rng.randint(-11, 10)) if type != pa.int64() else rng.choice([-(2**63), 0, 2**63 - 1])
             pushed = condition("c", type, operator, value)
             assert pushed is not None
@@ -76,7 +87,7 @@ def test_agree_rows_that_meet_a_condition_are_read(tmp_path: Path, type: pa.Data
             )
             assert set(map(str, found)) <= set(map(str, whole))
             spared += len(whole) - len(found)
-    assert not is_sorted or spared > 100
+    assert not is_sorted or spared > (50 if type in ONLY_EQUAL else 100)
 
 
 def test_several_conditions_are_met_together(tmp_path: Path) -> None:

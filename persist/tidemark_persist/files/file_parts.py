@@ -10,7 +10,7 @@ Parts travel to other processes as pickles or JSON. They do not carry credential
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark_persist.errors import PartGone
-from tidemark_persist.files.pruning import Condition, may_have_errors, may_meet
+from tidemark_persist.files.pruning import Condition, RowGroupTest, every_group, may_have_errors, may_meet
 from tidemark_persist.files.staging import StagedFile
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.schema import TIME
@@ -29,6 +29,7 @@ from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import EMPTY, Time
 
 BATCH_ROWS = 65_536
+FEW_ROWS = 4096
 READ_BYTES_MAX = 1 << 26
 """Bytes of row groups that are requested at a time: Arrow keeps what it fetches ahead until the next request."""
 
@@ -89,6 +90,15 @@ def staged_part(location: str, file: StagedFile) -> Part:
     return Part(location, file.path, Time(0), EMPTY, file.rows, file.size)
 
 
+@dataclass(frozen=True)
+class Sieve:
+    """A test of a few columns, before the others of a row group are read: `passes` is true of a batch of these columns
+    if one of its rows is wanted."""
+
+    columns: tuple[str, ...]
+    passes: Callable[[pa.RecordBatch], bool]
+
+
 def read_part(
     part: Part,
     storage_options: Options = None,
@@ -97,18 +107,22 @@ def read_part(
     batch_rows: int = BATCH_ROWS,
     turn: tuple[int, int] = (0, 1),
     conditions: Sequence[Condition] = (),
-    errors_only: bool = False,
+    groups: RowGroupTest = every_group,
+    sieve: Sieve | None = None,
+    read_bytes: int = READ_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """The part's updates, neither consolidated nor moved in time, one batch after the other.
 
     Raises PartGone where its file is not there any more. Row groups outside the times are not read. `columns` selects
     among the table's; all of them by default. With `turn` (i, n) only every n-th row group is read, from the i-th on:
-    so n readers share a part. Rows that do not meet all of the `conditions` may be left out, error rows excepted.
-    `errors_only`: all rows but error rows may be left out.
+    so n readers share a part. Rows that do not meet all of the `conditions` may be left out, error rows excepted, and
+    so may a row group of which the `sieve` wants no row. Row groups outside `groups` may be left out. `read_bytes`: of
+    row groups that are requested at a time.
     """
+    wanted = _Wanted(columns, batch_rows, turn, conditions, groups, sieve, read_bytes)
     try:
         storage = Storage(part.location, storage_options)
-        yield from _batches(part, storage, columns, batch_rows, turn, conditions, errors_only)
+        yield from _batches(part, storage, wanted)
     except FileNotFoundError as error:  # an object store may raise it later: each row group is a request
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
@@ -116,33 +130,54 @@ def read_part(
         ) from error
 
 
-def _batches(
-    part: Part,
-    storage: Storage,
-    columns: Sequence[str] | None,
-    batch_rows: int,
-    turn: tuple[int, int],
-    conditions: Sequence[Condition],
-    errors_only: bool,
-) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class _Wanted:
+    """The arguments of `read_part` that say which rows to read, and how."""
+
+    columns: Sequence[str] | None
+    batch_rows: int
+    turn: tuple[int, int]
+    conditions: Sequence[Condition]
+    groups: RowGroupTest
+    sieve: Sieve | None
+    read_bytes: int
+
+    @property
+    def few_rows(self) -> int:
+        """So many rows are read faster than threads are started or statistics evaluated."""
+        return self.batch_rows if self.sieve is None else min(self.batch_rows, FEW_ROWS)
+
+
+def _batches(part: Part, storage: Storage, of: _Wanted) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
         source = storage.open_input(part.path, part.size)
-    # a few rows are read faster than threads are started or statistics evaluated
-    few = 0 <= part.rows <= batch_rows
+    few = 0 <= part.rows <= of.few_rows
     with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:
-        wanted = list(columns) if columns is not None else file.schema_arrow.names
-        groups = list(range(turn[0], file.num_row_groups, turn[1]))
+        wanted = list(of.columns) if of.columns is not None else file.schema_arrow.names
+        groups = list(range(of.turn[0], file.num_row_groups, of.turn[1]))
         if not few:
-            groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
-            groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
-            groups = [g for g in groups if not errors_only or may_have_errors(file, g)]
+            groups = [g for g in groups if _is_wanted(file, g, part, of)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
-        runs = [groups] if few else _row_group_runs(file, groups)
-        batches = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
+        runs = [groups] if few else _row_group_runs(file, groups, of)
+        batches = (file.iter_batches(of.batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
         for batch in chain.from_iterable(batches):
             kept = within(batch, part.lower, part.upper)
             if kept.num_rows:
                 yield kept if kept.schema.names == wanted else kept.select(wanted)
+
+
+def _is_wanted(file: Any, group: int, part: Part, of: _Wanted) -> bool:
+    """Whether the statistics of a row group leave it open that it has wanted rows."""
+    in_time = _may_hold(file.metadata.row_group(group), part)
+    return in_time and of.groups(file, group) and (not of.conditions or may_meet(file, group, of.conditions))
+
+
+def _passes(file: Any, group: int, sieve: Sieve) -> bool:
+    """Whether a row group has wanted rows, or may have error rows."""
+    if may_have_errors(file, group):
+        return True
+    batches = file.iter_batches(file.metadata.row_group(group).num_rows, row_groups=[group], columns=sieve.columns)
+    return any(map(sieve.passes, batches))
 
 
 def within(updates: Any, lower: Time, upper: Time) -> Any:
@@ -155,12 +190,14 @@ def within(updates: Any, lower: Time, upper: Time) -> Any:
     return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
 
 
-def _row_group_runs(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
-    """The row groups in runs of at most READ_BYTES_MAX, or of one group."""
+def _row_group_runs(file: Any, groups: Sequence[int], of: _Wanted) -> Iterator[list[int]]:
+    """The row groups that pass the sieve, in runs of at most `read_bytes`, or of one group."""
     run, size = list[int](), 0
     for group in groups:
+        if of.sieve is not None and not _passes(file, group, of.sieve):
+            continue
         takes = file.metadata.row_group(group).total_byte_size
-        if run and size + takes > READ_BYTES_MAX:
+        if run and size + takes > of.read_bytes:
             yield run
             run, size = [], 0
         run.append(group)

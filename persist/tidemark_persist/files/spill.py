@@ -56,12 +56,22 @@ def divide(
         writers = [open_files.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
         for table in tables:
             found = row_hash(table) % np.uint64(shares) if share_of is None else share_of(table)
-            for share in np.unique(found):
-                writers[int(share)].write_table(table.filter(pa.array(found == share)))
+            for share, rows in _by_share(table, found):
+                writers[share].write_table(rows)
         open_files.close()
         for path in paths:
             yield _read_back(path)
             path.unlink()
+
+
+def _by_share(table: pa.Table, found: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each share, in their order."""
+    order = np.argsort(found, kind="stable")
+    rows = table.take(pa.array(order))
+    shares, starts = np.unique(found[order], return_index=True)
+    ends = np.append(starts, len(order))[1:]
+    for share, start, end in zip(shares, starts, ends, strict=True):
+        yield int(share), rows.slice(int(start), int(end - start))
 
 
 def _read_back(path: Path) -> Iterator[pa.Table]:

@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark_persist.errors import PersistError
 from tidemark_persist.files.consolidate import advance, consolidate_stream
@@ -29,7 +30,7 @@ from tidemark_persist.files.file_parts import part_of, read_part
 from tidemark_persist.files.spill import divide
 from tidemark_persist.files.staging import ROW_GROUP_ROWS, write_file
 from tidemark_persist.log.entry import DataFile
-from tidemark_persist.schema import TIME
+from tidemark_persist.schema import DIFF, TIME
 from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import EMPTY, Time
 
@@ -107,7 +108,10 @@ def _updates(storage: Storage, files: Sequence[DataFile], since: Time) -> Iterat
 
 
 def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The consolidation in the order of time, so that row groups can be skipped by time."""
+    """The consolidation: insertions, then retractions, each in the order of time, in pieces that become row groups. So
+    row groups can be skipped by time, and readers find the retractions without reading insertions."""
     merged = consolidate_stream(tables, schema).sort_by(TIME)
-    for start in range(0, merged.num_rows, ROW_GROUP_ROWS):
-        yield merged.slice(start, ROW_GROUP_ROWS)
+    retracted = pc.less(merged.column(DIFF), 0)
+    for updates in (merged.filter(pc.invert(retracted)), merged.filter(retracted)):
+        for start in range(0, updates.num_rows, ROW_GROUP_ROWS):
+            yield updates.slice(start, ROW_GROUP_ROWS)

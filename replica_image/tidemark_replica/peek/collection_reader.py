@@ -5,8 +5,12 @@
 Where the Arrow evaluator knows all expressions, the files are read in this process without a Spark job; a literal key
 reads only rows of that key. Otherwise one Spark job computes it: a leaf, Catalyst, and `finish` in a task. A collection
 that holds an error returns the error instead of rows, whatever the peek asks for; so does one with a negative
-multiplicity. Rows come in batches while they are read, and an error may follow some of them; then those rows are not
-the answer. A peek with `skip_errors` gets the rows without the errors, and the number of errors.
+multiplicity among the rows that are read. Rows come in batches while they are read, and an error may follow some of
+them; then those rows are not the answer. A peek with `skip_errors` gets the rows without the errors, and the number of
+errors.
+
+A shard's errors come before its rows, which are read piece by piece (`shard_contents.py`). So a limit without an order
+ends the reading of a shard, unless an expression of the peek may fail on a row behind the limit.
 
 The peek bounds the size of its answer. An answer that must be in memory at once has a smaller bound.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,29 +27,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import open_shard
+from tidemark_persist import ShardReader, open_shard
 from tidemark_protocol.check.nodes import fits
 from tidemark_protocol.check.plan import check_mfp
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.messages.commands import Peek
-from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import MapFilterProject, OrderKey, Schema
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.rows.columns import canonical_rows
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.evaluator import admits, evaluation
+from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.result_finishing import sorted_indices
+from tidemark_replica.peek.shard_contents import can_fail, shard_at
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.render.expressions import catalyst
 from tidemark_replica.render.expressions.mfp import compile_mfp, projection_of
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.plan.lowering_stream import arrow_types
-from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
+from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import readable_error
 from tidemark_replica.values.literals import literal_value
 from tidemark_replica.values.row_repeat import repeated
@@ -90,24 +94,6 @@ class IndexAt:
         return [pa.array([literal_value(key[i]) for key in distinct], t) for i, t in enumerate(types)]
 
 
-@dataclass(frozen=True)
-class ShardAt:
-    """The contents of a shard at `as_of`."""
-
-    location: str
-    columns: tuple[Column, ...]
-    as_of: int
-
-    def __call__(self) -> Iterator[Updates]:
-        schema = update_schema(arrow_type(c.type) for c in self.columns)
-        snapshot = open_shard(self.location).snapshot(self.as_of)
-        for batch in snapshot.to_batches(BATCH_ROWS):
-            columns = [batch.column(c.name).cast(schema.types[i]) for i, c in enumerate(self.columns)]
-            at = np.full(batch.num_rows, self.as_of, np.int64)
-            diff = np.asarray(batch.column("__diff").to_numpy())
-            yield canonical_rows(make_updates(columns, at, diff, batch.column("__error")))
-
-
 @dataclass
 class SkippedErrors:
     """The number of errors that an answer leaves out; complete once all rows are read."""
@@ -119,13 +105,16 @@ class SkippedErrors:
 class ReadContext:
     """How to read: a session for peeks that need a Spark job, the bound of an answer in bytes, open batches, and
     whether the Arrow evaluator computes the expressions that it knows. `skipped`: counts errors of a peek that skips
-    them."""
+    them. `stopped`: whether nobody waits for the answer any more. `open_shard`: the reader of the shard at a
+    location."""
 
     session: Callable[[], Any]
     max_bytes: int
     batches: BatchCache | None = None
     arrow: bool = True
     skipped: SkippedErrors = field(default_factory=SkippedErrors)
+    stopped: Callable[[], bool] = lambda: False
+    open_shard: Callable[[str], ShardReader] = open_shard
 
 
 def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
@@ -140,20 +129,28 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
 
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
-    """The rows of a shard, before order and offset. Raises ViewInError, ResultTooLarge, NotReadable."""
-    source = ShardAt(shard.location, shard.columns, peek.timestamp)
-    return _read(reading, source, source, shard.schema, peek)
+    """The rows of a shard, before order and offset. Raises ViewInError, ResultTooLarge, NotReadable, JobCancelled."""
+    _check(shard.schema, peek)
+    source, over = shard_at(shard, peek.mfp, peek.timestamp, arrow=reading.arrow)
+    here = partial(source.through, reading.open_shard, partial(_check_wanted, reading.stopped))
+    ends_at_limit = not can_fail(peek.mfp)
+    return _read(reading, source, here, over.input, replace(peek, mfp=over), ends_at_limit=ends_at_limit)
+
+
+def _check_wanted(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise JobCancelled("the peek was dropped while its shard was read")
 
 
 def _read(
-    reading: ReadContext, source: Contents, here: Contents, schema: Schema, peek: Peek
+    reading: ReadContext, source: Contents, here: Contents, schema: Schema, peek: Peek, *, ends_at_limit: bool = False
 ) -> Generator[Any, None, None]:
     """`here`: the same contents as `source`, to be read in this process."""
     _check(schema, peek)
     columns = projection_of(peek.mfp)
     by_job = columns is None and not (reading.arrow and admits(peek.mfp))
     bound = _bound(reading.max_bytes, by_job, bool(peek.finishing.order))
-    finish = _finish_of(peek.finishing, bound.bytes, peek.skip_errors)
+    finish = _finish_of(peek, bound.bytes, ends_at_limit)
     if by_job:
         batches = _by_job(reading.session(), source, peek.mfp, finish)
     elif columns is None:
@@ -180,13 +177,14 @@ def _bound(asked: int, by_job: bool, ordered: bool) -> Bound:
     return min(bounds, key=lambda bound: bound.bytes)
 
 
-def _finish_of(finishing: Finishing, max_bytes: int, skip_errors: bool) -> Finish | FinishTop:
+def _finish_of(peek: Peek, max_bytes: int, ends_at_limit: bool) -> Finish | FinishTop:
+    finishing = peek.finishing
     if finishing.limit is None:
-        return Finish(max_bytes, skip_errors=skip_errors)
+        return Finish(max_bytes, skip_errors=peek.skip_errors)
     wanted = finishing.limit + finishing.offset
     if finishing.order:
-        return FinishTop(max_bytes, wanted, finishing.order, skip_errors)
-    return Finish(max_bytes, wanted, skip_errors)
+        return FinishTop(max_bytes, wanted, finishing.order, peek.skip_errors)
+    return Finish(max_bytes, wanted, peek.skip_errors, ends_at_limit)
 
 
 def _check(schema: Schema, peek: Peek) -> None:
@@ -219,11 +217,13 @@ def _finish(finish: Finish | FinishTop, types: Sequence[pa.DataType], rows: Iter
 @dataclass(frozen=True)
 class Finish:
     """Turns contents into rows `c0 ... cn-1, __error`. A row with `__error` replaces all others. With `skip_errors`,
-    the last row counts the errors, and does not replace the others."""
+    the last row counts the errors, and does not replace the others. `ends_at_limit`: the contents behind the limit are
+    not read; all errors come before."""
 
     max_bytes: int
     limit: int | None = None
     skip_errors: bool = False
+    ends_at_limit: bool = False
 
     def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
         size, rows, skipped, last = 0, 0, 0, None
@@ -243,6 +243,8 @@ class Finish:
             rows += int(counts.sum())
             yield from map(_rows, repeated(batch, counts))
             last = batch
+            if self.ends_at_limit and self.limit is not None and rows >= self.limit:
+                break
         if skipped and last is not None:
             yield _error_row(last, json.dumps({"code": SKIPPED, "errors": skipped}))
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark_persist import ShardReader, open_shard
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
@@ -53,9 +54,11 @@ class PeekReader:
         batches: BatchCache,
         stash: ResultStash,
         *,
+        open_shard: Callable[[str], ShardReader] = open_shard,
         arrow: bool = True,
     ) -> None:
         self._session, self._find, self._batches, self._arrow = session, find, batches, arrow
+        self._open_shard = open_shard
         self._stash = stash
 
     def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
@@ -65,16 +68,18 @@ class PeekReader:
         spool, skipped = Spool(self._stash, limits.spill_above), SkippedErrors()
         with ExitStack() as on_failure:
             on_failure.callback(spool.close)
-            with closing(self._batches_of(peek, most, skipped)) as batches:
+            with closing(self._batches_of(peek, most, skipped, stopped)) as batches:
                 rows = _written(spool, peek, batches, stopped)
             if spool.on_disk:
                 on_failure.pop_all()
                 return StashedResult(spool, rows, skipped.count)
             return PeekRows(spool.in_memory(), rows, skipped.count)
 
-    def _batches_of(self, peek: Peek, max_bytes: int, skipped: SkippedErrors) -> Generator[Any, None, None]:
+    def _batches_of(
+        self, peek: Peek, max_bytes: int, skipped: SkippedErrors, stopped: Callable[[], bool]
+    ) -> Generator[Any, None, None]:
         """Holds the target until the iteration ends or is closed."""
-        reading = ReadContext(self._session, max_bytes, self._batches, self._arrow, skipped)
+        reading = ReadContext(self._session, max_bytes, self._batches, self._arrow, skipped, stopped, self._open_shard)
         if isinstance(peek.target, ShardTarget):
             return read_shard(reading, peek.target.shard, peek)
         index = self._find(peek.target.id)

@@ -211,7 +211,12 @@ class Replica:
             lambda dataflow, refused: DataflowDriver(dataflow, context, refused), respond, lambda id: peeks.hold(id)
         )
         read_peek = PeekReader(
-            self._spark.get, self._renderer.find, self._renderer.open_batches, self._stash, arrow=self._options.arrow
+            self._spark.get,
+            self._renderer.find,
+            self._renderer.open_batches,
+            self._stash,
+            open_shard=handles.reader,
+            arrow=self._options.arrow,
         )
         targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)

@@ -10,8 +10,10 @@ column with a literal is a condition of its own. Parts of a predicate are not: N
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from tidemark_persist import Condition, condition
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
@@ -24,27 +26,31 @@ _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def push_down(source: Source, mfp: MapFilterProject) -> Source:
     """The source with the conditions of a MapFilterProject that alone reads it."""
-    found = (each for predicate in mfp.predicates for each in _conditions(source, predicate))
-    return replace(source, conditions=tuple(found))
+    return replace(source, conditions=tuple(conditions_of(source.names, source.types, mfp.predicates)))
 
 
-def _conditions(source: Source, predicate: ScalarExpr) -> Iterator[Condition]:
-    if not isinstance(predicate, Call):
-        return
-    match predicate.function, predicate.arguments:
-        case operator, (ColumnRef() as column, Literal() as literal) if operator in _MIRRORED:
-            yield from _condition(source, column, operator, literal)
-        case operator, (Literal() as literal, ColumnRef() as column) if operator in _MIRRORED:
-            yield from _condition(source, column, _MIRRORED[operator], literal)
+def conditions_of(
+    names: Sequence[str], types: Sequence[pa.DataType], predicates: Iterable[ScalarExpr]
+) -> Iterator[Condition]:
+    """The conditions of a shard's columns (names, types) that rows must meet to pass all predicates."""
+    for predicate in predicates:
+        if not isinstance(predicate, Call):
+            continue
+        match predicate.function, predicate.arguments:
+            case operator, (ColumnRef() as column, Literal() as literal) if operator in _MIRRORED:
+                yield from _condition(names, types, column, operator, literal)
+            case operator, (Literal() as literal, ColumnRef() as column) if operator in _MIRRORED:
+                yield from _condition(names, types, column, _MIRRORED[operator], literal)
 
 
-def _condition(source: Source, column: ColumnRef, operator: str, literal: Literal) -> Iterator[Condition]:
+def _condition(
+    names: Sequence[str], types: Sequence[pa.DataType], column: ColumnRef, operator: str, literal: Literal
+) -> Iterator[Condition]:
     """The condition of a shard's column (not a computed one) and a non-NULL literal of its type."""
-    if column.index >= len(source.names) or literal.type != column.type or literal.value is None:
+    if column.index >= len(names) or literal.type != column.type or literal.value is None:
         return
     try:
-        value = literal_value(literal)
-        found = condition(source.names[column.index], source.types[column.index], operator, value)
+        found = condition(names[column.index], types[column.index], operator, literal_value(literal))
     except (ValueError, OverflowError):  # a date of Spark's that Python does not have
         return
     if found is not None:
