@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidemark.errors import GatewayFailed
 from tidemark.gateway.channel import async_channel, call_errors
-from tidemark.link import Link
+from tidemark.link import LOST, Link
 from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeRequest
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
@@ -34,7 +34,8 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
     """The changes, until the last one. `progress`: also times up to which nothing changed.
 
     Raises:
-        Error: the subscribe ended; the text says from which time to go on.
+        Error: the subscribe ended; the text says from which time to go on. Where the way to the gateway was lost, the
+            next call finds it anew.
     """
     gateway = await asyncio.to_thread(link.gateway)
     with call_errors(gateway):
@@ -55,6 +56,10 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                     data.clear()
                     if progress and (idle := times.idle(reply.batch.upper)):
                         yield idle
+            except grpc.aio.AioRpcError as error:
+                if error.code() in LOST:
+                    link.forget()
+                raise
             finally:
                 call.cancel()
 

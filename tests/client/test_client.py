@@ -103,6 +103,38 @@ def test_a_lost_way_is_found_again_once() -> None:
         assert connection.cursor().execute("SELECT 1").fetchall() == TUPLES
 
 
+def test_an_answer_that_breaks_off_is_an_error() -> None:
+    """What was read of it is no answer."""
+
+    class Lost(Answers):
+        def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:
+            replies = list(super().Query(request, context))
+            yield from replies[: 2 * len(replies) // 3]
+            context.abort(grpc.StatusCode.ABORTED, "the replica that keeps the answer was lost")
+
+    with connected(Lost()) as connection:
+        with pytest.raises(tidemark.OperationalError, match="was lost"):
+            connection.cursor().execute("SELECT 1").fetchall()
+        with pytest.raises(tidemark.OperationalError, match="was lost"):
+            connection.cursor().execute("SELECT 1").fetch_arrow()
+
+
+def test_a_subscribe_after_one_that_was_lost_finds_the_gateway_anew() -> None:
+    class Restarted(Subscribes):
+        def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.SubscribeReply]:
+            if not self.asked:
+                self.asked.append(request)
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "begun anew")
+            yield from super().Subscribe(request, context)
+
+    with connected(Restarted()) as connection:
+        before = connection._link.gateway()
+        with pytest.raises(tidemark.OperationalError, match="does not know this token"):
+            asyncio.run(told(connection))
+        assert len(asyncio.run(told(connection))) == 2
+        assert connection._link.gateway() is not before
+
+
 def test_what_is_closed_or_wrong_is_refused() -> None:
     with connected(Answers()) as connection:
         cursor = connection.cursor()

@@ -229,7 +229,7 @@ def test_a_long_statement_is_the_body_of_a_post() -> None:
     assert "has its statement in the body" in why
 
 
-def test_a_large_answer_is_the_same_whatever_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_answer_is_the_same_whatever_its_pieces() -> None:
     """It is stashed at the replica, in batches that begin and end within pieces, and let go when it was read."""
     data = arrow(range(5000), rows=700)
     replica = Replica(PeekStashed(5000, len(data)), data)

@@ -125,7 +125,10 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return failure(error)
     except web.HTTPException as error:
         headers = {name: value for name, value in error.headers.items() if name == "Allow"}
-        named = {"error": f"{request.method} {request.path}: {error.reason}", "reason": _REASONS.get(error.status, "")}
+        named = {
+            "error": f"{request.method} {request.path}: {error.reason}",
+            "reason": _REASONS.get(error.status, "INVALID_ARGUMENT"),
+        }
         return web.json_response(named, status=error.status, headers=headers)
 
 
