@@ -29,6 +29,12 @@ _CODES = (
 )
 _INTERNAL = "[INTERNAL_ERROR] "
 _UNRESOLVED = "Found the unresolved operator: "
+# Spark's name of the number of a grouping set. All queries share the attribute, and its position is the first one's.
+_GROUPING_ID = "spark_grouping_id"
+_MISPLACED_GROUPING = (
+    "grouping() and grouping_id() are read in the SELECT list, HAVING or ORDER BY of the query whose GROUP BY has the "
+    "grouping sets: give it a name there, and filter by the name"
+)
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _CONTEXT = re.compile(r"== SQL \(line (\d+), position (\d+)\) ==")
 _FIRST_PARAGRAPH = re.compile(r"\s*(?:\[[A-Z0-9_.]+\]\s*)?(.*?)(?:\s*SQLSTATE:|;\s*line \d|\n|$)", re.DOTALL)
@@ -40,6 +46,8 @@ def diagnose(error: Any) -> Diagnostic:
     code = next((ours for prefix, ours in _CODES if condition.startswith(prefix)), _by_kind(error, condition))
     line, column = _position(error)
     parameters = error.getMessageParameters() or {}
+    if _word(parameters) == _GROUPING_ID:
+        return Diagnostic("UNRESOLVED_COLUMN", _MISPLACED_GROUPING, word="grouping")
     return Diagnostic(code, _message(error, condition, parameters), line=line, column=column, word=_word(parameters))
 
 
