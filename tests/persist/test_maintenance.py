@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from threading import Event, Thread
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.persist.model import COLUMNS, batch, changes, contents
 from tests.s3_fixtures import Place
 from tests.waiting import BOUND
-from tidemark_persist import DataFile, MaintenancePolicy, Shard, create_or_open
+from tidemark_persist import DIFF, DataFile, MaintenancePolicy, Shard, create_or_open
 from tidemark_persist.maintenance.compaction import GROWTH, choose, rewrite, run_of
 from tidemark_persist.maintenance.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
@@ -110,6 +111,18 @@ def test_compaction_consolidates_up_to_the_since(place: Place, rows_in_memory: i
         expected |= {(("n", tick), tick): 1, (("n", tick - 1), tick): -1}
     assert sum(file.rows for file in merged) == len(expected)
     assert (min(file.min_time for file in merged), max(file.max_time for file in merged)) == (15, 19)
+
+
+def test_compaction_keeps_insertions_and_retractions_in_row_groups_of_their_own(place: Place) -> None:
+    """A reader finds the retractions by statistics, without reading insertions."""
+    shard = open_at(place, MaintenancePolicy())
+    fill(shard, 20)
+    files = tuple(shard._log.state.files())
+    (merged,) = rewrite(shard._log.storage, files, shard._table_schema, Time(15), 1_000_000)
+
+    with shard._log.storage.open_input(merged.path) as source, pq.ParquetFile(source) as file:
+        groups = [set(file.read_row_group(g).column(DIFF).to_pylist()) for g in range(file.num_row_groups)]
+    assert groups == [{1}, {-1}]
 
 
 def test_log_files_and_data_stay_bounded(place: Place) -> None:

@@ -38,6 +38,12 @@ def test_shares_wait_below_the_processs_folder_and_are_gone_in_the_end(spilled: 
     assert list(spilled.iterdir()) == []
 
 
+def test_an_empty_table_is_in_no_share(spilled: Path) -> None:
+    shares = [table for share in divide([ROWS.slice(0, 0), ROWS], ROWS.schema, 4) for table in share]
+
+    assert sorted(k for table in shares for k in table.column("k").to_pylist()) == list(range(100))
+
+
 def test_a_compaction_that_does_not_fit_in_memory_goes_there(tmp_path: Path, spilled: Path) -> None:
     policy = MaintenancePolicy(compact_runs=3, compact_rows_in_memory=2)
     shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s", policy=policy)
