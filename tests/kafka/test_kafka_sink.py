@@ -174,7 +174,7 @@ def test_a_key_may_leave_and_come_again(kafka: Broker, tmp_path: Path) -> None:
     }
 
 
-def test_a_later_revision_is_not_overtaken(kafka: Broker, tmp_path: Path) -> None:
+def test_a_later_revision_is_not_overtaken(kafka: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     view, sink = View(tmp_path), sink_of(kafka)
     old = topic_of(sink)
     publish(view, old, view.step(5), term=1)
@@ -183,6 +183,7 @@ def test_a_later_revision_is_not_overtaken(kafka: Broker, tmp_path: Path) -> Non
     assert stopped(view, old, view.step(5), term=1) == "WrittenByLater"
     publish(view, new, view.upper - 1, term=2)  # the refused one has not fenced it
     check_upserts(kafka, sink, view)
+    assert not caplog.records  # a turn of another replica is no event
 
 
 def test_two_publishers_at_once_write_each_time_once(kafka: Broker, tmp_path: Path) -> None:

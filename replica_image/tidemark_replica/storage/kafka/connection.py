@@ -18,6 +18,9 @@ from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.stop import BrokersAway
 
 LOG = logging.getLogger(__name__)
+PRODUCER_LOG = logging.getLogger(f"{__name__}.producer")
+"""What producers log: each turn of another replica as a fatal error, which they raise to their writer, too."""
+PRODUCER_LOG.setLevel(logging.CRITICAL + 1)
 SECRET_KEYS = frozenset(
     {
         "security.protocol",
@@ -103,13 +106,14 @@ class Connection:
                 "delivery.report.only.error": True,
                 "error_cb": error_cb,
             },
+            PRODUCER_LOG,
         )
 
     def admin(self, settings: Mapping[str, Any]) -> AdminClient:
         """A client that asks about topics."""
         return self._made(AdminClient, settings)
 
-    def _made(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+    def _made(self, kind: Any, settings: Mapping[str, Any], logger: logging.Logger = LOG) -> Any:
         common = {
             "client.id": "tidemark",
             "socket.timeout.ms": 10_000,
@@ -120,7 +124,7 @@ class Connection:
             "log_level": 2,  # a broker that is away is logged at 3, again and again
         }
         try:
-            return kind(common | dict(settings), logger=LOG)
+            return kind(common | dict(settings), logger=logger)
         except KafkaException as error:
             # the client's text is left out: it may have a value, which may be a secret
             named = ", ".join(key for key in sorted(SECRET_KEYS) if key in error.args[0].str())
