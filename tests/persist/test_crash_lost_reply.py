@@ -182,12 +182,13 @@ def test_crash_overtaken_by_a_commit_that_left_the_upper_alone_takes_the_next_ve
     assert contents(shard.snapshot(8)) == {("a", 1): 1, ("a", 2): 1}
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "another append", "other settings", "a silent store"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "another append", "a clean-up", "other settings", "a silent store"])
 def test_crash_compaction_that_lands_after_its_slot_was_looked_at_keeps_its_files(
     place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     """The request is stuck in the network, and arrives before the retry. The files of the compaction are live then."""
-    shard, stuck, arrived = open_at(place, MaintenancePolicy(compact_runs=1)), [], []
+    policy = MaintenancePolicy(compact_runs=1, log_retention_seconds=0)
+    shard, stuck, arrived = open_at(place, policy), [], []
     append(shard)
     [compact] = [work for work in shard.maintenance_due() if isinstance(work, Compact)]
 
@@ -200,6 +201,10 @@ def test_crash_compaction_that_lands_after_its_slot_was_looked_at_keeps_its_file
         arrived.append(True)
         if meanwhile == "another append":
             advance(open_at(place), 1)
+        if meanwhile == "a clean-up":  # of the log, with the entry in the slot
+            other = open_at(place)
+            advance(other, 2)
+            other._log.checkpoint()
         if meanwhile == "other settings":
             shard._log._opened_with = "those before"
         if meanwhile == "a silent store":

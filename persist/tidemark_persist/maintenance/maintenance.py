@@ -141,11 +141,12 @@ class Maintenance:
         try:
             with self.lock:
                 done = transact(self.log, decide) is not None
+                used = {file.path for file in self.log.state.files()} | self.log.state.removed_paths()
         except ShardDeleted:  # its deletion may have listed the files before these were written
             compaction.discard(storage, merged)
             raise
-        if not done:
-            compaction.discard(storage, merged)
+        if not done:  # the state may hold the files all the same: of a commit that landed, and was cleaned up
+            compaction.discard(storage, [file for file in merged if file.path not in used])
 
     def _vacuum_due(self) -> bool:
         if time.monotonic() < self._next_vacuum_check:
