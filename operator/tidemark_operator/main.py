@@ -79,7 +79,7 @@ async def run(options: Options) -> int:
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
         identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         leadership = Leadership(kube, options.lease_namespace, identity)
-        fleet, registry = Fleet(leadership), Registry()
+        fleet, registry = Fleet(leadership), Registry(options.allowed_hosts)
         if options.metrics_port is not None:
 
             def samples() -> list[Metric]:
@@ -195,7 +195,6 @@ async def _context(
         events=Events(kube, identity),
         leadership=leadership,
         peers=peers,
-        allowed_hosts=options.allowed_hosts,
     )
 
 

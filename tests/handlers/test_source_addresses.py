@@ -63,7 +63,7 @@ def test_no_replica_is_sent_an_address_that_is_not_allowed(
     async def scenario() -> None:
         harness = OperatorHarness()
         harness.put(READABLE, {"instance": "default"})
-        harness.context.allowed_hosts = AllowedHosts.parse(["10.0.0.1:5432"])
+        harness.context.registry.allowed_hosts = AllowedHosts.parse(["10.0.0.1:5432"])
         running = harness.context.running("ns", "default")
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True

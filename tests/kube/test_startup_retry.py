@@ -34,7 +34,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch, orchestrator: Stumbling) -> None:
     monkeypatch.setattr(main, "_orchestrator", made)
     monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     there = cast(Any, None)
-    options = cast(Any, SimpleNamespace(allowed_hosts=()))
+    options = cast(Any, SimpleNamespace())
     context = asyncio.run(main._context(there, options, there, (there, there), "me"))
     assert cast(Any, context.orchestrator) is orchestrator
 

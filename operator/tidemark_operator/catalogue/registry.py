@@ -51,12 +51,13 @@ class SourceState:
 
 
 class Registry:
-    def __init__(self) -> None:
+    """`allowed_hosts`: the addresses that sources and sinks may connect to."""
+
+    def __init__(self, allowed_hosts: AllowedHosts = AllowedHosts()) -> None:  # noqa: B008
         self._sources: dict[Key, SourceState] = {}
         self._dataflows: dict[Key, DataflowState] = {}
         self._readers = ReaderIndex()
-        self.allowed_hosts = AllowedHosts()
-        """The addresses that sinks may connect to."""
+        self.allowed_hosts = allowed_hosts
 
     def source(self, key: Key) -> SourceState | None:
         return self._sources.get(key)

@@ -35,14 +35,14 @@ class ReconcileContext:
     revisions: Revisions
     events: Events
     leadership: Leadership
-    allowed_hosts: AllowedHosts = AllowedHosts()
-    """The addresses that sources and sinks may connect to."""
     peers: Peers = field(default_factory=SocketPeers)
     secret_problems: dict[tuple[str, str], SecretProblem] = field(default_factory=dict)
     """Secrets that instances name and that cannot be used, by namespace and name."""
 
-    def __post_init__(self) -> None:
-        self.registry.allowed_hosts = self.allowed_hosts
+    @property
+    def allowed_hosts(self) -> AllowedHosts:
+        """The addresses that sources and sinks may connect to."""
+        return self.registry.allowed_hosts
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)
