@@ -31,7 +31,6 @@ from tidemark_persist import (
     read_part,
     write_staged,
 )
-from tidemark_persist.files import file_parts
 from tidemark_persist.log import delta_log
 from tidemark_persist.log.entry import LogEntry
 from tidemark_persist.storage.storage import Storage
@@ -178,9 +177,8 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
     assert max(sizes) <= 10_000
 
 
-def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
     """What Arrow has fetched of it goes, a stretch at a time; the values do not compress, so it is most of it."""
-    monkeypatch.setattr(file_parts, "READ_BYTES_MAX", 3 << 20)
     numbers = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
     same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
     file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))
@@ -188,7 +186,7 @@ def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path, monkeypat
     part = Part(str(tmp_path), file.path, Time(0), Time(1), file.rows, file.size)
 
     before, held, read = pa.total_allocated_bytes(), 0, 0
-    for piece in read_part(part, columns=["v"]):
+    for piece in read_part(part, columns=["v"], read_bytes=3 << 20):
         held = max(held, pa.total_allocated_bytes() - before)
         assert (piece.column("v").to_numpy() == numbers[read : read + piece.num_rows]).all()
         read += piece.num_rows
