@@ -1,31 +1,34 @@
 """Parameters of statements: each `?` becomes a literal of Spark's SQL, which no value can leave.
 
     SELECT * FROM t WHERE name = ? AND note <> '?' -- why?      ("O'Hara",)
-    SELECT * FROM t WHERE name = 'O\\'Hara' AND note <> '?' -- why?
+    SELECT * FROM t WHERE name =  'O\\'Hara'  AND note <> '?' -- why?
 
-A `?` in a text, a quoted name or a comment is none. The gateway has no parameters; statements that differ in literals
-alone share a plan there.
+A `?` in a text, a quoted name or a comment is none. Each literal has a blank on both sides, so that it is no part of a
+word, number or mark beside it. The gateway has no parameters; statements that differ in literals alone share a plan
+there.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from numbers import Integral
 from uuid import UUID
 
 from tidemark.errors import DataError, InterfaceError, ProgrammingError
 
 _TOKEN = re.compile(
     r"""
-    (?P<skipped>
+    (?P<text>
         [rR]'[^']*' | [rR]"[^"]*"                              # raw texts, in which a backslash is itself
-      | [^\W]+                                                 # a word: what follows is no raw text
-      | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*`          # texts, names; a doubled quote is two tokens
-      | --(?:\\\n|[^\r\n])*                                    # a comment goes on after a backslash
+      | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*"                  # a doubled quote is two tokens
     )
+    | (?P<blank> \s+ | --(?:\\\n|[^\r\n])* )                   # a comment goes on after a backslash
+    | \w+                                                     # a word: what follows is no raw text
+    | `[^`]*`
     | (?P<comment>/\*)
     | (?P<parameter>\?)
     | (?P<open>['"`])                                          # of a text that does not end
@@ -33,27 +36,42 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
+_BIGINT_MAX = 2**63 - 1
+_JOINED = (("parameter", "parameter"), ("parameter", "text"), ("text", "parameter"))
+_DIGITS = 38
+"""Of a decimal of SQL."""
 
 
 def bind(sql: str, parameters: Sequence[object]) -> str:
     """The statement with literals.
 
     Raises:
-        ProgrammingError: the numbers of `?` and of parameters differ, or a text or comment does not end.
-        InterfaceError, DataError: as `literal`.
+        ProgrammingError: the numbers of `?` and of parameters differ, a text or comment does not end, or a `?` is
+            beside another one or a text: SQL joins texts that follow each other to one.
+        InterfaceError: the parameters are no sequence; as `literal`.
+        DataError: as `literal`.
     """
-    parts, at, values = list[str](), 0, list(parameters)
+    if isinstance(parameters, str | bytes | Mapping | Set):
+        raise InterfaceError(f"parameters are a list or tuple of values, not {type(parameters).__name__}")
+    parts, at, values, before = list[str](), 0, list(parameters), ""
     while (token := _TOKEN.match(sql, at)) is not None:
-        if token["open"]:
+        kind = token.lastgroup or ""
+        if kind == "open":
             raise ProgrammingError(f"the text that begins at character {at} does not end")
-        if token["parameter"]:
+        end = _end_of_comment(sql, at) if kind == "comment" else token.end()
+        if (before, kind) in _JOINED:
+            raise ProgrammingError(
+                f"before character {at}, a ? follows a text or another ?, or a text follows a ?, and SQL would make "
+                "one text of both: write a comma or an operator between"
+            )
+        if kind == "parameter":
             if not values:
                 raise ProgrammingError(f"the statement has more ? than the {len(parameters)} parameters")
-            parts.append(literal(values.pop(0)))
-        end = _end_of_comment(sql, at) if token["comment"] else token.end()
-        if not token["parameter"]:
+            parts.append(f" {literal(values.pop(0))} ")
+        else:
             parts.append(sql[at:end])
+        if kind not in ("blank", "comment"):
+            before = kind
         at = end
     if values:
         raise ProgrammingError(f"there are {len(parameters)} parameters and {len(parameters) - len(values)} ? for them")
@@ -72,8 +90,8 @@ def literal(value: object) -> str:
             return "NULL"
         case bool():
             return str(value).upper()
-        case int():
-            return _integer(value)
+        case Integral():
+            return _integer(int(value))
         case float():
             return f"CAST('{_float(value)}' AS DOUBLE)"
         case Decimal():
@@ -82,10 +100,10 @@ def literal(value: object) -> str:
             return _text(value)
         case bytes():
             return f"X'{value.hex()}'"
-        case datetime() if value.tzinfo is None:
-            return f"TIMESTAMP_NTZ'{value.isoformat(' ')}'"
+        case datetime() if value.utcoffset() is None:
+            return f"TIMESTAMP_NTZ'{value.replace(tzinfo=None).isoformat(' ')}'"
         case datetime():
-            return f"TIMESTAMP'{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}Z'"
+            return f"TIMESTAMP'{_in_utc(value).isoformat(' ')}Z'"
         case date():
             return f"DATE'{value.isoformat()}'"
         case UUID():
@@ -94,24 +112,36 @@ def literal(value: object) -> str:
 
 
 def _integer(value: int) -> str:
-    if abs(value) <= _INT_MAX:
-        return f"({value})" if value < 0 else str(value)
-    if -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
-        return f"CAST('{value}' AS BIGINT)" if value < 0 else f"{value}L"
+    """Spark reads digits as INT where they fit, else as BIGINT."""
+    if 0 <= value <= _BIGINT_MAX:
+        return str(value)
+    if -_BIGINT_MAX <= value < 0:
+        return f"({value})"
+    if value == -_BIGINT_MAX - 1:
+        return f"CAST('{value}' AS BIGINT)"
     return _decimal(Decimal(value))
 
 
 def _float(value: float) -> str:
-    return "NaN" if math.isnan(value) else repr(value).replace("inf", "Infinity")
+    return "NaN" if math.isnan(value) else float.__repr__(value).replace("inf", "Infinity")
 
 
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise DataError(f"{value} is no decimal of SQL")
+    exponent = int(value.as_tuple().exponent)
+    if value.adjusted() >= _DIGITS or -exponent > _DIGITS or value.adjusted() - min(exponent, 0) >= _DIGITS:
+        raise DataError(f"a decimal has at most {_DIGITS} digits, and a parameter has more")
     text = format(value, "f")
-    if len(text.lstrip("-0.").replace(".", "")) > 38 or -int(value.as_tuple().exponent) > 38:
-        raise DataError(f"a decimal has at most 38 digits, and {text:.60} has more")
-    return f"({text}BD)" if value < 0 else f"{text}BD"
+    return f"({text}BD)" if value.is_signed() else f"{text}BD"
+
+
+def _in_utc(value: datetime) -> datetime:
+    """Without the time zone. Raises DataError."""
+    try:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise DataError(f"{value} is before year 1 or after year 9999 in UTC") from None
 
 
 def _text(value: str) -> str:

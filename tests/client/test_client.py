@@ -48,7 +48,7 @@ def test_rows_are_tuples_in_parts_or_at_once() -> None:
     asked = answers.asked[0]
     found = (asked.sql, asked.namespace, asked.instance, asked.as_of, asked.strict)
     assert found == (
-        "SELECT 'it\\'s'",
+        "SELECT  'it\\'s' ",
         "ns",
         "i",
         7,
