@@ -6,6 +6,7 @@ execute ──► header: description, as_of ──► record batches, fetched a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ import grpc
 import pyarrow as pa
 
 from tidemark.answers import open_rows, read_header
-from tidemark.errors import DataError, InterfaceError, NotSupportedError
+from tidemark.errors import DataError, Error, InterfaceError, NotSupportedError, OperationalError
 from tidemark.gateway.channel import call_errors
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import LOST, Link
@@ -49,6 +50,7 @@ class Cursor:
         self._rows: Iterator[Row] = iter(())
         self._taken = 0
         self._closed = False
+        self._failure: Error | None = None
         self.description: Sequence[Description] | None = None
         self.rowcount = -1
         self.as_of: int | None = None
@@ -104,14 +106,18 @@ class Cursor:
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """Up to so many rows, `arraysize` by default."""
+        self._require_rows()
         wanted, rows = self.arraysize if size is None else size, list[Row]()
-        while len(rows) < wanted and (row := self.fetchone()) is not None:
-            rows.append(row)
+        with self._whole():
+            while len(rows) < wanted and (row := self.fetchone()) is not None:
+                rows.append(row)
         return rows
 
     def fetchall(self) -> list[Row]:
         """The rows that are left."""
-        return list(self)
+        self._require_rows()
+        with self._whole():
+            return list(self)
 
     def fetch_arrow(self) -> pa.Table:
         """The rows that are left, as a table of Arrow: `.to_pandas()`, or `polars.from_arrow` of it."""
@@ -119,7 +125,8 @@ class Cursor:
         left = [] if self._batch is None else [self._batch.slice(self._taken)]
         self._rows, self._batch = iter(()), None
         assert self._batches is not None
-        return pa.Table.from_batches([*left, *self._batches], self._schema)
+        with self._whole():
+            return pa.Table.from_batches([*left, *self._batches], self._schema)
 
     def close(self) -> None:
         """End the statement; the cursor cannot be used any more."""
@@ -179,15 +186,30 @@ class Cursor:
 
     def _next_batch(self) -> bool:
         assert self._batches is not None
-        self._batch, self._taken = next(self._batches, None), 0
-        self._rows = iter(()) if self._batch is None else zip(*map(values, self._batch.columns), strict=True)
+        with self._whole():
+            self._batch, self._taken = next(self._batches, None), 0
+            self._rows = iter(()) if self._batch is None else zip(*map(values, self._batch.columns), strict=True)
         return self._batch is not None
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Where the block fails or is interrupted, every later fetch fails too: what is left is no answer."""
+        try:
+            yield
+        except BaseException as error:
+            if self._failure is None:
+                broken = OperationalError(f"the answer was broken off ({type(error).__name__}): execute it again")
+                self._failure = error if isinstance(error, Error) else broken
+            self._rows, self._batch = iter(()), None
+            if self._call is not None:
+                self._call.cancel()
+            raise
 
     def _cancel(self) -> None:
         if self._call is not None:
             self._call.cancel()
         self._call = self._batches = self._batch = self._schema = self.description = self.as_of = None
-        self._rows = iter(())
+        self._rows, self._failure = iter(()), None
 
     def _require_open(self) -> None:
         if self._closed:
@@ -197,3 +219,5 @@ class Cursor:
         self._require_open()
         if self._batches is None:
             raise InterfaceError("the cursor has no answer: execute a statement first")
+        if self._failure is not None:
+            raise self._failure

@@ -117,6 +117,29 @@ def test_an_answer_that_breaks_off_is_an_error() -> None:
             connection.cursor().execute("SELECT 1").fetchall()
         with pytest.raises(tidemark.OperationalError, match="was lost"):
             connection.cursor().execute("SELECT 1").fetch_arrow()
+        cursor = connection.cursor().execute("SELECT 1")
+        for fetch in (cursor.fetchall, cursor.fetchone, cursor.fetch_arrow, cursor.fetchmany, lambda: list(cursor)):
+            with pytest.raises(tidemark.OperationalError, match="was lost"):
+                fetch()
+
+
+def interrupted() -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("fetch", ["fetchone", "fetchall", "fetch_arrow"])
+def test_an_answer_that_is_interrupted_is_an_error_and_its_call_ends(fetch: str) -> None:
+    """As by Ctrl-C: the rows that come next are not the rest of the answer, and no answer is not an empty one."""
+    with connected(Answers()) as connection:
+        cursor = connection.cursor().execute("SELECT 1")
+        cursor._batches, call = iter(interrupted, None), cursor._call
+        with pytest.raises(KeyboardInterrupt):
+            getattr(cursor, fetch)()
+        assert not call.is_active()
+        for again in (cursor.fetchone, cursor.fetchall, cursor.fetch_arrow):
+            with pytest.raises(tidemark.OperationalError, match=r"broken off \(KeyboardInterrupt\): execute it again"):
+                again()
+        assert cursor.execute("SELECT 1").fetchall() == TUPLES
 
 
 def test_a_subscribe_after_one_that_was_lost_finds_the_gateway_anew() -> None:
