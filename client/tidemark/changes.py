@@ -46,7 +46,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                 first = await call.read()
                 if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
                     raise GatewayFailed("the answer has no header: operator and client are of different versions")
-                times, data = _Times(list(first.header.column_names)), bytearray()
+                times, data = _Times(list(first.header.column_names), first.header.as_of), bytearray()
                 while (reply := await call.read()) is not grpc.aio.EOF:
                     data += reply.batch.arrow
                     if reply.batch.more:
@@ -67,11 +67,12 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
 class _Times:
     """Divides batches by time. A batch may end within a time, whose changes are kept until it is complete."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], as_of: int) -> None:
         self._names = [DIFF_COLUMN, *names]
         self._time: int | None = None
         self._parts: list[pa.Table] = []
-        self._told, self._empty = -1, pa.table({DIFF_COLUMN: pa.array([], pa.int64())})
+        # a time before as_of is none to go on from: the rows that there are at as_of would never come
+        self._told, self._empty = as_of - 1, pa.table({DIFF_COLUMN: pa.array([], pa.int64())})
 
     def complete(self, batch: SubscribeBatch, data: bytes) -> Iterator[Changes]:
         """The times that are complete with this batch."""

@@ -201,6 +201,19 @@ def test_progress_has_times_without_changes() -> None:
     assert [(time, len(rows)) for time, rows in changes] == [(1000, 3), (2000, 1), (2999, 0)]
 
 
+def test_no_progress_comes_before_the_rows() -> None:
+    """To go on from such a time, without the rows, would miss them."""
+
+    class Empty(Subscribes):
+        def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.SubscribeReply]:
+            yield pb.SubscribeReply(header=HEADER)
+            for lower, upper in ((0, HEADER.as_of), (HEADER.as_of, HEADER.as_of + 1)):
+                yield pb.SubscribeReply(batch=pb.SubscribeBatch(lower=lower, upper=upper))
+
+    with connected(Empty()) as connection:
+        assert asyncio.run(told(connection, progress=True)) == [(HEADER.as_of, [])]
+
+
 def test_half_of_a_time_is_never_told() -> None:
     """The subscribe ends within one."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -42,16 +42,20 @@ from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import WriterTerm
+from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed, SubscribeBatch
 from tidemark_protocol.plan.dataflow import SubscribeSink
+from tidemark_protocol.types import STRING, Column
 
 MAY_READ = "get datasources/data s in namespace ns"
 QUERY = {"namespace": "ns", "instance": "default", "sql": "SELECT * FROM s.a"}
 SUBSCRIBE = {"namespace": "ns", "instance": "default", "subject": "SELECT * FROM s.a"}
 ANNE = {"Authorization": "Bearer annes"}
 PIECE = 100
+MARK = "b9f2dc8b600b0abe"
+"""Of what SUBSCRIBE reads: browsers keep it, so it must not change."""
 
 
 @dataclass
@@ -136,7 +140,7 @@ class Served:
         book.register(table.shard_id, table.location)
         book.observe(table.shard_id, at(500), at(100))
         known, planner = registry(), cast(PlannerClient, Planner())
-        context = cast(
+        self.context = context = cast(
             ReconcileContext, SimpleNamespace(registry=known, fleet=fleet, running=fleet.get, planner=planner)
         )
         statements = StatementCache(known, planner, self.limits.planner)
@@ -165,6 +169,14 @@ class Served:
     async def text(self, path: str, params: dict[str, str], **headers: str) -> tuple[int, str]:
         async with self.get(path, params, **headers) as answer:
             return answer.status, await answer.text()
+
+    async def raw(self, request: bytes) -> str:
+        """The whole answer to these bytes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(self._url.rpartition(":")[2]))
+        writer.write(request)
+        answer = await reader.read()
+        writer.close()
+        return answer.decode()
 
     async def subscription(self) -> Subscription:
         """Of the only subscribe, once it runs."""
@@ -216,16 +228,16 @@ def test_a_long_statement_is_the_body_of_a_post() -> None:
     rest = {name: value for name, value in QUERY.items() if name != "sql"}
 
     async def story(served: Served) -> Any:
-        comment = f"/* {'x' * 20_000} */ SELECT * FROM s.a"
+        long = f"SELECT * FROM {' ' * 4000} s.a"
         answers = []
-        for params, body in ((rest, comment.encode()), (QUERY, b""), (rest, b"\xff"), (rest, b"x" * 600_000)):
+        for params, body in ((rest, long.encode()), (QUERY, b""), (rest, b"\xff"), (rest, b"x" * 600_000)):
             async with served.post(params, body) as answer:
                 answers.append((answer.status, await answer.text()))
         return answers
 
-    # the statement with a comment is none that is recognised without the planner, and this one plans no queries
-    (commented, _), (both, why), (not_text, _), (large, _) = play(story)
-    assert (commented, both, not_text, large) == (500, 400, 400, 413)
+    (good, rows), (both, why), (not_text, _), (large, _) = play(story)
+    assert (good, rows) == (200, '{"a": 0}\n{"a": 1}\n{"a": 2}\n')
+    assert (both, not_text, large) == (400, 400, 413)
     assert "has its statement in the body" in why
 
 
@@ -239,6 +251,18 @@ def test_a_large_answer_is_the_same_whatever_its_pieces() -> None:
 
     assert [json.loads(line)["a"] for line in play(story, replica).splitlines()] == list(range(5000))
     assert len(replica.released) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/query?sql=SELECT", "/v1/subscribe?subject=s.a"])
+def test_a_client_that_cannot_tell_a_part_from_the_whole_is_refused(path: str) -> None:
+    """HTTP/1.0 has no chunks: a body ends with its connection, however that ends."""
+
+    async def story(served: Served) -> Any:
+        return await served.raw(f"GET {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer annes\r\n\r\n".encode())
+
+    head, _, body = play(story).partition("\r\n\r\n")
+    assert head.splitlines()[0].split()[1] == "505"
+    assert "proxy_http_version 1.1" in json.loads(body)["error"]
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "application/json", "text/csv"])
@@ -280,7 +304,9 @@ def test_a_batch_that_is_too_large_for_memory_ends_the_answer(monkeypatch: pytes
         ("/v1/query", {"strict": "", "as_of": "400"}, 400, "INVALID_ARGUMENT", "choose one"),
         ("/v1/subscribe", {"as_of": "99"}, 409, "OUT_OF_RANGE", "only from"),
         ("/v1/subscribe", {"up_to": "100"}, 400, "INVALID_ARGUMENT", "choose a later end"),
-        ("/v1/subscribe", {"Last_Event_ID": "99"}, 409, "OUT_OF_RANGE", "only from"),
+        ("/v1/subscribe", {"Last_Event_ID": f"99.{MARK}"}, 409, "OUT_OF_RANGE", "only from"),
+        ("/v1/subscribe", {"Last_Event_ID": "450"}, 409, "INVALID_ARGUMENT", "begin without Last-Event-ID"),
+        ("/v1/subscribe", {"Last_Event_ID": f"450.{MARK[::-1]}"}, 409, "INVALID_ARGUMENT", "not what it was"),
         ("/v1/subscribe", {"Last_Event_ID": "x"}, 400, "INVALID_ARGUMENT", "Last-Event-ID"),
         ("/v1/query", {"Authorization": "Bearer guessed"}, 401, "UNAUTHENTICATED", "token is unknown"),
         ("/v1/subscribe", {"Authorization": ""}, 401, "UNAUTHENTICATED", "no known token"),
@@ -358,10 +384,10 @@ def test_an_event_has_all_changes_of_its_time_and_the_id_to_go_on_from() -> None
             return await answer.text()
 
     assert play(story).split("\n\n") == [
-        'id: 499\ndata: {"__time": 499, "__diff": 1, "a": 1}\ndata: {"__time": 499, "__diff": 1, "a": 2}',
-        'event: progress\nid: 499\ndata: {"__progress": 500}',
-        'event: progress\nid: 599\ndata: {"__progress": 600}',
-        'id: 600\ndata: {"__time": 600, "__diff": -1, "a": 1}\ndata: {"__time": 600, "__diff": 1, "a": 3}',
+        f'id: 499.{MARK}\ndata: {{"__time": 499, "__diff": 1, "a": 1}}\ndata: {{"__time": 499, "__diff": 1, "a": 2}}',
+        f'event: progress\nid: 499.{MARK}\ndata: {{"__progress": 500}}',
+        f'event: progress\nid: 599.{MARK}\ndata: {{"__progress": 600}}',
+        f'id: 600.{MARK}\ndata: {{"__time": 600, "__diff": -1, "a": 1}}\ndata: {{"__time": 600, "__diff": 1, "a": 3}}',
         "event: end\nid: end\ndata: {}",
         "",
     ]
@@ -371,17 +397,73 @@ def test_a_client_goes_on_after_the_last_event_that_it_has() -> None:
     """Without the rows; where it has everything, the answer tells it to come no more."""
 
     async def story(served: Served) -> Any:
-        async with served.get("/v1/subscribe", SUBSCRIBE, Last_Event_ID="450", Accept="text/event-stream") as answer:
+        async with served.get(
+            "/v1/subscribe", SUBSCRIBE, Last_Event_ID=f"450.{MARK}", Accept="text/event-stream"
+        ) as answer:
             (export,) = served.created[0].description.sink_exports
             assert isinstance(export.sink, SubscribeSink)
             begun = answer.headers["Tidemark-As-Of"], export.sink.with_snapshot
         ended = [
             (await served.text("/v1/subscribe", {**SUBSCRIBE, "up_to": "700"}, Last_Event_ID=last))[0]
-            for last in ("end", "699")
+            for last in ("end", f"699.{MARK}")
         ]
         return begun, ended
 
     assert play(story) == (("450", False), [204, 204])
+
+
+class Edited(Planner):
+    """The same statement, after what it reads was edited, or deleted and made again."""
+
+    def __init__(self, **change: Any) -> None:
+        self._change = change
+
+    async def plan(self, request: PlanRequest, *, patient: bool) -> Planned:
+        return replace(await super().plan(request, patient=patient), **self._change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"references": (GlobalId("s.b"),)},
+        {"exports": (PlannedExport("result", "materializedView", GlobalId("o"), (Column("a", STRING),), (0,)),)},
+    ],
+    ids=["another relation", "another type"],
+)
+def test_changes_of_another_revision_never_follow_the_rows_of_the_first(change: dict[str, Any]) -> None:
+    """A browser comes again by itself: it is told to begin anew, and its subscribe ends."""
+
+    async def story(served: Served) -> Any:
+        async with served.get("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream") as answer:
+            await served.tell(0, at(500), updates((1, 499, 1)))
+            id = (await answer.content.readline()).decode().strip().removeprefix("id: ")
+            async with served.get("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream", Last_Event_ID=id) as again:
+                unedited = again.status
+            await until(lambda: served.running.clients.subscribes == 1)
+            served.context.planner = cast(PlannerClient, Edited(**change))
+            edited = await served.text("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream", Last_Event_ID=id)
+            await until(lambda: served.running.clients.subscribes == 1)
+        return unedited, edited
+
+    unedited, (status, text) = play(story)
+    assert (unedited, status) == (200, 409)
+    assert "begin without Last-Event-ID, with the rows" in json.loads(text)["error"]
+
+
+@pytest.mark.parametrize(("accept", "upper"), [("text/event-stream", 499), ("application/x-ndjson", 499)])
+def test_a_client_without_the_rows_has_no_time_to_go_on_from(accept: str, upper: int) -> None:
+    """A view that is in error as of the first time: progress before it would be an id, after which no rows come."""
+
+    async def story(served: Served) -> Any:
+        async with served.get("/v1/subscribe", {**SUBSCRIBE, "progress": "true"}, Accept=accept) as answer:
+            await served.tell(0, at(upper))
+            (await served.subscription()).fail(SubscribeEnded("division by zero"))
+            return await broken_off(answer)
+
+    text = play(story)
+    assert "division by zero" in text
+    assert "id:" not in text
+    assert "progress" not in text
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "text/event-stream"])

@@ -4,7 +4,7 @@
     GET       /v1/subscribe?namespace=NAMESPACE&subject=NAME   the rows, then their changes, until the client goes
     Authorization: Bearer TOKEN        a token for the audience tidemark-gateway
     Accept: TYPE                       one of http_text.py; the first that is known counts
-    Last-Event-ID: TIME                of a subscribe: go on after this time
+    Last-Event-ID: TIME.FINGERPRINT    of a subscribe: go on after this time, where it still reads the same relations
 
     call ──► Queries, Subscribes (streams/) ──► Arrow ──► text, in a thread ──► the client, as it takes it
 
@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import OperatorError, QueryRefused
@@ -49,6 +51,7 @@ from tidemark_operator.gateway.server.http_text import (
 )
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS
 from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 from tidemark_protocol.rows.updates import unseen
@@ -63,6 +66,10 @@ SUBSCRIBE_PARAMETERS = ("namespace", "subject", "as_of", "up_to", "snapshot", "p
 BEAT_SECONDS = 15.0
 """A proxy that ends connections on which nothing comes waits longer, most likely."""
 _TRUE, _FALSE = ("true", "1", ""), ("false", "0")
+_CHANGED = (
+    "what the subscribe reads is not what it was at the last event (another revision, or made again), so its changes "
+    "are none of the rows that the client has: begin without Last-Event-ID, with the rows"
+)
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _VANISHED = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
 """Seconds, seconds and probes, after which a client is gone that said nothing of it."""
@@ -84,6 +91,7 @@ class HttpReads:
         self._texts.shutdown(wait=False, cancel_futures=True)
 
     async def _query(self, request: web.Request) -> web.StreamResponse:
+        _require_chunks(request)
         text, type = _accepted(request, QUERY_TEXTS)
         access = await self._admit(request)
         async with self._limits.calls.hold(access.caller):
@@ -96,13 +104,14 @@ class HttpReads:
         return await client.reply.end()
 
     async def _subscribe(self, request: web.Request) -> web.StreamResponse:
+        _require_chunks(request)
         text, type = _accepted(request, SUBSCRIBE_TEXTS)
         access = await self._admit(request)
         async with self._limits.calls.hold(access.caller):
-            asked, has_all = _subscribe_request(request, progress=type == EVENTS)
+            asked, resumed, has_all = _subscribe_request(request, progress=type == EVENTS)
             if has_all:
                 return web.Response(status=204)
-            client = HttpSubscriber(Reply(request, type), text, self._run, asked.progress)
+            client = HttpSubscriber(Reply(request, type), text, self._run, asked, resumed)
             async with client.reply.beating() if type == EVENTS else contextlib.nullcontext():
                 try:
                     await self._subscribes.serve(access, lambda: self._admit(request), asked, client)
@@ -213,16 +222,21 @@ class HttpQuery:
 
 
 class HttpSubscriber:
-    """The client of one subscribe over HTTP."""
+    """The client of one subscribe over HTTP. `resumed`: the fingerprint of what it read before; None: it begins."""
 
-    def __init__(self, reply: Reply, text: type[SubscribeText], run: Run, progress: bool) -> None:
-        self.reply, self._make, self._run, self._progress = reply, text, run, progress
+    def __init__(
+        self, reply: Reply, text: type[SubscribeText], run: Run, asked: SubscribeRequest, resumed: str | None
+    ) -> None:
+        self.reply, self._make, self._run, self._asked, self._resumed = reply, text, run, asked, resumed
         self._text: SubscribeText | None = None
 
-    async def begin(self, columns: Sequence[Column], as_of: int) -> None:
+    async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names = [column.name for column in columns]
         _check_names(names)
-        self._text = self._make(names, self._progress)
+        fingerprint = _fingerprint(self._asked.subject, columns, reads)
+        if self._resumed not in (None, fingerprint):
+            raise HttpRefused(409, _CHANGED)
+        self._text = self._make(names, self._asked.progress, as_of, fingerprint)
         await self.reply.begin({"Tidemark-As-Of": str(as_of), "X-Accel-Buffering": "no"})
 
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[str, None]:
@@ -284,8 +298,16 @@ async def _statement(request: web.Request, given: Mapping[str, str]) -> str:
         raise QueryRefused("the statement is not UTF-8") from None
 
 
-def _subscribe_request(request: web.Request, progress: bool) -> tuple[SubscribeRequest, bool]:
-    """`progress`: where the parameter is absent. The second value: the client has all that the subscribe would send."""
+def _fingerprint(subject: str, columns: Sequence[Column], reads: Sequence[GlobalId]) -> str:
+    """Of what a subscribe reads. Relations that were made again, or by another plan, have other ids: changes of theirs
+    are none of the rows that a client has."""
+    named = [subject, [(column.name, str(column.type)) for column in columns], sorted(reads)]
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
+
+
+def _subscribe_request(request: web.Request, progress: bool) -> tuple[SubscribeRequest, str | None, bool]:
+    """`progress`: where the parameter is absent. The second value: the fingerprint of what the client read before;
+    None: it begins. The third: it has all that the subscribe would send."""
     given = _parameters(request, SUBSCRIBE_PARAMETERS)
     if "subject" not in given:
         raise QueryRefused("parameter subject is missing: the name of a table or export, or SQL")
@@ -301,11 +323,12 @@ def _subscribe_request(request: web.Request, progress: bool) -> tuple[SubscribeR
     )
     last = request.headers.get("Last-Event-ID", "")
     if not last:
-        return asked, False
+        return asked, None, False
     if last == LAST_ID:
-        return asked, True
-    asked.as_of, asked.without_snapshot = _parsed("Last-Event-ID", last), True
-    return asked, asked.HasField("up_to") and asked.as_of >= asked.up_to - 1
+        return asked, None, True
+    time, _, resumed = last.partition(".")
+    asked.as_of, asked.without_snapshot = _parsed("Last-Event-ID", time), True
+    return asked, resumed, asked.HasField("up_to") and asked.as_of >= asked.up_to - 1
 
 
 def _parameters(request: web.Request, known: Sequence[str]) -> dict[str, str]:
@@ -336,6 +359,14 @@ def _flag(given: Mapping[str, str], name: str, absent: bool) -> bool:
     if value.lower() not in _TRUE + _FALSE:
         raise QueryRefused(f"parameter {name} is true or false, not {value!r:.40}")
     return value.lower() in _TRUE
+
+
+def _require_chunks(request: web.Request) -> None:
+    """Raises HttpRefused where a client could not tell an answer that breaks off from a whole one."""
+    if request.version < HttpVersion11:
+        raise HttpRefused(
+            505, f"{request.path} needs HTTP/1.1, for an end of its answers; of nginx: proxy_http_version 1.1"
+        )
 
 
 def _accepted(request: web.Request, known: Mapping[str, K]) -> tuple[K, str]:

@@ -5,7 +5,7 @@
                 text/csv               carrier,flights
     subscribe   application/x-ndjson   {"__time": 1769860801000, "__diff": 1, "carrier": "UA", "flights": 58666}
                                        {"__progress": 1769860802000}
-                text/event-stream      id: 1769860801000
+                text/event-stream      id: 1769860801000.5f2a81c09b3de674
                                        data: {"__time": 1769860801000, ...      one line for each change of the time
 
 Functions here take as long as there are rows: they run in a thread, for few rows at a time (`slices`).
@@ -109,10 +109,12 @@ QUERY_TEXTS: dict[str, type[QueryText]] = {
 
 
 class SubscribeText(ABC):
-    """The text of one subscribe. `progress`: the client wants to know up to which time the changes are complete."""
+    """The text of one subscribe. `progress`: the client wants to know up to which time the changes are complete.
+    `as_of`: the first time. `fingerprint`: of what is read."""
 
-    def __init__(self, names: Sequence[str], progress: bool) -> None:
+    def __init__(self, names: Sequence[str], progress: bool, as_of: int, fingerprint: str) -> None:
         self._names, self._progress = [TIME_COLUMN, DIFF_COLUMN, *names], progress
+        self._as_of, self._fingerprint = as_of, fingerprint
 
     @abstractmethod
     def changes(self, updates: pa.Table) -> str: ...
@@ -132,6 +134,10 @@ class SubscribeText(ABC):
         columns = [updates.column(TIME_COLUMN), updates.column(DIFF_COLUMN), *updates.columns[:-3]]
         return _objects(self._names, columns)
 
+    def _is_progress(self, upper: int) -> bool:
+        """Not before the first time is complete: a client that went on from there would never get the rows of it."""
+        return self._progress and upper > self._as_of
+
     def _progress_line(self, upper: int) -> str:
         return json.dumps({"__progress": None if upper == EMPTY else upper})
 
@@ -141,7 +147,7 @@ class ChangeLines(SubscribeText):
         return "".join(f"{line}\n" for line in self._lines(updates))
 
     def upper(self, upper: int) -> str:
-        return f"{self._progress_line(upper)}\n" if self._progress else ""
+        return f"{self._progress_line(upper)}\n" if self._is_progress(upper) else ""
 
     def end(self) -> str:
         return ""
@@ -160,7 +166,7 @@ class ChangeEvents(SubscribeText):
         text = []
         for time, line in zip(updates.column(TIME_COLUMN).to_pylist(), self._lines(updates), strict=True):
             if time != self._time:
-                text.append(f"{self._close()}id: {time}\n")
+                text.append(f"{self._close()}id: {self._id(time)}\n")
                 self._time = time
             text.append(f"data: {line}\n")
         return "".join(text)
@@ -169,9 +175,9 @@ class ChangeEvents(SubscribeText):
         if self._time is not None and upper <= self._time:
             return ""
         closed = self._close()
-        if not self._progress or not 0 < upper < EMPTY:
+        if not self._is_progress(upper) or upper == EMPTY:
             return closed
-        return f"{closed}event: progress\nid: {upper - 1}\ndata: {self._progress_line(upper)}\n\n"
+        return f"{closed}event: progress\nid: {self._id(upper - 1)}\ndata: {self._progress_line(upper)}\n\n"
 
     def end(self) -> str:
         return f"{self._close()}event: end\nid: {LAST_ID}\ndata: {{}}\n\n"
@@ -181,6 +187,9 @@ class ChangeEvents(SubscribeText):
         all changes of its time, so the error is a comment there."""
         named = json.dumps(error)
         return f"event: failed\ndata: {named}\n\n" if self._time is None else f": failed {named}\n"
+
+    def _id(self, time: int) -> str:
+        return f"{time}.{self._fingerprint}"
 
     def _close(self) -> str:
         end, self._time = "" if self._time is None else "\n", None

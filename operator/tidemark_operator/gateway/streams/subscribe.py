@@ -27,7 +27,7 @@ from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
+from tidemark_protocol.ids import MAX_TIME, GlobalId, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.plan.dataflow import SubscribeSink
 from tidemark_protocol.types import Column
@@ -38,8 +38,8 @@ CHUNK_BYTES = 1024 * 1024
 class SubscribeClient(Protocol):
     """The client of one subscribe, over gRPC or HTTP."""
 
-    async def begin(self, columns: Sequence[Column], as_of: int) -> None:
-        """Send the columns of the rows, and the first time."""
+    async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
+        """Send the columns of the rows, and the first time. `reads`: the relations whose changes follow."""
 
     def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
         """The batch in messages of about CHUNK_BYTES of rows; none where the client wants nothing of it."""
@@ -67,7 +67,7 @@ class Subscribes:
         async with self._limits.subscribes.hold(access.caller), running as subscription:
             reads = ReadSet(request.namespace, ready.planned.references, ready.owners)
             async with while_allowed(subscription, admit, reads):
-                await client.begin(ready.columns, made.description.as_of)
+                await client.begin(ready.columns, made.description.as_of, ready.planned.references)
                 await BatchSender(client, subscription, made.description.as_of).send()
 
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
@@ -88,7 +88,7 @@ class GrpcSubscriber:
     def __init__(self, rpc: Any, progress: bool) -> None:
         self._rpc, self._progress = rpc, progress
 
-    async def begin(self, columns: Sequence[Column], as_of: int) -> None:
+    async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names, types = [c.name for c in columns], [str(c.type) for c in columns]
         header = gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
         await self.write(gateway_pb2.SubscribeReply(header=header))
