@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog, Subscription
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import PEEKS_BYTES, Limits
 from tidemark_operator.gateway.auth.access import Authenticator
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.server import arrow_batches
@@ -170,9 +171,12 @@ class Served:
         async with self.get(path, params, **headers) as answer:
             return answer.status, await answer.text()
 
+    async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", int(self._url.rpartition(":")[2]))
+
     async def raw(self, request: bytes) -> str:
         """The whole answer to these bytes."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(self._url.rpartition(":")[2]))
+        reader, writer = await self.connected()
         writer.write(request)
         answer = await reader.read()
         writer.close()
@@ -265,6 +269,32 @@ def test_a_client_that_cannot_tell_a_part_from_the_whole_is_refused(path: str) -
     assert "proxy_http_version 1.1" in json.loads(body)["error"]
 
 
+@pytest.mark.parametrize(
+    ("request_line", "header", "status"),
+    [
+        (b"GET /v1/query?sql=SELECT HTTP/1.1", b"Authorization: Bearer my-secret\x01", 400),
+        (b"GET /v1/query?sql=SELECT HTTP/1.1", b"Authorization: Bearer my-secret" + b"x" * 9000, 400),
+        (b"GET /v1/query?sql=SELECT HTTP/1.1", b"Authorization: Bearer my-secret\xff", 401),
+        (b"GET /v1/query?sql=SELECT HTTP/1.1", "Authorization: Bearer my-secret\u00fc".encode(), 401),
+        ("GET /v1/query?sql=my-secret-\u00fc HTTP/1.1".encode(), b"X: y", 400),
+        (b"GET /v1/query?sql=my-secret-\xff HTTP/1.1", b"X: y", 400),
+        (b"GET /v1/query?sql=my-secret" + b"x" * 9000 + b" HTTP/1.1", b"X: y", 400),
+        (b"GET http://[my-secret/v1/query HTTP/1.1", b"X: y", 400),
+        (b"GET /v1/query?sql=my-secret HTTP/1.1 HTTP/1.1", b"X: y", 400),
+        (b"my-secret /v1/query HTTP/1.1", b"X: y", 400),
+    ],
+)
+def test_no_token_and_no_statement_is_logged(
+    request_line: bytes, header: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not that of a request that is no HTTP, either."""
+    caplog.set_level(logging.DEBUG)
+    answer = play(
+        lambda served: served.raw(request_line + b"\r\n" + header + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+    )
+    assert (int(answer.split()[1]), "secret" in caplog.text) == (status, False)
+
+
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "application/json", "text/csv"])
 def test_crash_a_part_of_an_answer_is_never_taken_for_the_whole(accept: str) -> None:
     """The replica is lost while the client reads: the body has no end."""
@@ -287,11 +317,51 @@ def test_a_batch_that_is_too_large_for_memory_ends_the_answer(monkeypatch: pytes
     data = arrow(range(5000))
 
     async def story(served: Served) -> Any:
-        async with served.get("/v1/query", QUERY) as answer:
-            return (await answer.content.readline()).decode()
+        return await served.text("/v1/query", QUERY)
 
-    (text,) = play(story, Replica(PeekStashed(5000, len(data)), data)).splitlines()
-    assert "which HTTP does not take" in json.loads(text)["__error"]["error"]
+    status, text = play(story, Replica(PeekStashed(5000, len(data)), data))
+    assert (status, json.loads(text)["reason"]) == (400, "INVALID_ARGUMENT")
+    assert "which HTTP does not take" in json.loads(text)["error"]
+
+
+def test_a_client_that_takes_nothing_of_a_broken_answer_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the rows that were being sent, nor its place among the calls, nor the connection."""
+    monkeypatch.setattr("tidemark_operator.gateway.server.http_reads.CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr("tidemark_operator.gateway.streams.answer_stream.CHUNK_SECONDS", 0.05)
+    data = arrow(range(1_000_000))
+
+    async def story(served: Served) -> Any:
+        reader, writer = await served.connected()
+        cast(asyncio.Transport, writer.transport).pause_reading()
+        path = "/v1/query?namespace=ns&instance=default&sql=SELECT%20*%20FROM%20s.a"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer annes\r\n\r\n".encode())
+        await until(lambda: served.limits.peeks.free < PEEKS_BYTES)
+        others = asyncio.create_task(served.limits.peeks.acquire("anne", PEEKS_BYTES))
+        await until(lambda: served.limits.peeks.is_wanted("anne"))
+        await until(lambda: served.limits.calls.free == 256)
+        await others
+        cast(asyncio.Transport, writer.transport).resume_reading()
+        text = (await reader.read()).decode()
+        writer.close()
+        return text.splitlines()[-1]
+
+    assert "999999" not in play(story, Replica(PeekRows(data, 1_000_000)))
+
+
+def test_large_answers_that_wait_for_their_turn_delay_no_other_query() -> None:
+    """The replica has them: the gateway's memory is for others."""
+    data = arrow(range(5000))
+
+    async def story(served: Served) -> Any:
+        sending = [await served.limits.texts.acquire("anne") for _ in range(2)]
+        large = asyncio.create_task(served.text("/v1/query", QUERY))
+        await until(lambda: served.limits.texts.is_wanted("anne"))
+        free = served.limits.peeks.free
+        for each in sending:
+            each.shrink(0)
+        return free, (await large)[0]
+
+    assert play(story, Replica(PeekStashed(5000, len(data)), data)) == (PEEKS_BYTES, 200)
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,10 @@ class Authenticator:
             Unauthenticated: the token is unknown, or for another audience.
             ReviewUnavailable: the API server does not answer.
         """
-        if hmac.compare_digest(authorization.encode(), self._own):
+        known = authorization if authorization.isascii() else ""  # HTTP's may have bytes that are no text
+        if hmac.compare_digest(known.encode(), self._own):
             return FullAccess()
-        scheme, _, token = authorization.partition(" ")
+        scheme, _, token = known.partition(" ")
         if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
             raise Unauthenticated("the call has no known token: send `authorization: Bearer TOKEN`")
         return UserAccess(await self._user(token, self._reviews), self._reviews, self._answers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidemark_operator.errors import OperatorError
+from tidemark_operator.errors import OperatorError, QueryRefused
 
 BATCH_BYTES_MAX = 32 << 20
 
@@ -20,7 +20,7 @@ class ArrowBatches:
         self._schema: pa.Schema | None = None
 
     def feed(self, piece: bytes) -> list[pa.RecordBatch]:
-        """Raises OperatorError where a batch is too large."""
+        """Raises QueryRefused where a batch is too large."""
         self._rest += piece
         source, batches, read = pa.BufferReader(self._rest), list[pa.RecordBatch](), 0
         while (message := _message(source)) is not None:
@@ -31,7 +31,7 @@ class ArrowBatches:
                 batches.append(pa.ipc.read_record_batch(message, self._schema))
         self._rest = self._rest[read:]
         if len(self._rest) > BATCH_BYTES_MAX:
-            raise OperatorError(
+            raise QueryRefused(
                 f"65536 rows of the answer have more than {BATCH_BYTES_MAX} bytes, which HTTP does not take: select "
                 "fewer columns, or use kubectl tidemark query"
             )

@@ -23,7 +23,7 @@ import contextlib
 import hashlib
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ from tidemark_operator.gateway.server.http_text import (
     SubscribeText,
     slices,
 )
+from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_protocol.ids import GlobalId
@@ -97,10 +98,8 @@ class HttpReads:
         async with self._limits.calls.hold(access.caller):
             asked = await _query_request(request)
             client = HttpQuery(Reply(request, type), text, self._run, self._limits)
-            try:
-                await self._queries.serve(access, asked, client)
-            except OperatorError as error:
-                await client.fail(error)
+            if failure := await _failure(self._queries.serve(access, asked, client)):
+                await client.fail(failure)
         return await client.reply.end()
 
     async def _subscribe(self, request: web.Request) -> web.StreamResponse:
@@ -113,11 +112,11 @@ class HttpReads:
                 return web.Response(status=204)
             client = HttpSubscriber(Reply(request, type), text, self._run, asked, resumed)
             async with client.reply.beating() if type == EVENTS else contextlib.nullcontext():
-                try:
-                    await self._subscribes.serve(access, lambda: self._admit(request), asked, client)
+                serve = self._subscribes.serve(access, lambda: self._admit(request), asked, client)
+                if failure := await _failure(serve):
+                    await client.fail(failure)
+                else:
                     await client.end()
-                except OperatorError as error:
-                    await client.fail(error)
         return await client.reply.end()
 
     async def _admit(self, request: web.Request) -> Access:
@@ -159,16 +158,19 @@ class Reply:
             raise asyncio.CancelledError from None  # the client is gone: what gRPC does then
 
     async def break_off(self, text: str) -> None:
-        """Send a last text, and no end of the body."""
+        """Send a last text, where the client takes it within CHUNK_SECONDS, and no end of the body."""
         self._broken = True
-        if text:
-            await self.write(text)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHUNK_SECONDS):
+                await self.write(text)
 
     async def end(self) -> web.StreamResponse:
-        """The response; a body that is not whole gets no end, and its connection is closed."""
+        """The response; a body that is not whole gets no end. Its connection is closed once the client has taken what
+        was sent, at the latest after CHUNK_SECONDS."""
         assert self._response is not None
-        if self._broken and self._request.transport is not None:
-            self._request.transport.close()
+        if self._broken and (transport := self._request.transport) is not None:
+            transport.close()
+            asyncio.get_running_loop().call_later(CHUNK_SECONDS, transport.abort)
         return self._response
 
     @contextlib.asynccontextmanager
@@ -199,16 +201,23 @@ class HttpQuery:
         text = self._text = self._make(answer)
         if text.one_name_one_column:
             _check_names(text.names)
-        skipped = {"Tidemark-Skipped-Errors": str(answer.skipped)} if answer.skipped else {}
-        await self.reply.begin({"Tidemark-As-Of": str(answer.as_of), **skipped})
-        yield text.head()
         batches = ArrowBatches()
         async for piece in answer.arrow:
             for batch in await self._run(batches.feed, piece):
+                if not self.reply.begun:
+                    yield await self._begin(text, answer)
                 for rows in slices(batch):
                     yield await self._run(text.rows, rows)
         batches.finish()
+        if not self.reply.begun:
+            yield await self._begin(text, answer)
         yield text.tail()
+
+    async def _begin(self, text: QueryText, answer: QueryAnswer) -> str:
+        """Not before the first batch: until then an error has its status."""
+        skipped = {"Tidemark-Skipped-Errors": str(answer.skipped)} if answer.skipped else {}
+        await self.reply.begin({"Tidemark-As-Of": str(answer.as_of), **skipped})
+        return text.head()
 
     async def write(self, message: str) -> None:
         await self.reply.write(message)
@@ -261,6 +270,17 @@ class HttpSubscriber:
             raise error
         assert self._text is not None
         await self.reply.break_off(self._text.failed(as_json(error)))
+
+
+async def _failure(serve: Awaitable[None]) -> OperatorError | None:
+    """What `serve` failed with. Without its tracebacks, which hold the rows that were being sent, while a client may
+    take long to take the error."""
+    try:
+        await serve
+    except OperatorError as error:
+        error.__context__ = error.__cause__ = None
+        return error.with_traceback(None)
+    return None
 
 
 def _updates(news: SubscribeAdvanced) -> pa.Table:

@@ -5,8 +5,8 @@
 
     4xx, 5xx  {"error": TEXT, "reason": NAME}      NAME: that of gRPC's status (status.py); 429, 503: Retry-After
 
-Tokens and statements are in no log: requests are not logged. There are no CORS headers, so that a browser lets no page
-of another origin read an answer.
+Tokens and statements are in no log: requests are not logged, and neither is what is wrong with one that is no HTTP.
+There are no CORS headers, so that a browser lets no page of another origin read an answer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from tidemark_operator.errors import OperatorError
@@ -27,10 +28,22 @@ from tidemark_operator.gateway.server.status import status_of
 from tidemark_protocol.tls.folder import Material
 
 LOG = logging.getLogger(__name__)
+FAILURES = logging.getLogger(f"{__name__}.failures")
+"""Of aiohttp and of handlers."""
 KEEPALIVE_SECONDS, RENEWAL_SECONDS, STOP_SECONDS = 30.0, 60.0, 1.0
 RETRY_SECONDS = "1"
 _REASONS = {404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
 """Of answers that aiohttp gives by itself."""
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a failure is not that of a request that is no HTTP: those have parts of it in their text, such as its
+    token, and anybody may send as many as they like. The client is told."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+FAILURES.addFilter(_is_ours)
 
 
 class HttpRefused(OperatorError):
@@ -66,6 +79,7 @@ class HttpServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=FAILURES,
             keepalive_timeout=KEEPALIVE_SECONDS,
             shutdown_timeout=STOP_SECONDS,
             handler_cancellation=True,  # a read of a client that is gone ends on the replicas

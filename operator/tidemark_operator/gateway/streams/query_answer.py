@@ -101,9 +101,8 @@ async def _send(client: QueryClient, caller: str, query: Query, result: PeekRows
         if isinstance(result, PeekRows):
             held.shrink(len(result.data))
         elif client.large is not None:
-            sending = await stack.enter_async_context(client.large.hold(caller))
-            held.shrink(0)
-            held = sending
+            held.shrink(0)  # the answer is kept by the replica: one that waits for its turn delays no other query
+            held = await stack.enter_async_context(client.large.hold(caller))
         answer = _answer(query, result)
         await stack.enter_async_context(aclosing(answer.arrow))
         messages = await stack.enter_async_context(aclosing(client.messages(answer)))
