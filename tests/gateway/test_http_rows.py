@@ -11,10 +11,11 @@ import aiohttp
 import pytest
 
 from tests.authorities import Authority
+from tests.gateway.test_http_reads import until
 from tests.waiting import BOUND
 from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission import write_rate
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.admission.write_rate import WriteRate
 from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden
 from tidemark_operator.gateway.server import http_body, http_rows
@@ -153,6 +154,52 @@ def test_a_body_that_breaks_off_is_not_written() -> None:
 
     served(ingester, calls)
     assert ingester.taken == []
+
+
+class Ticking(Ingester):
+    """Writes at the next tick."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.tick = asyncio.Event(), asyncio.Event()
+
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+        self.begun.set()
+        try:
+            body = b"".join([piece async for piece in pieces])
+            self.read.set()
+            await self.tick.wait()
+            self.taken.append((target, body))
+        finally:
+            self.ended.set()
+        return Written(target.table, 1000, 2, False)
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_crash_a_client_that_goes_once_its_body_is_complete_has_written(length: int) -> None:
+    """Such as a webhook that waits for no tick. What is not complete is not written."""
+
+    async def scenario() -> Any:
+        ingester, limits = Ticking(), Limits()
+        http = HttpServer([HttpRows(cast(Inserts, ingester), Authenticator("token", None), limits)], None)
+        _, writer = await asyncio.open_connection("127.0.0.1", await http.start("127.0.0.1", 0))
+        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {length}\r\n\r\n[]".encode())
+        await (ingester.read if length == 2 else ingester.begun).wait()
+        writer.close()
+        server = cast(Any, http._runner).server
+        await until(lambda: not server.connections)
+        ingester.tick.set()
+        await ingester.ended.wait()
+        await until(lambda: limits.calls.free == CALLS)
+        await http.close()
+        return [body for _, body in ingester.taken]
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(BOUND):
+            return await scenario()
+
+    assert asyncio.run(bounded()) == ([b"[]"] if length == 2 else [])
 
 
 def test_an_unknown_content_type_is_answered_with_those_that_are_known() -> None:
