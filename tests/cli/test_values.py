@@ -79,7 +79,28 @@ def test_times_of_any_year_are_shown(micros: int, type: pa.DataType) -> None:
 def test_a_date_after_all_that_python_knows_is_shown() -> None:
     """To the day."""
     assert values(pa.array([2_932_897], pa.date32())) == ["10000-01-01"]
-    assert values(pa.array([AFTER_9999], pa.timestamp("us"))) == ["10000-01-01 00:00:00.000000"]
+    assert values(pa.array([AFTER_9999], pa.timestamp("us"))) == ["10000-01-01 00:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("type", "first", "far"),
+    [
+        (pa.timestamp("us"), "1970-01-01 00:00:00", "10000-01-01 00:00:00"),
+        (UTC, "1970-01-01 00:00:00+00:00", "10000-01-01 00:00:00+00:00"),
+    ],
+    ids=str,
+)
+def test_the_text_of_a_time_does_not_depend_on_its_neighbours(type: pa.DataType, first: str, far: str) -> None:
+    """A time of both batches of an answer has one text; fractions are printed where there are some."""
+    times = pa.array([0, AFTER_9999, None, AFTER_9999 + 1, 1], type)
+    zone = first[19:]
+    shown = [first, far, None, f"{far[:20]}.000001{zone}", f"{first[:19]}.000001{zone}"]
+    assert plain(values(times)) == shown
+    assert plain(values(times.slice(0, 1))) == [first]
+    struct = pa.StructArray.from_arrays([times, pa.array([1, 2, 3, 4, 5])], ["at", "n"])
+    assert plain(values(struct)) == [{"at": text, "n": at} for at, text in enumerate(shown, 1)]
+    lists = pa.ListArray.from_arrays([0, 5], times)
+    assert plain(values(lists)) == [shown]
 
 
 def test_json_loses_no_column() -> None:

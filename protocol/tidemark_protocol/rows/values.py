@@ -6,34 +6,43 @@ Arrow ──► Python ──► plain(value)    a JSON value; text for what JSO
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+_ZEROS = re.compile(r"\.0+$")
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def values(column: pa.Array) -> list[Any]:
-    """A column's values as Python's. Dates and times that Python cannot hold (years from 10000 on) become text."""
+    """A column's values as Python's. A date or time that Python cannot hold (years from 10000 on) becomes text, as
+    Python prints the others: the text of a value does not depend on what is beside it."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        return list(column.cast(_with_text_times(column.type)).to_pylist())
+        return [_value(scalar) for scalar in column]
 
 
-def _with_text_times(type: pa.DataType) -> pa.DataType:
-    if pa.types.is_temporal(type):
-        return pa.string()
-    if pa.types.is_list(type):
-        return pa.list_(_with_text_field(type.value_field))
-    if pa.types.is_struct(type):
-        return pa.struct([_with_text_field(type.field(at)) for at in range(type.num_fields)])
-    return type
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if pa.types.is_temporal(scalar.type):
+            return _text(scalar)
+        if pa.types.is_list(scalar.type):
+            return [_value(item) for item in scalar.values]
+        if pa.types.is_struct(scalar.type) and len(set(scalar)) == len(scalar):
+            return {name: _value(item) for name, item in scalar.items()}
+        raise
 
 
-def _with_text_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_with_text_times(field.type))
+def _text(scalar: Any) -> str:
+    """Arrow prints fractions of zero, and UTC as Z."""
+    printed = str(scalar.cast(pa.string()).as_py())
+    time = _ZEROS.sub("", printed.removesuffix("Z"))
+    return f"{time}+00:00" if printed.endswith("Z") else time
 
 
 def plain(value: Any) -> Any:
