@@ -4,15 +4,19 @@
     kubectl tidemark frontiers
 
 Rows go to standard output, everything else to standard error. The exit status is 0; 1 where the command failed, with
-one line that begins with `error: `; 2 for wrong flags or arguments; 130 after Ctrl-C.
+one line that begins with `error: `; 2 for wrong flags or arguments; 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 
 import click
 from click.shell_completion import CompletionItem
@@ -74,7 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if instruction := os.environ.get(completion.VARIABLE):
         return completion.complete(tidemark, instruction)
     try:
-        with tidemark.make_context(PROGRAM, list(sys.argv[1:] if arguments is None else arguments)) as context:
+        with (
+            _left_on_sigterm(),
+            tidemark.make_context(PROGRAM, list(sys.argv[1:] if arguments is None else arguments)) as context,
+        ):
             tidemark.invoke(context)
         sys.stdout.flush()
         return 0
@@ -92,6 +99,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as of `... | head`, which ends first
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextmanager
+def _left_on_sigterm() -> Iterator[None]:
+    """SIGTERM leaves the block in order, so that no kubectl that forwards a port stays."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.getsignal(signal.SIGTERM)
+    ours = threading.current_thread() is threading.main_thread() and before is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _print_usage_error(error: click.UsageError) -> None:

@@ -46,7 +46,7 @@ class Gateway:
     """The gateway's address, and what a call shows it."""
 
     address: str
-    token: str | None
+    token: str | None = field(repr=False)
     authority: bytes | None = None
     """The authority of the gateway's certificate, as PEM; None: no TLS, on loopback only."""
     certificate: Certificate | None = None
@@ -87,7 +87,7 @@ class Credentials:
     client_certificate: bool = False
     lifetime: str = TOKEN_LIFETIME
     """Of a ServiceAccount's token, as kubectl writes durations."""
-    text: str | None = None
+    text: str | None = field(default=None, repr=False)
     """The token itself."""
 
     def token(self, kubectl: Kubectl, own_file: Path | None) -> str:

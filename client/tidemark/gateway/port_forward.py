@@ -11,13 +11,10 @@ from __future__ import annotations
 import json
 import re
 import selectors
-import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from tidemark.errors import GatewayFailed, GatewayUnknown
@@ -92,7 +89,8 @@ def _unknown(namespace: str, name: str, refusal: str) -> str:
 
 @contextmanager
 def forwarded(leader: Leader) -> Iterator[str]:
-    """A loopback address, HOST:PORT, that kubectl forwards to the leader.
+    """A loopback address, HOST:PORT, that kubectl forwards to the leader. kubectl ends with the block: a program that
+    ends by a signal must leave the block first, as by SystemExit. Signals are the program's own.
 
     Raises:
         GatewayFailed: kubectl is not on the PATH, or forwards no port.
@@ -107,27 +105,11 @@ def forwarded(leader: Leader) -> Iterator[str]:
         )
     except FileNotFoundError:
         raise GatewayFailed("the way to the gateway needs kubectl, which is not on the PATH") from None
-    with process, _terminated_at_exit(process):
-        yield _address(process, leader)
-
-
-@contextmanager
-def _terminated_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends the process with the block, also when SIGTERM ends this program, unless the program has a handler of its own
-    or this is not its main thread."""
-
-    def exit_on_signal(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, exit_on_signal)
-    try:
-        yield
-    finally:
-        process.terminate()
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with process:
+        try:
+            yield _address(process, leader)
+        finally:
+            process.terminate()
 
 
 def _address(process: subprocess.Popen[bytes], leader: Leader) -> str:
