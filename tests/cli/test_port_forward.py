@@ -67,10 +67,10 @@ def test_crash_a_command_that_is_terminated_leaves_no_kubectl(silent: socket.soc
     command = [sys.executable, "-m", "tidemark_cli", "subscribe", "a", "-n", "ns", "--kubeconfig", str(tmp_path / "no")]
     command += ["--service-account", "reader"]
     environment = {name: value for name, value in os.environ.items() if name != "TIDEMARK_GATEWAY_FILE"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
-        with silent.accept()[0]:
-            ran.send_signal(signal.SIGTERM)
-            ran.communicate(timeout=BOUND)
+    popen = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with popen as ran, silent.accept()[0]:
+        ran.send_signal(signal.SIGTERM)
+        ran.communicate(timeout=BOUND)
     assert ran.returncode == 143
     until(lambda: not is_running(pid))
 

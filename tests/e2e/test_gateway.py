@@ -206,11 +206,15 @@ def test_the_guides_to_http_and_python_are_right(system: System, tmp_path: Path)
         expected = system.query("SELECT carrier, flights FROM delays", _time(last))["rows"]
         assert +total == Counter((row["carrier"], row["flights"]) for row in expected)
     assert min(total.values()) >= 0
+    assert last is not None
 
     system.dataflow("delays", f"{BY_STATUS} HAVING count(*) > 1", index={"key": ["carrier"]})
     system.wait_up_to_date("delays")
+    anew = _take_events(place, system.namespace, Counter(), None)
+    before, after = (id.partition(".")[2] for id in (last, anew))
+    assert before != after
     with pytest.raises(AssertionError, match="begin without Last-Event-ID, with the rows"):
-        _take_events(place, system.namespace, total, last)
+        _take_events(place, system.namespace, Counter(), f"{_time(anew)}.{before}")
 
 
 def _time(id: str) -> int:

@@ -245,6 +245,22 @@ def test_a_long_statement_is_the_body_of_a_post() -> None:
     assert "has its statement in the body" in why
 
 
+@pytest.mark.parametrize(
+    ("accept", "text"),
+    [
+        ("application/x-ndjson", ""),
+        ("application/json", '{"as_of": 499, "export": "s.a", "rows": [\n]}\n'),
+        ("text/csv", "a\r\n"),
+    ],
+)
+def test_an_answer_without_rows_has_its_time_and_its_end(accept: str, text: str) -> None:
+    async def story(served: Served) -> Any:
+        async with served.get("/v1/query", QUERY, Accept=accept) as answer:
+            return answer.status, answer.headers["Tidemark-As-Of"], await answer.text()
+
+    assert play(story, Replica(PeekRows(arrow([]), 0))) == (200, "499", text)
+
+
 def test_a_large_answer_is_the_same_whatever_its_pieces() -> None:
     """It is stashed at the replica, in batches that begin and end within pieces, and let go when it was read."""
     data = arrow(range(5000), rows=700)
