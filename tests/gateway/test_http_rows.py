@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from tests.authorities import Authority
-from tests.gateway.test_http_reads import until
+from tests.gateway.served_http import until
 from tests.waiting import BOUND
 from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission import write_rate
