@@ -35,17 +35,29 @@ class NegativeRows(PersistError):
 def net_changes(shard: ShardReader, parts: Sequence[Part], target: str, rows_max: int = CHANGES_ROWS) -> pa.Table:
     """The rows that differ, each with `__diff`. `target`: what is written, for people. Raises ViewInError,
     TooManyChanges."""
-    if sum(part.rows_about for part in parts) > rows_max or sum(part.size for part in parts) > CHANGES_BYTES:
-        raise TooManyChanges(
-            f"more than {rows_max:,} updates, or {CHANGES_BYTES >> 20} MiB, since the time of {target}"
-        )
+    too_many = TooManyChanges(
+        f"more than {rows_max:,} updates, or {CHANGES_BYTES >> 20} MiB, since the time of {target}"
+    )
+    if sum(part.rows_about for part in parts) > rows_max or bytes_about(parts) > CHANGES_BYTES:
+        raise too_many
     wanted = [*shard.schema.names, DIFF, ERROR]
     schema = pa.schema([*shard.schema, pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())])
-    batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
+    batches, rows = list[pa.RecordBatch](), 0
+    for batch in (batch for part in parts for batch in read_part(part, columns=wanted)):
+        rows += batch.num_rows
+        if rows > rows_max:  # a compacted file has most of its updates at one time: then its share is no measure
+            raise too_many
+        batches.append(batch)
     net = consolidate(pa.Table.from_batches(batches, schema))
     if net.column(ERROR).null_count < net.num_rows:
         raise ViewInError(IN_ERROR.format(target))
     return net.drop_columns([ERROR])
+
+
+def bytes_about(parts: Sequence[Part]) -> int:
+    """About how many bytes of the files will be read: each file's, by the share of its rows. A compacted file has the
+    whole history, of which a publication wants the last times."""
+    return sum(part.size * part.rows_about // part.rows_at_most for part in parts)
 
 
 def check_no_errors(shard: ShardReader, time: int, target: str) -> None:

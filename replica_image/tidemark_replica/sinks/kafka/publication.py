@@ -32,7 +32,7 @@ from tidemark_replica.sinks.destinations.destination import (
     Reached,
     ViewInError,
 )
-from tidemark_replica.sinks.destinations.shard_contents import IN_ERROR, check_no_errors, rows_of
+from tidemark_replica.sinks.destinations.shard_contents import IN_ERROR, bytes_about, check_no_errors, rows_of
 from tidemark_replica.sinks.kafka.changes import BYTES_MAX, ROWS_MAX, Changes, TooMany, first_violation, read_changes
 from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
 from tidemark_replica.sinks.kafka.progress import Progress
@@ -256,5 +256,4 @@ class _Publication:
 
 
 def _is_much(parts: list[Part]) -> bool:
-    size = sum(part.size * part.rows_about // max(part.file_rows, part.rows_about) for part in parts)
-    return size > BYTES_MAX or sum(part.rows_about for part in parts) > ROWS_MAX
+    return bytes_about(parts) > BYTES_MAX or sum(part.rows_about for part in parts) > ROWS_MAX
