@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import logging
+import queue
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.ports import free_port
-from tests.postgres.databases import Database
-from tests.postgres_sink.views import View, kept, secrets_in, sink_to
-from tidemark_protocol.ids import Time, WriterTerm
+from tests.postgres.databases import Database, connect
+from tests.postgres_sink.views import COLUMNS, View, kept, secrets_in, sink_to
+from tests.replica.process import wait_until
+from tests.waiting import BOUND
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_replica.events.jobs import Done, Failed, Job, Jobs, Outcome
+from tidemark_replica.events.mailbox import Mailbox
+from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped
+from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
 pytestmark = pytest.mark.postgres
 WRONG = "a-wrong-password"
+T = TypeVar("T")
 
 
 def test_a_wrong_password_is_told_without_the_secret(
@@ -93,3 +104,49 @@ def test_a_schema_that_is_not_there(database: Database, tmp_path: Path) -> None:
     with pytest.raises(DestinationStopped, match="nowhere") as stopped:
         view.deliver(sink_to(database, schema="nowhere"))
     assert stopped.value.reason == "SchemaMissing"
+
+
+class RecordingJobs(Jobs):
+    """A pool that keeps the outcomes."""
+
+    def __init__(self) -> None:
+        super().__init__(Mailbox(), "publish", 1)
+        self.outcomes: queue.Queue[Outcome[Any]] = queue.Queue()
+
+    def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
+        def recorded() -> T:
+            try:
+                value = work()
+            except Exception as error:
+                self.outcomes.put(Failed(error))
+                raise
+            self.outcomes.put(Done(value))
+            return value
+
+        return super().submit(name, recorded, done)
+
+
+def test_the_end_of_a_view_ends_its_delivery(database: Database, tmp_path: Path) -> None:
+    """A delivery that waits for a lock of another session: the server gives it up, and rolls it back."""
+    view, sink, jobs = View(tmp_path), sink_to(database), RecordingJobs()
+    view.deliver(sink, view.step(5))
+    view.step(5)
+    shard = ShardMetadata(ShardId("u1"), str(tmp_path / "u1"), COLUMNS)
+    publisher = Publisher(
+        GlobalId("u/view/1"), shard, 0, view.destination(sink), ShardHandles(), jobs, lambda response: None
+    )
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    with connect(database.server, database.name) as other:
+        other.execute("select from tidemark_sinks for update")
+        publisher.appended(view.upper)
+        publisher.advance(view.upper, WriterTerm(1))
+        wait_until(lambda: database.value(waiting) == 1)
+        publisher.stop()
+        outcome = jobs.outcomes.get(timeout=BOUND)
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, DestinationFailed)
+        assert "the delivery was ended" in str(outcome.error)
+    sessions = "select count(*) from pg_stat_activity where application_name = 'tidemark'"
+    wait_until(lambda: database.value(sessions) == 0)
+    jobs.shutdown()
+    assert kept(database, sink) == (0, view.rows(0))

@@ -140,7 +140,7 @@ def test_a_lower_term_and_an_earlier_dataflow_are_refused(database: Database, tm
     later.step(5)
     later.deliver(sink, term=1, uid="other")
     assert kept(database, sink) == (0, later.rows())
-    with pytest.raises(WrittenByLater, match="another Dataflow"):
+    with pytest.raises(DestinationStopped, match="another Dataflow"):
         view.deliver(sink, term=9)
     assert kept(database, sink) == (0, later.rows())
 

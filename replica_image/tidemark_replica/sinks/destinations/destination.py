@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tidemark_persist import PersistError
 from tidemark_protocol.ids import Time, WriterTerm
@@ -63,3 +63,12 @@ class Destination(Protocol):
 
     def clean(self) -> None:
         """Deletes what nothing refers to any more; called about once an hour. Raises PersistError and OSError."""
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """A destination whose publication can be ended while it runs."""
+
+    def interrupt(self) -> None:
+        """Ends a publication that runs, soon: the destination has the contents of one time, before or after. Never
+        waits; from any thread. Later publications fail."""

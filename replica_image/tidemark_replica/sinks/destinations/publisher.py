@@ -25,7 +25,13 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.destinations.destination import IDLE_MS, Destination, DestinationStopped, Reached
+from tidemark_replica.sinks.destinations.destination import (
+    IDLE_MS,
+    Destination,
+    DestinationStopped,
+    Interruptible,
+    Reached,
+)
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -97,8 +103,10 @@ class Publisher:
             self._respond(self._status)
 
     def stop(self) -> None:
-        """Publishes nothing more; a publication that runs may still be committed."""
+        """Publishes nothing more; a publication that runs is ended where it can be, and may still be committed."""
         self._stopped = True
+        if isinstance(self._destination, Interruptible):
+            self._destination.interrupt()
         if self._job is not None:
             self._job.cancel()
 

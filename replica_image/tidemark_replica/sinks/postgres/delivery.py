@@ -10,6 +10,9 @@ that dies leaves a transaction that the server rolls back.
     the shard's updates since the progress are compacted, or too many           |  temporary table, piece by piece; then
     somebody changed rows that the view changes, or made the table anew         |  one transaction makes the table equal
 
+Where all contents are copied, a first transaction claims the progress row, and the last one goes on only where the
+row is still claimed so: a Dataflow that was deleted and created anew, or a later revision, may have come in between.
+
 Temporary tables are of the session, so no reader finds half of the contents, and nothing has to be cleaned up.
 """
 
@@ -38,6 +41,7 @@ from tidemark_replica.sinks.postgres.column_types import check_columns
 from tidemark_replica.sinks.postgres.progress import (
     Progress,
     Writer,
+    claim,
     create_progress,
     locked_progress,
     record_progress,
@@ -119,7 +123,8 @@ class Delivery:
         """Makes the table equal to all contents, whatever it has."""
         statements = Statements(self.sink, self.columns)
         with connection.transaction():
-            _, table = self._locked_for_all(connection)
+            progress, table = self._locked_for_all(connection)
+            claim(connection, self.sink, progress, self.writer)
         with self.shard.lease():
             check_no_errors(self.shard, time, self._table)
             parts = self.shard.snapshot_parts(time)
@@ -133,6 +138,7 @@ class Delivery:
             raise self._not_unique() from None
         with connection.transaction():
             progress, table = self._locked_for_all(connection)
+            progress.check_claimed(self.sink, self.writer)
             if table is None:
                 table = create_table(connection, self.sink, self.columns)
             elif (reached := progress.time_of(self.shard.shard_id, table.oid)) is not None and reached > time:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import psycopg
 
@@ -16,7 +15,7 @@ from tidemark_replica.sinks.destinations.destination import DestinationFailed, D
 from tidemark_replica.sinks.postgres.delivery import Delivery
 from tidemark_replica.sinks.postgres.progress import Writer
 from tidemark_replica.sinks.postgres.target_table import Connection
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.errors import IngestionError, SourceNotReady
 from tidemark_replica.storage.postgres.connection import SETTINGS, Upstream
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
@@ -39,21 +38,22 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
 class PostgresDestination:
-    """`id`: the export's."""
+    """The table of an export. Texts of errors have no value of a Secret, and none of a row."""
 
-    id: GlobalId
-    shard: ShardMetadata
-    sink: PostgresSink
-    handles: ShardHandles
-    secrets: SourceSecrets
-    kind: str = PostgresSink.KIND
+    kind = PostgresSink.KIND
+
+    def __init__(
+        self, id: GlobalId, shard: ShardMetadata, sink: PostgresSink, handles: ShardHandles, secrets: SourceSecrets
+    ) -> None:
+        """`id`: the export's."""
+        self._uid, self._shard, self._sink = id.partition("/")[0], shard, sink
+        self._handles, self._secrets = handles, secrets
+        self._upstream = Upstream(sink, lambda: secrets.read(sink.secret), SETTINGS_OF_SINKS)
 
     def publish(self, time: Time, term: WriterTerm) -> Reached:
-        reader = self.handles.reader(self.shard.location, self.shard.shard_id)
-        writer = Writer(self.id.partition("/")[0], term)
-        delivery = Delivery(reader, self.sink, self.shard.columns, writer)
+        reader = self._handles.reader(self._shard.location, self._shard.shard_id)
+        delivery = Delivery(reader, self._sink, self._shard.columns, Writer(self._uid, term))
         with self._connection() as connection:
             return delivery.deliver(connection, time)
 
@@ -64,11 +64,16 @@ class PostgresDestination:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         """A connection in autocommit mode. Raises DestinationFailed, DestinationStopped for the database's errors."""
-        upstream = Upstream(self.sink, lambda: self.secrets.read(self.sink.secret), SETTINGS_OF_SINKS)
+    def interrupt(self) -> None:
+        """Ends the connection of a delivery that runs, within a second; the server rolls it back."""
+        self._upstream.interrupted.set()
+
+        upstream = self._upstream
         try:
             connection = upstream.opened()
         except IngestionError as error:
-            raise DestinationFailed(self.secrets.scrub(str(error))) from None
+            raise DestinationFailed(self._secrets.scrub(str(error))) from None
+            upstream.check_goes_on()
         try:
             with upstream.patience(connection.pgconn, DELIVERY_SECONDS):
                 yield connection
@@ -77,10 +82,12 @@ class PostgresDestination:
         finally:
             connection.close()  # without a rollback, which would wait for the server
 
+        except SourceNotReady:
+            raise DestinationFailed(f"PostgreSQL {upstream.name}: the delivery was ended") from None
     def _failure(self, server: str, error: psycopg.Error) -> DestinationFailed | DestinationStopped:
         """The error without values of rows: statuses are read by people who may not read the view."""
         state = error.sqlstate or ""
-        where = f"PostgreSQL {server}, table {self.sink.schema}.{self.sink.table}"
+        where = f"PostgreSQL {server}, table {self._sink.schema}.{self._sink.table}"
         if state.startswith(_DATA):
             return DestinationStopped(
                 "ValueNotSupported",
@@ -92,5 +99,5 @@ class PostgresDestination:
                 "ConstraintViolated", f"{where}: constraint {name} refuses the view's rows (SQLSTATE {state})"
             )
         text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
-        message = self.secrets.scrub(f"{where}: {text}")
+        message = self._secrets.scrub(f"{where}: {text}")
         return DestinationStopped(_REASONS[state], message) if state in _REASONS else DestinationFailed(message)

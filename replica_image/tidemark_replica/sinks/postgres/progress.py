@@ -3,7 +3,7 @@ that writes the table.
 
     tidemark_sinks      one row for each table of the schema that a sink writes
     owner               the view, as namespace.dataflow.export: no other view writes the table
-    uid, retired        the Dataflow, and earlier ones of the same name: these are refused
+    uid, retired        the Dataflow, and those of the same name that it took the table over from: these are refused
     term                the writer term of the revision: a lower one is refused
     shard, time         whose contents the table has, and of which time; NULL before the first
     relation            the table's oid: another table of the same name is not the sink's
@@ -23,6 +23,7 @@ from tidemark_protocol.plan.postgres_sink import PROGRESS_TABLE, PostgresSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.postgres.target_table import Connection
 
+TABLE_TAKEN_OVER = "TableTakenOver"
 RETIRED_MAX = 32
 """Earlier Dataflows of the same name that are remembered."""
 _CREATE = """
@@ -33,6 +34,7 @@ create table if not exists {} (
 """
 _INSERT = "insert into {} (table_name, owner, uid, term) values (%s, %s, %s, %s) on conflict do nothing"
 _SELECT = "select owner, uid, retired, term, shard, time, relation from {} where table_name = %s"
+_CLAIM = "update {} set owner = %s, uid = %s, retired = %s, term = %s where table_name = %s"
 _UPDATE = """
 update {} set owner = %s, uid = %s, retired = %s, term = %s, shard = %s, time = %s, relation = %s,
     written_at = clock_timestamp()
@@ -41,7 +43,7 @@ where table_name = %s
 
 
 class WrittenByLater(PersistError):
-    """A later revision, or a later Dataflow of the same name, writes the table."""
+    """A later revision, or another Dataflow, writes the table."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Progress:
         return self.time if self.shard == shard and self.relation == relation else None
 
     def check(self, sink: PostgresSink, writer: Writer) -> None:
-        """Raises DestinationStopped (TableOfAnother), WrittenByLater."""
+        """Raises DestinationStopped (TableOfAnother, TableTakenOver), WrittenByLater."""
         if self.owner != sink.owner and self.time is not None:
             raise DestinationStopped(
                 "TableOfAnother",
@@ -77,11 +79,27 @@ class Progress:
                 f" row of {sink.schema}.{PROGRESS_TABLE} and empty it",
             )
         if writer.uid in self.retired:
-            raise WrittenByLater(f"another Dataflow of this name writes table {sink.schema}.{sink.table}")
+            raise DestinationStopped(
+                TABLE_TAKEN_OVER,
+                f"another Dataflow of this name has taken table {sink.schema}.{sink.table} over. If this one is to"
+                f" write the table: end the other, delete the table's row of {sink.schema}.{PROGRESS_TABLE}, and empty"
+                " the table",
+            )
         if self.uid == writer.uid and self.term > writer.term:
             raise WrittenByLater(
                 f"a revision of term {self.term} writes table {sink.schema}.{sink.table}; this one has {writer.term}"
             )
+
+    def check_claimed(self, sink: PostgresSink, writer: Writer) -> None:
+        """Raises as `check`; WrittenByLater where the row is not as `claim` left it."""
+        self.check(sink, writer)
+        if (self.owner, self.uid, self.term) != (sink.owner, writer.uid, writer.term):
+            raise WrittenByLater(f"another Dataflow has begun to write table {sink.schema}.{sink.table} meanwhile")
+
+    def retired_after(self, sink: PostgresSink, writer: Writer) -> list[str]:
+        """The Dataflows that are refused once `writer` has the row."""
+        is_replaced = self.owner == sink.owner and self.uid != writer.uid
+        return list((*self.retired, self.uid)[-RETIRED_MAX:] if is_replaced else self.retired)
 
 
 def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) -> None:
@@ -105,13 +123,19 @@ def locked_progress(connection: Connection, sink: PostgresSink) -> Progress:
     return Progress(owner, uid, tuple(retired), term, shard, None if time is None else Time(time), relation)
 
 
+def claim(connection: Connection, sink: PostgresSink, before: Progress, writer: Writer) -> None:
+    """Takes the row for the writer, in the transaction that locked and checked it: deliveries of earlier Dataflows and
+    revisions that are under way are refused from then on. The time stays that of the table's contents."""
+    values = (sink.owner, writer.uid, before.retired_after(sink, writer), writer.term, sink.table)
+    connection.execute(sql.SQL(_CLAIM).format(_place(sink)), values)
+
+
 def record_progress(
     connection: Connection, sink: PostgresSink, before: Progress, writer: Writer, shard: str, time: Time, relation: int
 ) -> None:
     """Writes the row, in the transaction that wrote the table."""
-    is_first = before.uid == writer.uid or before.time is None
-    retired = before.retired if is_first else (*before.retired, before.uid)[-RETIRED_MAX:]
-    values = (sink.owner, writer.uid, list(retired), writer.term, shard, time, relation, sink.table)
+    retired = before.retired_after(sink, writer)
+    values = (sink.owner, writer.uid, retired, writer.term, shard, time, relation, sink.table)
     connection.execute(sql.SQL(_UPDATE).format(_place(sink)), values)
 
 
