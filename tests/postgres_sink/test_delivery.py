@@ -226,6 +226,10 @@ def test_a_view_that_never_delivered_claims_no_table(database: Database, tmp_pat
         ("k bigint, part text, name text, price float4, primary key (part, k)", "column price is of type real"),
         ("k bigint, part text, name text, price float8, primary key (k)", "no unique index"),
         ("k bigint, part text, name text, price float8, unique (k, part, name)", "no unique index"),
+        (
+            "k bigint, part text, name varchar(9), price float8, primary key (part, k)",
+            r"column name is .*varying\(9\)",
+        ),
         ("k bigint, part text, name text, price float8, unique (k, part) deferrable", "no unique index"),
     ],
 )
@@ -248,7 +252,12 @@ def test_a_table_that_does_not_suit_is_refused_by_name(
         ("create table kept (k int); create table heir () inherits (kept)", "inherit"),
     ],
 )
-def test_what_is_no_table_is_refused(database: Database, tmp_path: Path, statement: str, names: str) -> None:
+        ("create unlogged table kept (k int)", "unlogged"),
+        (
+            "create table kept (k int) partition by list (k); create unlogged table p partition of kept default",
+            "has such a partition",
+        ),
+def test_what_is_no_lasting_table_is_refused(database: Database, tmp_path: Path, statement: str, names: str) -> None:
     view = View(tmp_path)
     view.step(1)
     database.run(statement)
@@ -258,6 +267,16 @@ def test_what_is_no_table_is_refused(database: Database, tmp_path: Path, stateme
 
 def test_columns_and_triggers_of_the_user_stay(database: Database, tmp_path: Path) -> None:
     """A partitioned table with a column of its own."""
+def test_a_name_that_the_server_would_cut_off_is_refused(database: Database, tmp_path: Path) -> None:
+    """A manifest has at most 63 characters, PostgreSQL 63 bytes."""
+    view = View(tmp_path)
+    view.step(1)
+    with pytest.raises(DestinationStopped, match="63 bytes") as stopped:
+        view.deliver(sink_to(database, "ü" * 40))
+    assert stopped.value.reason == "TableNotSuitable"
+    assert database.value("select count(*) from pg_class where relnamespace = 'public'::regnamespace") == 0
+
+
     view, sink = View(tmp_path), sink_to(database)
     database.run(
         "create table kept (k bigint, part text, name text, price float8, mine int default 7, primary key (part, k))"

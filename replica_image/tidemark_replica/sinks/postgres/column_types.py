@@ -2,7 +2,7 @@
 
 type of the view    what the sink creates    what it takes in a table that is there
 decimal(10,2)       numeric(10,2)            numeric, numeric(p,s) with room for all such values
-string              text                     text, varchar, varchar(n)
+string              text                     text, varchar without a length (one with a length cuts blanks off)
 int                 integer                  integer, bigint
 """
 
@@ -32,7 +32,6 @@ _CREATED = {
 }
 _WIDER = {"smallint": ("integer", "bigint"), "integer": ("bigint",), "text": ("character varying",)}
 _NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
-_VARCHAR = re.compile(r"character varying(?:\(\d+\))?")
 
 
 def created_type(type: SqlType) -> str | None:
@@ -52,8 +51,6 @@ def takes(declared: str, type: SqlType) -> bool:
     if type.is_decimal:
         return _has_room(declared, type)
     created = created_type(type)
-    if created == "text" and _VARCHAR.fullmatch(declared):
-        return True
     return created is not None and (declared == created or declared in _WIDER.get(created, ()))
 
 

@@ -1,8 +1,8 @@
 """The table that a sink writes: found in the catalogue, checked by name and type, or created.
 
-The checks: an ordinary or partitioned table, without others that inherit from it; each column of the view, of a type
-that holds all its values; a unique index on exactly the key. Columns beyond the view's are the user's: the sink leaves
-them alone.
+The checks: an ordinary or partitioned table, without others that inherit from it; logged, as the server empties an
+unlogged one after a crash, while the time of its rows stays; each column of the view, of a type that holds all its
+values; a unique index on exactly the key. Columns beyond the view's are the user's: the sink leaves them alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from psycopg import sql
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_protocol.types import Column
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
-from tidemark_replica.sinks.postgres.column_types import created_type, takes
+from tidemark_replica.sinks.postgres.column_types import NAME_BYTES_MAX, created_type, takes
 
 Connection = psycopg.Connection[Any]
 TABLE_NOT_SUITABLE = "TableNotSuitable"
 _TABLE = """
-select c.oid::bigint, c.relkind::text, c.relkind = 'r' and exists (select from pg_inherits where inhparent = c.oid)
+select c.oid::bigint, c.relkind::text, c.relkind = 'r' and exists (select from pg_inherits where inhparent = c.oid),
+    c.relpersistence = 'p' and not exists (
+        select from pg_partition_tree(c.oid) t join pg_class p on p.oid = t.relid where p.relpersistence <> 'p'
+    )
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 _COLUMNS = """
@@ -48,12 +51,17 @@ class TargetTable:
 
 def find_table(connection: Connection, sink: PostgresSink, columns: Sequence[Column]) -> TargetTable | None:
     """The table; None where there is none. `columns`: the view's. Raises DestinationStopped (TableNotSuitable)."""
+    for name in (sink.schema, sink.table):
+        if len(name.encode()) > NAME_BYTES_MAX:  # the server would take the beginning of it for the name
+            raise _not_suitable(sink, f"PostgreSQL's names have {NAME_BYTES_MAX} bytes at most: {name} has more")
     found = connection.execute(_TABLE, (sink.schema, sink.table)).fetchone()
     if found is None:
         return None
-    oid, kind, has_heirs = found
+    oid, kind, has_heirs, is_kept = found
     if kind not in ("r", "p") or has_heirs:
         raise _not_suitable(sink, "is no ordinary or partitioned table, or others inherit from it")
+    if not is_kept:
+        raise _not_suitable(sink, "is unlogged, or has such a partition: ALTER TABLE ... SET LOGGED")
     _check_columns(connection, sink, columns, oid)
     keys = [set(key) for (key,) in connection.execute(_KEYS, (oid,)).fetchall()]
     if set(sink.key) not in keys:
