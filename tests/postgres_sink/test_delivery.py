@@ -4,6 +4,7 @@ says, as a reader with a connection of its own sees them."""
 from __future__ import annotations
 
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 
 from tests.postgres.databases import Database, connect
 from tests.postgres_sink.views import COLUMNS, View, kept, sink_to
-from tidemark_protocol.ids import Time
+from tests.tidy.checkout import ROOT
+from tidemark_protocol.ids import MAX_TIME, Time
 from tidemark_protocol.types import Column, SqlType
-from tidemark_replica.sinks.destinations.destination import DestinationStopped, ViewInError
+from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, ViewInError
 from tidemark_replica.sinks.postgres import delivery
 from tidemark_replica.sinks.postgres.progress import WrittenByLater
 from tidemark_replica.values.arrow_types import arrow_type
@@ -224,12 +226,12 @@ def test_a_view_that_never_delivered_claims_no_table(database: Database, tmp_pat
         ("k bigint, part text, name text, primary key (part, k)", "no column price"),
         ("k integer, part text, name text, price float8, primary key (part, k)", "column k is of type integer"),
         ("k bigint, part text, name text, price float4, primary key (part, k)", "column price is of type real"),
-        ("k bigint, part text, name text, price float8, primary key (k)", "no unique index"),
-        ("k bigint, part text, name text, price float8, unique (k, part, name)", "no unique index"),
         (
             "k bigint, part text, name varchar(9), price float8, primary key (part, k)",
             r"column name is .*varying\(9\)",
         ),
+        ("k bigint, part text, name text, price float8, primary key (k)", "no unique index"),
+        ("k bigint, part text, name text, price float8, unique (k, part, name)", "no unique index"),
         ("k bigint, part text, name text, price float8, unique (k, part) deferrable", "no unique index"),
     ],
 )
@@ -250,13 +252,13 @@ def test_a_table_that_does_not_suit_is_refused_by_name(
     [
         ("create view kept as select 1", "no ordinary or partitioned"),
         ("create table kept (k int); create table heir () inherits (kept)", "inherit"),
-    ],
-)
         ("create unlogged table kept (k int)", "unlogged"),
         (
             "create table kept (k int) partition by list (k); create unlogged table p partition of kept default",
             "has such a partition",
         ),
+    ],
+)
 def test_what_is_no_lasting_table_is_refused(database: Database, tmp_path: Path, statement: str, names: str) -> None:
     view = View(tmp_path)
     view.step(1)
@@ -265,8 +267,6 @@ def test_what_is_no_lasting_table_is_refused(database: Database, tmp_path: Path,
         view.deliver(sink_to(database))
 
 
-def test_columns_and_triggers_of_the_user_stay(database: Database, tmp_path: Path) -> None:
-    """A partitioned table with a column of its own."""
 def test_a_name_that_the_server_would_cut_off_is_refused(database: Database, tmp_path: Path) -> None:
     """A manifest has at most 63 characters, PostgreSQL 63 bytes."""
     view = View(tmp_path)
@@ -277,6 +277,8 @@ def test_a_name_that_the_server_would_cut_off_is_refused(database: Database, tmp
     assert database.value("select count(*) from pg_class where relnamespace = 'public'::regnamespace") == 0
 
 
+def test_columns_and_triggers_of_the_user_stay(database: Database, tmp_path: Path) -> None:
+    """A partitioned table with a column of its own."""
     view, sink = View(tmp_path), sink_to(database)
     database.run(
         "create table kept (k bigint, part text, name text, price float8, mine int default 7, primary key (part, k))"
@@ -306,6 +308,22 @@ def test_a_constraint_of_the_user_stops_the_sink_without_a_value(database: Datab
         view.deliver(sink)
     assert stopped.value.reason == "ConstraintViolated"
     assert "secret" not in str(stopped.value)
+    assert kept(database, sink) == (0, view.rows(0))
+
+
+def test_what_a_trigger_of_the_user_says_of_a_row_is_not_told(database: Database, tmp_path: Path) -> None:
+    view, sink = View(tmp_path), sink_to(database)
+    view.append([(A, 0, 1)])
+    view.deliver(sink)
+    raises = "begin raise exception 'no row of %', new.name; end"
+    database.run(
+        f"create function refuse() returns trigger language plpgsql as $${raises}$$",
+        "create trigger refusal before insert on kept for each row execute function refuse()",
+    )
+    view.append([((5, "a", "a secret name", 1.0), 1, 1)])
+    with pytest.raises(DestinationFailed, match="SQLSTATE P0001") as failed:
+        view.deliver(sink)
+    assert "secret" not in str(failed.value)
     assert kept(database, sink) == (0, view.rows(0))
 
 
@@ -431,3 +449,14 @@ def test_a_lost_table_of_progress(database: Database, tmp_path: Path) -> None:
     assert stopped.value.reason == "TableNotEmpty"
     with connect(database.server, database.name) as connection, pytest.raises(psycopg.errors.UniqueViolation):
         connection.execute("insert into tidemark_sinks (table_name, owner, uid, term) values ('kept', '', '', 1)")
+
+
+@pytest.mark.parametrize(("time", "shown"), [(1_577_836_800_000, "2020-01-01 00:00:00+00"), (MAX_TIME, "infinity")])
+def test_the_guide_shows_the_time_of_a_view(database: Database, tmp_path: Path, time: int, shown: str) -> None:
+    """Of one that has ended, too."""
+    (statement,) = re.findall(r"^SELECT CASE[^;]*;", (ROOT / "docs/guides/postgres-sink.md").read_text(), re.MULTILINE)
+    view, sink = View(tmp_path), sink_to(database)
+    view.deliver(sink, view.step(1))
+    database.run(f"update tidemark_sinks set time = {time}")
+    here = statement.rstrip(";").replace("kept.tidemark_sinks", "tidemark_sinks").replace("'spent'", "'kept'")
+    assert database.value(f"select shown at time zone 'UTC' = '{shown}' from ({here}) as found(shown)")

@@ -30,6 +30,9 @@ SETTINGS_OF_SINKS = SETTINGS | {
 }
 _DATA, _CONSTRAINT = "22", "23"
 """Classes of SQLSTATE whose messages have values of rows."""
+_NAMES_ONLY = frozenset({"", "08", "25", "28", "3D", "3F", "42", "53", "55", "57"})
+"""Classes whose messages name objects, limits and settings (connections, rights, resources, locks), and libpq's own
+messages. All others may have values of rows: a trigger of the user raises what it likes."""
 _REASONS = {
     "42501": "PermissionDenied",
     "3F000": "SchemaMissing",
@@ -61,29 +64,29 @@ class PostgresDestination:
         """Does nothing: whatever a delivery needs goes with its session."""
         return
 
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        """A connection in autocommit mode. Raises DestinationFailed, DestinationStopped for the database's errors."""
     def interrupt(self) -> None:
         """Ends the connection of a delivery that runs, within a second; the server rolls it back."""
         self._upstream.interrupted.set()
 
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """A connection in autocommit mode. Raises DestinationFailed, DestinationStopped for the database's errors."""
         upstream = self._upstream
         try:
+            upstream.check_goes_on()
             connection = upstream.opened()
         except IngestionError as error:
             raise DestinationFailed(self._secrets.scrub(str(error))) from None
-            upstream.check_goes_on()
         try:
             with upstream.patience(connection.pgconn, DELIVERY_SECONDS):
                 yield connection
         except psycopg.Error as error:
             raise self._failure(upstream.name, error) from None
+        except SourceNotReady:
+            raise DestinationFailed(f"PostgreSQL {upstream.name}: the delivery was ended") from None
         finally:
             connection.close()  # without a rollback, which would wait for the server
 
-        except SourceNotReady:
-            raise DestinationFailed(f"PostgreSQL {upstream.name}: the delivery was ended") from None
     def _failure(self, server: str, error: psycopg.Error) -> DestinationFailed | DestinationStopped:
         """The error without values of rows: statuses are read by people who may not read the view."""
         state = error.sqlstate or ""
@@ -98,6 +101,8 @@ class PostgresDestination:
             return DestinationStopped(
                 "ConstraintViolated", f"{where}: constraint {name} refuses the view's rows (SQLSTATE {state})"
             )
+        if state[:2] not in _NAMES_ONLY:
+            return DestinationFailed(f"{where}: the server refused (SQLSTATE {state}); its log has the message")
         text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
         message = self._secrets.scrub(f"{where}: {text}")
         return DestinationStopped(_REASONS[state], message) if state in _REASONS else DestinationFailed(message)

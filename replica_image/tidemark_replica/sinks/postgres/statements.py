@@ -2,6 +2,9 @@
 
 changes    rows with `__diff`: the table loses the negative ones, and gains the others
 contents   all rows of a time
+
+The database's equality finds a row by its key. Whether a value has changed is asked of its bytes (`*=`, `*<>`): 0.0
+equals -0.0, and under some collations 'A' equals 'a'.
 """
 
 from __future__ import annotations
@@ -93,7 +96,7 @@ class Statements:
         return Found(copies, nulls, wrong)
 
     def apply_changes(self, connection: Connection) -> None:
-        """Deletes the rows whose key goes, and upserts the others."""
+        """Deletes the rows whose key goes, and upserts the others. A key whose bytes change goes and comes."""
         connection.execute(
             sql.SQL(
                 "delete from {} t using pg_temp.{} n where n.{} < 0 and {} and not exists ("
@@ -105,10 +108,10 @@ class Statements:
                 self._joined("n", "t"),
                 sql.Identifier(CHANGES),
                 _DIFF,
-                self._joined("g", "n"),
+                self._identical("g", "n"),
             )
         )
-        connection.execute(self._upsert(CHANGES))
+        connection.execute(self._upsert(CHANGES, only_others=False))
 
     def check_contents(self, connection: Connection) -> None:
         """Raises psycopg's UniqueViolation where two rows have one key."""
@@ -120,20 +123,22 @@ class Statements:
         """Deletes the rows whose key is not in the contents, and upserts those that differ."""
         connection.execute(
             sql.SQL("delete from {} t where not exists (select from pg_temp.{} n where {})").format(
-                qualified(self.sink), sql.Identifier(CONTENTS), self._joined("n", "t")
+                qualified(self.sink), sql.Identifier(CONTENTS), self._identical("n", "t")
             )
         )
-        connection.execute(self._upsert(CONTENTS))
+        connection.execute(self._upsert(CONTENTS, only_others=True))
 
-    def _upsert(self, source: str) -> sql.Composed:
+    def _upsert(self, source: str, *, only_others: bool) -> sql.Composed:
+        """`only_others`: rows that are there with the same values are not written."""
         others = [name for name in self.names if name not in self.sink.key]
         if others:
             assigned = sql.SQL(", ").join(
                 sql.SQL("{} = excluded.{}").format(sql.Identifier(name), sql.Identifier(name)) for name in others
             )
-            action: sql.Composable = sql.SQL("update set {} where row({}) is distinct from row({})").format(
-                assigned, self._of("t", others), self._of("excluded", others)
-            )
+            action: sql.Composable = sql.SQL("update set {}").format(assigned)
+            if only_others:
+                differ = sql.SQL(" where row({})::record *<> row({})::record")
+                action += differ.format(self._of("t", others), self._of("excluded", others))
         else:
             action = sql.SQL("nothing")
         return sql.SQL("insert into {} as t ({}) select {} from pg_temp.{} where {} > 0 on conflict ({}) do {}").format(
@@ -151,6 +156,11 @@ class Statements:
             sql.SQL("{} = {}").format(sql.Identifier(one, key), sql.Identifier(other, key)) for key in self.sink.key
         ]
         return sql.SQL(" and ").join(pairs)
+
+    def _identical(self, one: str, other: str) -> sql.Composed:
+        """The same key, byte by byte. Its equality comes first: the database has an index of that."""
+        same = sql.SQL("{} and row({})::record *= row({})::record")
+        return same.format(self._joined(one, other), self._of(one, self.sink.key), self._of(other, self.sink.key))
 
     def _of(self, table: str, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL(", ").join(sql.Identifier(table, name) for name in columns)
