@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,12 @@ from tests.kafka.sink_views import (
     transactions,
 )
 from tests.kafka.topics import SECONDS, delete_topic, new_topic, produce, producer
-from tidemark_persist import create_or_open
+from tidemark_persist import DIFF, create_or_open
+from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import DestinationStopped, ViewInError
 from tidemark_replica.sinks.kafka import changes, publication
+from tidemark_replica.sinks.kafka.changes import at_unique_times, read_changes
+from tidemark_replica.sinks.kafka.envelopes import Envelope
 from tidemark_replica.sinks.kafka.publication import KafkaTopic
 from tidemark_replica.sinks.kafka.session import Session
 from tidemark_replica.sinks.kafka.stop import Overtaken
@@ -71,7 +75,7 @@ def test_debezium_events_have_both_rows_and_a_tombstone_follows_a_deletion(kafka
     publish(view, sink, view.append((1, "a", 1, 0, 1)))
     publish(view, sink, view.append((1, "a", 1, 1, -1), (1, "b", 1, 1, 1), (2, "x", None, 1, 1)))
     publish(view, sink, view.append((1, "b", 1, 2, -1)))
-    events = [record for records in transactions(kafka, sink).values() for record in records]
+    events = [record for _, records in sorted(transactions(kafka, sink).items()) for record in records]
     one = [r.value() and json.loads(r.value()) for r in events if b"1" in r.key()]
     a, b = {"k": 1, "name": "a", "n": 1}, {"k": 1, "name": "b", "n": 1}
     assert one == [
@@ -88,7 +92,7 @@ def test_split_a_snapshot_in_pieces_is_marked_until_its_last(kafka: Broker, tmp_
     """The process dies in between; the next one goes on at the same time, though the view has moved on."""
     view, sink = View(tmp_path, keys=200), sink_of(kafka)
     first = view.step(150)
-    send, left = Session.send, [2]
+    send, left = Session.send, [3]
 
     def dying(*arguments: Any, **named: Any) -> None:
         if not left[0]:
@@ -100,11 +104,11 @@ def test_split_a_snapshot_in_pieces_is_marked_until_its_last(kafka: Broker, tmp_
     with pytest.raises(OSError):
         publish(view, topic_of(sink, 40), first)
     monkeypatch.undo()
-    assert [(p["pieces"], p["done"]) for p in progress(kafka, sink)] == [(4, 1), (4, 2)]
+    assert [(p["pieces"], p.get("done", 0)) for p in progress(kafka, sink)] == [(4, 0), (4, 1), (4, 2)]
     check_upserts(kafka, sink, view)
     last = view.step(20)
     publish(view, sink, last)
-    assert [p["time"] for p in progress(kafka, sink)] == [first] * 4 + [last]
+    assert [p["time"] for p in progress(kafka, sink)] == [first] * 5 + [last]
     assert check_upserts(kafka, sink, view) == view.at[last]
 
 
@@ -119,6 +123,9 @@ def test_split_many_updates_are_read_in_parts(kafka: Broker, tmp_path: Path, mon
     for module in (changes, publication):
         monkeypatch.setattr(module, "ROWS_MAX", 3)
     last = view.step(9)
+    assert stopped(view, sink, last) == "TimeTooLarge"
+    monkeypatch.undo()
+    monkeypatch.setattr(changes, "MEMORY_BYTES_MAX", 100)
     assert stopped(view, sink, last) == "TimeTooLarge"
     assert len(progress(kafka, sink)) == 21
 
@@ -141,18 +148,57 @@ def test_a_view_in_error_holds_the_topic_until_it_is_corrected(kafka: Broker, tm
     assert progress(kafka, other) == []
 
 
-def test_keys_that_are_not_unique_stop_it_before_their_time(kafka: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bytes_max", [0, changes.BYTES_MAX])
+def test_times_at_which_keys_are_not_unique_are_passed_over(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+) -> None:
+    """`bytes_max`: with 0 each time is read alone."""
+    monkeypatch.setattr(publication, "BYTES_MAX", bytes_max)
     view, sink = View(tmp_path), sink_of(kafka)
     publish(view, sink, view.append((1, "a", 1, 0, 1), (2, "b", 1, 0, 1)))
     view.append((3, "c", 3, 1, 1), (1, "z", 1, 2, 1), (4, "d", 4, 2, 1), times=2)
     assert stopped(view, sink, 2) == "KeyNotUnique"
     assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
-    view.append((1, "a", 1, 3, -1))  # unique again, but not at time 2
-    assert stopped(view, sink, 3) == "KeyNotUnique"
+    assert stopped(view, sink, view.append((5, "e", 5, 3, 1))) == "KeyNotUnique"
+    view.append((1, "a", 1, 4, -1), (6, "f", 6, 5, 1), times=2)
+    publish(view, sink, 5)
+    found = {t: sorted(json.loads(r.key())["k"] for r in rs) for t, rs in transactions(kafka, sink).items()}
+    assert found == {0: [1, 2], 1: [3], 4: [1, 4, 5], 5: [6]}
     twice, other = View(tmp_path / "twice"), sink_of(kafka)
     assert stopped(twice, other, twice.append((1, "a", 1, 0, 2))) == "KeyNotUnique"
     assert stopped(twice, topic_of(other, 1), twice.append((2, "a", 1, 1, 1), (2, "b", 1, 1, 1))) == "KeyNotUnique"
-    assert progress(kafka, other) == []
+    assert transactions(kafka, other) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_oracle_changes_lead_from_one_unique_time_to_the_next(tmp_path: Path, seed: int) -> None:
+    """Random rows of few keys: at each unique time the changes so far give the rows, each key changes once, and the
+    last unique time is named."""
+    view, draw = View(tmp_path), random.Random(seed)
+    rows: set[tuple[int, str, int]] = {(k, "a", 0) for k in range(2)}
+    reached = view.append(*((*row, 0, 1) for row in sorted(rows)))
+    last, at = draw.randrange(3, 15), {0: frozenset(rows)}
+    updates: list[tuple[Any, ...]] = []
+    for time in range(1, last + 1):
+        for row in draw.sample([(k, name, 0) for k in range(4) for name in "ab"], draw.randrange(3)):
+            updates.append((*row, time, -1 if row in rows else 1))
+            rows ^= {row}
+        at[time] = frozenset(rows)
+    view.append(*updates, times=last)
+    unique = [time for time, now in at.items() if len({row[0] for row in now}) == len(now)]
+    read = read_changes(view.shard, view.shard.listen(1, last + 1), Time(last + 1))
+    found = at_unique_times(view.shard, Time(reached), read, Envelope("upsert", ("k",)))
+    assert (found.good, found.not_unique is None) == (unique[-1], unique[-1] == last)
+    if found.not_unique is not None:
+        assert found.not_unique == unique[-1] + 1
+    now, by_time = set(at[0]), dict(found.by_time())
+    assert set(by_time) <= set(unique)
+    for time in unique[1:]:
+        for diff in (-1, 1):
+            changed = [row for row in by_time[time].to_pylist() if row[DIFF] == diff] if time in by_time else []
+            assert len({row["k"] for row in changed}) == len(changed)
+            now ^= {(row["k"], row["name"], row["n"]) for row in changed}
+        assert now == at[time]
 
 
 def test_a_key_may_leave_and_come_again(kafka: Broker, tmp_path: Path) -> None:
@@ -206,6 +252,7 @@ def test_two_publishers_at_once_write_each_time_once(kafka: Broker, tmp_path: Pa
         thread.start()
     for thread in threads:
         thread.join(SECONDS)
+        assert not thread.is_alive()
     assert not failures
     publish(view, sink, last)
     assert check_upserts(kafka, sink, view) == view.at[last]
@@ -301,6 +348,7 @@ def test_another_sinks_open_transaction_on_the_progress_topic_is_waited_for(kafk
     assert not done.wait(2)
     other.abort_transaction(SECONDS)
     thread.join(SECONDS)
+    assert not thread.is_alive()
     assert done.is_set()
     check_upserts(kafka, sink, view)
 

@@ -68,15 +68,25 @@ def publisher(folder: Path, view: View, sink: KafkaSink, step: str = "") -> subp
 
 
 def test_crash_at_each_step_leaves_each_time_whole_and_once(kafka: Broker, tmp_path: Path) -> None:
-    """The first process dies within the snapshot; so each step is met with and without progress in the topic."""
+    """Each step is met three times: without progress, by the claim; with a claim, by a piece of the snapshot; and with
+    a complete snapshot, by a later time."""
     view, sink = View(tmp_path, keys=60), sink_of(kafka)
     view.step(50)
-    for step in STEPS:
-        with publisher(tmp_path, view, sink, step) as process:
-            assert process.wait(SECONDS) == -signal.SIGKILL
-        if step != STEPS[0]:  # it has created the topics and written nothing
-            check_upserts(kafka, sink, view)
-        view.step(6)
+    for round in ("claim", "piece", "time"):
+        if round == "time":
+            publish(view, sink, view.step(6))
+        for step in STEPS:
+            with publisher(tmp_path, view, sink, step) as process:
+                assert process.wait(SECONDS) == -signal.SIGKILL
+            if (round, step) != ("claim", STEPS[0]):  # it has created the topics and written nothing
+                check_upserts(kafka, sink, view)
+            view.step(6)
+        found = progress(kafka, sink)[-1]
+        assert (found.get("pieces", 0) > 0, found.get("done", 0)) == {
+            "claim": (True, 0),
+            "piece": (True, 1),
+            "time": (False, 0),
+        }[round]
     publish(view, topic_of(sink), view.upper - 1)
     assert check_upserts(kafka, sink, view) == view.at[view.upper - 1]
 
@@ -101,7 +111,7 @@ def test_crash_sigkill_while_the_view_changes(tmp_path: Path, kills: int) -> Non
                 kafka.start()
             for process in both:
                 process.send_signal(signal.SIGKILL)
-                process.wait()
+                assert process.wait() == -signal.SIGKILL
                 process.stdout.close()  # type: ignore[union-attr]
         last = view.step(5)
         settled(view, sink, last)

@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark_protocol.types import Column, SqlType
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.json_text import objects, texts
 from tidemark_replica.storage.kafka.json_values import JsonValues
 from tidemark_replica.values.arrow_types import arrow_type
@@ -70,3 +72,42 @@ def test_values_have_the_documented_texts() -> None:
     ]
     for name, value, expected in cases:
         assert texts(pa.array([None, value], arrow_type(SqlType.parse(name)))).to_pylist() == ["null", expected]
+
+
+EPOCH = datetime.date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = datetime.date.min.toordinal() - EPOCH, datetime.date.max.toordinal() - EPOCH
+DAY_US = 86_400_000_000
+BOUND = 2**63 // DAY_US - 1
+"""Days that a timestamp holds."""
+
+
+@given(
+    st.sampled_from(["date", "timestamp", "timestamp_ntz"]), st.booleans(), st.integers(-BOUND, BOUND), st.booleans()
+)
+@example("date", False, LAST_DAY + 1, False)
+@example("date", False, FIRST_DAY - 1, False)
+@example("timestamp", False, LAST_DAY + 1, False)
+@example("timestamp", True, FIRST_DAY - 1, True)
+@example("timestamp_ntz", False, LAST_DAY, True)
+@example("timestamp_ntz", True, FIRST_DAY, False)
+@example("timestamp_ntz", False, 12_000_000, False)
+def test_agree_dates_of_all_years_are_read_as_they_were_or_stop_the_sink(
+    name: str, nested: bool, day: int, late: bool
+) -> None:
+    """`late`: at the last microsecond of the day."""
+    is_date = name == "date"
+    value = day if is_date else day * DAY_US + (DAY_US - 1) * late
+    type = SqlType.parse(name)
+    column = pa.array([None, value], pa.int32() if is_date else pa.int64()).cast(arrow_type(type))
+    if nested:
+        type = SqlType.parse(f"array<{name}>")
+        column = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), column).cast(arrow_type(type))
+    if FIRST_DAY <= day <= LAST_DAY:
+        [read] = JsonValues([Column("v", type)]).columns(
+            [text.encode() for text in objects(["v"], [column]).to_pylist()]
+        )
+        assert read.equals(column)
+    else:
+        with pytest.raises(DestinationStopped, match="column v ") as raised:
+            objects(["v"], [column])
+        assert raised.value.reason == "ValueNotSupported"

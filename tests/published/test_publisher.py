@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard
@@ -162,10 +163,17 @@ def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
     assert "problem" not in replica.responses[-1].fields
 
 
-def test_nothing_is_begun_after_the_end(tmp_path: Path) -> None:
+def test_the_end_closes_the_destination_and_nothing_is_begun_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[TableDestination] = []
+    monkeypatch.setattr(TableDestination, "close", lambda table: closed.append(table))
     replica = Replica(tmp_path)
     replica.append(1_001, 1)
     replica.publisher.stop()
+    assert closed == []
+    assert replica.advance() == 1
+    assert (len(closed), replica.responses) == (1, [])
     assert replica.advance() == 0
 
 

@@ -50,7 +50,7 @@ class Reached:
 
 
 class Destination(Protocol):
-    """One destination of one view. Its methods run on a pool, one at a time."""
+    """One destination of one view. Its methods run on a pool, one at a time, but for `close`."""
 
     @property
     def kind(self) -> str:
@@ -63,6 +63,10 @@ class Destination(Protocol):
 
     def clean(self) -> None:
         """Deletes what nothing refers to any more; called about once an hour. Raises PersistError and OSError."""
+
+    def close(self) -> None:
+        """Releases what is kept between publications; nothing is published after it. A publication may be running: it
+        ends as soon as it can."""
 
 
 @runtime_checkable

@@ -103,12 +103,14 @@ class Publisher:
             self._respond(self._status)
 
     def stop(self) -> None:
-        """Publishes nothing more; a publication that runs is ended where it can be, and may still be committed."""
+        """Publishes nothing more, and closes the destination; a publication that runs is ended where it can be, and may
+        still be committed."""
         self._stopped = True
         if isinstance(self._destination, Interruptible):
             self._destination.interrupt()
         if self._job is not None:
             self._job.cancel()
+        self._jobs.submit(f"close {self._kind} of {self._id}", self._destination.close, self._closed)
 
     def _is_due(self, complete: Time) -> bool:
         if self._published is None:
@@ -162,6 +164,10 @@ class Publisher:
         self._job, self._clean_at = None, self._clock() + CLEAN_SECONDS
         if isinstance(outcome, Failed):
             LOG.warning("%s of %s is not cleaned up for now: %s", self._kind, self._id, log_text(outcome.error))
+
+    def _closed(self, outcome: Outcome[None]) -> None:
+        if isinstance(outcome, Failed):
+            LOG.warning("%s of %s is not closed: %s", self._kind, self._id, log_text(outcome.error))
 
     def _report(self, fields: dict[str, str]) -> None:
         status = Status(self._id, self._kind, fields)

@@ -1,17 +1,18 @@
-"""The changes of a view, time by time, and whether its keys stay unique.
+"""The changes of a view, time by time, at times at which its keys are unique.
 
     updates of (reached, time] ──net of each time──► Changes of t1, t2, ...     each is sent as one transaction
 
 A time at which the view has rows in error has no right contents: its changes are those of the next time without any.
-A key is unique if the number of its rows is 0 or 1 at each time. Changes alone do not tell of a key that only comes, so
-the keys that begin so are looked up in the shard as of the time that was reached (the row groups that may have them).
+So it is with a time at which a key has several rows. A key is unique if the number of its rows is 0 or 1. Changes alone
+do not tell of a key that only comes, so the keys that begin so are looked up in the shard as of the time that was
+reached (the row groups that may have them).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -26,6 +27,9 @@ from tidemark_replica.storage.keyed_rows.scan import Sought
 
 ROWS_MAX, BYTES_MAX = 1_000_000, 256 << 20
 """Updates of one time, and the bytes of the files of the times that are read together."""
+MEMORY_BYTES_MAX = 512 << 20
+"""Bytes of the updates in memory, before they are encoded."""
+_NEVER = int(np.iinfo(np.int64).max)
 
 
 class TooMany(Exception):
@@ -35,12 +39,19 @@ class TooMany(Exception):
 @dataclass(frozen=True)
 class Changes:
     """Net changes of rows with `__time`, in the order of times. `upper`: the time after the last one that was read.
-    `good`: the last time without errors that was read. `in_error`: the view has rows in error after it."""
+    `good`: the last time without errors, with unique keys, that was read. `in_error`: the view has rows in error after
+    it. `not_unique`: the time from which on keys have several rows, up to the last one that was read."""
 
     rows: pa.Table
     upper: Time
     good: Time
     in_error: bool
+    not_unique: Time | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the last times that were read have no right contents."""
+        return self.in_error or self.not_unique is not None
 
     def by_time(self) -> Iterator[tuple[Time, pa.Table]]:
         """The changes of each time that has any, without `__time`."""
@@ -52,7 +63,7 @@ class Changes:
 
 def read_changes(shard: ShardReader, parts: Sequence[Part], upper: Time) -> Changes:
     """The changes in the parts, all before `upper`; the view had no errors before them. Raises TooMany."""
-    wanted = [*shard.schema.names, TIME, DIFF, ERROR]
+    wanted, size = [*shard.schema.names, TIME, DIFF, ERROR], 0
     schema = pa.schema(
         [
             *shard.schema,
@@ -64,8 +75,8 @@ def read_changes(shard: ShardReader, parts: Sequence[Part], upper: Time) -> Chan
     batches, rows = [], 0
     for part in parts:
         for batch in read_part(part, columns=wanted):
-            rows += batch.num_rows
-            if rows > ROWS_MAX:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > ROWS_MAX or size > MEMORY_BYTES_MAX:
                 raise TooMany
             batches.append(batch)
     updates = pa.Table.from_batches([], schema) if not batches else pa.Table.from_batches(batches).cast(schema)
@@ -101,11 +112,48 @@ def _without_errors(rows: pa.Table, errors: pa.Table, last: Time) -> tuple[pa.Ta
     return rows.set_column(index, rows.schema.field(index), pa.array(found)), last, len(ends) < len(begins)
 
 
-def first_violation(shard: ShardReader, reached: Time, changes: Changes, envelope: Envelope) -> Time | None:
-    """The first time at which a key has several rows; None where there is none."""
+def at_unique_times(shard: ShardReader, reached: Time, changes: Changes, envelope: Envelope) -> Changes:
+    """The changes with those of times at which a key has several rows at the next time at which none has, or left out.
+    Keys are unique at `reached`."""
     rows = changes.rows
     if not rows.num_rows:
-        return None
+        return changes
+    spans = _spans(*_row_counts(shard, reached, rows, envelope))
+    if not spans:
+        return changes
+    found = rows.column(TIME).to_numpy().copy()
+    for begin, end in spans:
+        found[(found >= begin) & (found < end)] = end
+    index = rows.schema.get_field_index(TIME)
+    moved = rows.set_column(index, rows.schema.field(index), pa.array(found))
+    begin, end = spans[-1]
+    good, not_unique = changes.good, None
+    if end == _NEVER:
+        good, not_unique = Time(begin - 1), Time(begin)
+        moved = moved.filter(pc.less(moved.column(TIME), begin))
+    return replace(changes, rows=consolidate(moved).sort_by(TIME), good=good, not_unique=not_unique)
+
+
+def _spans(codes: np.ndarray, times: np.ndarray, counts: np.ndarray) -> list[tuple[int, int]]:
+    """The times, from the first up to before the second, at which any key has several rows, in order, with a time
+    between two of them. The arguments: keys, in order, and within a key the times at which its rows change, and how
+    many it has then."""
+    wrong = np.flatnonzero((counts < 0) | (counts > 1))
+    following = np.append(times[1:], _NEVER)
+    following[np.append(np.diff(codes) != 0, True)] = _NEVER
+    spans: list[tuple[int, int]] = []
+    for begin, end in sorted(zip(times[wrong].tolist(), following[wrong].tolist(), strict=True)):
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], end)
+        else:
+            spans.append((begin, end))
+    return spans
+
+
+def _row_counts(
+    shard: ShardReader, reached: Time, rows: pa.Table, envelope: Envelope
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Key by key the times at which its rows change, and how many it has from then on."""
     keys = envelope.keys(rows).dictionary_encode()
     codes = keys.indices.to_numpy().astype(np.int64)
     times, diffs = (rows.column(name).to_numpy() for name in (TIME, DIFF))
@@ -129,8 +177,7 @@ def first_violation(shard: ShardReader, reached: Time, changes: Changes, envelop
     running = np.cumsum(net)
     base = np.repeat(running[begins] - net[begins], np.diff([*begins, len(net)]))
     count = running - base + np.repeat(initial, np.diff([*begins, len(net)]))
-    wrong = (added > 1) | (taken < -1) | (count < 0) | (count > 1)
-    return Time(int(times[wrong].min())) if wrong.any() else None
+    return codes, times, count
 
 
 def _counts(shard: ShardReader, at: Time, sought: pa.Table, envelope: Envelope, keys: pa.Array) -> np.ndarray:

@@ -5,7 +5,7 @@
     decimal                              texts with all digits of the scale, as JSON numbers are floats to many readers
     string                               texts
     binary                               texts in base64
-    date, timestamp, timestamp_ntz       texts of ISO 8601; a timestamp ends with Z
+    date, timestamp, timestamp_ntz       texts of ISO 8601, of years 1 to 9999; a timestamp ends with Z
     array, struct                        arrays and objects
 
 Equal values have equal texts, so a text of a key is as good a key.
@@ -20,25 +20,53 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemark_replica.sinks.destinations.destination import DestinationStopped
+from tidemark_replica.sinks.kafka.stop import VALUE_NOT_SUPPORTED
+
 TEXT = pa.large_string()
 _NULL = pa.scalar("null", TEXT)
 _QUOTE = pa.scalar('"', TEXT)
 _NOTHING = pa.scalar("", TEXT)
 _CONTROL = {chr(code): json.dumps(chr(code))[1:-1] for code in range(32)}
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_DAYS = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+_DAY_US = 86_400_000_000
+_MICROSECONDS = _DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1
+
+
+class YearUnfit(Exception):
+    """A date or a timestamp has a year that is not of 1 to 9999: ISO 8601 has no plain text for it."""
 
 
 def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """One JSON object for each row. There is one column at least."""
+    """One JSON object for each row. There is one column at least. Raises DestinationStopped, which names the column,
+    for a value without a text."""
+    return _object(names, [_column(name, column) for name, column in zip(names, columns, strict=True)])
+
+
+def _column(name: str, column: pa.Array) -> pa.Array:
+    try:
+        return texts(column)
+    except YearUnfit:
+        raise DestinationStopped(
+            VALUE_NOT_SUPPORTED,
+            f"column {name} has a date or timestamp beyond the years 1 to 9999, which has no text of ISO 8601: let the"
+            " SQL cast it to STRING or replace it, and give the sink another topic",
+        ) from None
+
+
+def _object(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+    """`columns`: JSON texts."""
     pieces: list[pa.Array | pa.Scalar] = []
     for position, (name, column) in enumerate(zip(names, columns, strict=True)):
         begin = "{" if position == 0 else ","
-        pieces += [pa.scalar(f"{begin}{json.dumps(name, ensure_ascii=False)}:", TEXT), texts(column)]
+        pieces += [pa.scalar(f"{begin}{json.dumps(name, ensure_ascii=False)}:", TEXT), column]
     return _joined(*pieces, pa.scalar("}", TEXT))
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """The JSON text of each value, `null` for NULL; large_string."""
+    """The JSON text of each value, `null` for NULL; large_string. Raises YearUnfit."""
     if values.null_count == len(values):
         return pa.repeat(_NULL, len(values))
     return pc.if_else(values.is_valid(), pc.fill_null(_texts(values), _NOTHING), _NULL)
@@ -58,12 +86,13 @@ def _texts(values: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _quoted(_base64(values))
     if pa.types.is_date(kind):
+        _check_years(values.cast(pa.int32()), _DAYS)
         return _quoted(values.cast(TEXT))
     if pa.types.is_timestamp(kind):
         return _quoted(_timestamps(values))
     if pa.types.is_struct(kind):
         fields = [values.type.field(index).name for index in range(kind.num_fields)]
-        return objects(fields, values.flatten())
+        return _object(fields, [texts(field) for field in values.flatten()])
     return _arrays(values)
 
 
@@ -107,8 +136,16 @@ def _decimals(values: pa.Array) -> pa.Array:
 
 def _timestamps(values: pa.Array) -> pa.Array:
     """Without its zone a timestamp is written in UTC."""
-    plain = pc.replace_substring(values.cast(pa.int64()).cast(pa.timestamp("us")).cast(TEXT), " ", "T")
+    microseconds = values.cast(pa.int64())
+    _check_years(microseconds, _MICROSECONDS)
+    plain = pc.replace_substring(microseconds.cast(pa.timestamp("us")).cast(TEXT), " ", "T")
     return _joined(plain, pa.scalar("Z", TEXT)) if values.type.tz else plain
+
+
+def _check_years(values: pa.Array, bounds: tuple[int, int]) -> None:
+    found = pc.min_max(values).as_py()
+    if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
+        raise YearUnfit
 
 
 def _arrays(values: pa.Array) -> pa.Array:

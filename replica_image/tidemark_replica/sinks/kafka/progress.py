@@ -41,6 +41,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     done: int = 0
 
     @property
+    def has_rows(self) -> bool:
+        """Whether the topic may have rows of the view; a snapshot claims the topic before its first piece."""
+        return not self.pieces or self.done > 0
+
+    @property
     def is_complete(self) -> bool:
         return self.done >= self.pieces
 
@@ -93,7 +98,7 @@ def _last(consumer: Consumer, progress_topic: str, topic: str, begin: int, end: 
                 f"topic {progress_topic} cannot be read up to its end: brokers are away, or another producer's"
                 " transaction on it is still open; it is tried again",
             )
-        if message is None:
+        if message is None or message.topic() not in (progress_topic, None):
             continue
         if message.error() is None:
             at = message.offset() + 1
@@ -115,6 +120,8 @@ def has_records(consumer: Consumer, topic: str, ends: Ends) -> bool:
         if message is None:
             if time.monotonic() > deadline:
                 raise DestinationStopped(BROKERS_AWAY, f"topic {topic} cannot be read up to its end; it is tried again")
+        elif message.topic() not in (topic, None):
+            continue
         elif message.error() is None:
             return True
         elif message.error().code() == KafkaError._PARTITION_EOF:

@@ -1,6 +1,7 @@
 """Writes a view to a Kafka topic: each time that has changes is one transaction, with the progress in it.
 
     progress: none                 a snapshot at `time`, in pieces by a hash of the key, each one transaction
+    progress: piece 0 of 7         the topic is claimed, and no row is in it: as without progress
     progress: piece 3 of 7         the snapshot goes on, at the same time
     progress: time 4000            the shard's updates of (4000, time], a transaction for each time that has any
 
@@ -8,15 +9,16 @@ The topic and its progress say all that a publication needs, so any process may 
 a transaction is in the topic as a whole or not at all. An open session (session.py) saves reading the progress again.
 
 Cost: the updates, and for keys that only come a look at the key columns of the row groups that may have them. Memory:
-the updates of some times, or a piece of the snapshot. A view with errors at a time is not written at that time: the
-topic keeps the rows of the last time without any.
+the updates of some times, or a piece of the snapshot. A view is not written at a time at which it has errors, or
+several rows of a key: the topic keeps the rows of the last time without any.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +30,21 @@ from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_replica.sinks.destinations.destination import (
     IDLE_MS,
+    DestinationFailed,
     DestinationStopped,
     Reached,
     ViewInError,
 )
 from tidemark_replica.sinks.destinations.shard_contents import IN_ERROR, bytes_about, check_no_errors, rows_of
-from tidemark_replica.sinks.kafka.changes import BYTES_MAX, ROWS_MAX, Changes, TooMany, first_violation, read_changes
+from tidemark_replica.sinks.kafka.changes import (
+    BYTES_MAX,
+    MEMORY_BYTES_MAX,
+    ROWS_MAX,
+    Changes,
+    TooMany,
+    at_unique_times,
+    read_changes,
+)
 from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
 from tidemark_replica.sinks.kafka.progress import Progress
 from tidemark_replica.sinks.kafka.session import Session
@@ -49,6 +60,7 @@ from tidemark_replica.sinks.kafka.stop import (
 from tidemark_replica.storage.kafka.connection import ReadSecret
 
 PIECE_ROWS, PIECES_MAX = 100_000, 256
+TOO_MANY = f"more than {ROWS_MAX:,} updates or {MEMORY_BYTES_MAX >> 20} MiB of them, which no transaction takes"
 NONE = Records(pa.array([], pa.large_string()), pa.array([], pa.large_string()))
 
 
@@ -61,13 +73,40 @@ class KafkaTopic:
     read_secret: ReadSecret
     piece_rows: int = PIECE_ROWS
     _session: Session | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the session is in use."""
+    _closed: threading.Event = field(default_factory=threading.Event)
 
     def publish(self, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         """Gives the topic the contents at `time`; changes nothing where it has those of that time or a later one.
 
-        Raises DestinationStopped, ViewInError, Overtaken, NotReadable, StorageError, IngestionError: the topic has the
-        contents of a time up to `time`, or some pieces of a snapshot, which its progress marks as incomplete.
+        Raises DestinationStopped, DestinationFailed, ViewInError, Overtaken, NotReadable, StorageError, IngestionError:
+        the topic has the contents of a time up to `time`, or some pieces of a snapshot, which its progress marks as
+        incomplete.
         """
+        try:
+            with self._lock:
+                return self._in_session(shard, time, term)
+        finally:
+            if self._closed.is_set():
+                self.close()
+
+    def interrupt(self) -> None:
+        """Ends a publication that runs before its next transaction, and then the session. Never waits."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """Ends the session, or interrupts the publication that has it. May be called on any thread."""
+        self._closed.set()
+        if self._lock.acquire(blocking=False):
+            try:
+                session, self._session = self._session, None
+                if session is not None:
+                    session.close()
+            finally:
+                self._lock.release()
+
+    def _in_session(self, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         session, self._session = self._session, None
         if session is not None:
             try:
@@ -79,15 +118,10 @@ class KafkaTopic:
 
     def _publish(self, session: Session, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         try:
-            return _Publication(shard, session, self.sink, self.view, term, self.piece_rows).publish(time)
+            publication = _Publication(shard, session, self.sink, self.view, term, self.piece_rows, self._closed)
+            return publication.publish(time)
         finally:
             self._session = session if session.is_open else None
-
-    def close(self) -> None:
-        """Ends the session."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
 
 
 @dataclass(frozen=True)
@@ -98,6 +132,7 @@ class _Publication:
     view: str
     term: WriterTerm
     piece_rows: int
+    closed: threading.Event
 
     @property
     def envelope(self) -> Envelope:
@@ -106,8 +141,10 @@ class _Publication:
     def publish(self, time: Time) -> Reached:
         self._check_key()
         progress = self.session.progress
-        if progress is None or not progress.is_complete:
-            progress = self._snapshot(time if progress is None else Time(progress.time), progress)
+        if progress is None or not progress.has_rows:
+            progress = self._first_snapshot(time)
+        elif not progress.is_complete:
+            progress = self._rest_of_snapshot(progress)
         self._check_shard(progress)
         checked = Time(progress.time)
         while checked < time:
@@ -147,18 +184,18 @@ class _Publication:
                 HISTORY_GONE,
                 f"the view's history since time {progress.time}, which topic {self.sink.topic} has, is compacted: which"
                 f" keys are gone is not known. Give the sink another topic, or delete topics {self.sink.topic} and"
-                f" {self.sink.progress_topic}: the view is written anew. A longer `history` prevents it",
+                f" {self.sink.progress_topic}: the view is written anew. A `history` that is longer than the longest"
+                " standstill, and than the snapshot takes, prevents it",
             )
 
     def _advance(self, reached: Time, time: Time) -> Time:
         """Sends the next times up to `time`; the last one that was looked at. Raises ViewInError."""
         with self.shard.lease():
             changes = self._changes(reached, time)
-            wrong = first_violation(self.shard, reached, changes, self.envelope)
             for at, rows in changes.by_time():
-                if wrong is not None and at >= wrong:
-                    raise self._not_unique(at)
                 self._send(self.envelope.records(rows, at), at)
+        if changes.not_unique is not None and changes.upper > time:
+            raise self._not_unique(changes.not_unique)
         if changes.in_error and changes.upper > time:
             raise ViewInError(IN_ERROR.format(f"topic {self.sink.topic}"))
         return changes.good
@@ -172,63 +209,77 @@ class _Publication:
             try:
                 if not is_one and _is_much(parts):
                     raise TooMany
-                changes = read_changes(self.shard, parts, end)
-                if not changes.in_error or changes.good > reached or end > time:
+                changes = self._read(reached, parts, end)
+                if not changes.is_held or changes.good > reached or end > time:
                     return changes
             except TooMany:
                 if is_one:
                     raise DestinationStopped(
                         TIME_TOO_LARGE,
-                        f"time {end - 1} has more than {ROWS_MAX:,} updates, which no transaction takes: give the sink"
-                        " another topic, or delete it and its progress topic: the view is written anew in pieces",
+                        f"time {end - 1} has {TOO_MANY}: give the sink another topic, or delete it and its progress"
+                        " topic: the view is written anew in pieces",
                     ) from None
                 end = Time((reached + 1 + end) // 2 if end - reached > 3 else reached + 2)
                 continue
             return self._healed(reached, time)
 
+    def _read(self, reached: Time, parts: list[Part], end: Time) -> Changes:
+        return at_unique_times(self.shard, reached, read_changes(self.shard, parts, end), self.envelope)
+
     def _healed(self, reached: Time, time: Time) -> Changes:
-        """The changes of times of which the first ones are in error, as a whole."""
+        """The changes of times of which the first ones are in error, or have keys that are not unique, as a whole."""
         try:
-            return read_changes(self.shard, self.shard.listen(reached + 1, time + 1), Time(time + 1))
+            return self._read(reached, self.shard.listen(reached + 1, time + 1), Time(time + 1))
         except TooMany:
             raise DestinationStopped(
                 TIME_TOO_LARGE,
-                f"the view has had rows in error since time {reached}, and more than {ROWS_MAX:,} updates, which no"
-                " transaction takes: give the sink another topic, or delete it and its progress topic",
+                f"the view has had rows in error, or keys that are not unique, since time {reached}, and {TOO_MANY}:"
+                " give the sink another topic, or delete it and its progress topic",
             ) from None
 
     def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> Progress:
+        self._check_open()
         shard, topic_id = self.shard.shard_id, self.session.topic_id
         sink = self.sink
         progress = Progress(self.view, shard, time, self.term, topic_id, sink.key, sink.envelope, pieces, done)
         self.session.send(records, progress, is_snapshot=pieces > 0)
         return progress
 
-    def _snapshot(self, time: Time, progress: Progress | None) -> Progress:
-        """Sends the pieces that are missing."""
+    def _first_snapshot(self, time: Time) -> Progress:
+        """Claims the topic, checks all keys, and sends all pieces."""
         with self.shard.lease():
-            if progress is not None:
-                self._check_shard(progress)
             check_no_errors(self.shard, time, f"topic {self.sink.topic}")
             parts = self.shard.snapshot_parts(time)
-            if progress is None:
-                rows = sum(part.rows_about for part in parts)
-                pieces, done = min(-(-rows // self.piece_rows), PIECES_MAX) or 1, 0
-                if pieces > 1:  # before the first of them
-                    for rows_of_piece in self._pieces(parts, pieces):
-                        self._checked(rows_of_piece, time)
-            else:
-                pieces, done = progress.pieces, progress.done
-            for number, rows_of_piece in enumerate(self._pieces(parts, pieces)):
-                if number >= done:
-                    rows_of_piece = self._checked(rows_of_piece, time)
-                    records = self.envelope.records(rows_of_piece, time, snapshot=True)
-                    progress = self._send(records, time, pieces, number + 1)
-        assert progress is not None
+            pieces = min(-(-sum(part.rows_about for part in parts) // self.piece_rows), PIECES_MAX) or 1
+            if pieces > 1:
+                if self.session.progress is None:
+                    self._send(NONE, time, pieces)
+                for rows in self._pieces(parts, pieces):
+                    self._checked(rows, time)
+            return self._send_pieces(parts, time, pieces, 0)
+
+    def _rest_of_snapshot(self, progress: Progress) -> Progress:
+        """Sends the pieces that are missing, at the time of the others."""
+        with self.shard.lease():
+            self._check_shard(progress)
+            time = Time(progress.time)
+            check_no_errors(self.shard, time, f"topic {self.sink.topic}")
+            return self._send_pieces(self.shard.snapshot_parts(time), time, progress.pieces, progress.done)
+
+    def _send_pieces(self, parts: list[Part], time: Time, pieces: int, done: int) -> Progress:
+        for number, rows in enumerate(self._pieces(parts, pieces)):
+            if number >= done:
+                records = self.envelope.records(self._checked(rows, time), time, snapshot=True)
+                progress = self._send(records, time, pieces, number + 1)
         return progress
 
+    def _check_open(self) -> None:
+        if self.closed.is_set():
+            raise DestinationFailed(f"topic {self.sink.topic}: the sink was stopped")
+
     def _checked(self, rows: pa.Table, time: Time) -> pa.Table:
-        """The rows of whole keys, once each. Raises DestinationStopped."""
+        """The rows of whole keys, once each. Raises DestinationStopped, DestinationFailed."""
+        self._check_open()
         keys = self.envelope.keys(rows)
         if pc.any(pc.not_equal(rows.column(DIFF), 1)).as_py() or pc.count_distinct(keys).as_py() < len(keys):
             raise self._not_unique(time)
@@ -237,8 +288,9 @@ class _Publication:
     def _not_unique(self, time: Time) -> DestinationStopped:
         return DestinationStopped(
             KEY_NOT_UNIQUE,
-            f"several rows of the view have one key ({', '.join(self.sink.key)}) at time {time}, of which nothing is"
-            " written: correct the data and the view's SQL, or the key",
+            f"several rows of the view have one key ({', '.join(self.sink.key)}) from time {time} on: topic"
+            f" {self.sink.topic} stays as it is until each key has one row again. Correct the data or the view's SQL,"
+            " or give another key and another topic",
         )
 
     def _pieces(self, parts: list[Part], pieces: int) -> Iterator[pa.Table]:

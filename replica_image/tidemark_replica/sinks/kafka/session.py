@@ -1,6 +1,7 @@
-"""A transactional producer of one topic, which no other producer of the same view can write beside.
+"""A transactional producer of one topic, which no other sink can write beside.
 
-    topics are looked up or created ─► progress: of a later revision? stop ─► init_transactions fences earlier producers
+    topics are looked up or created ─► progress: of another view or a later revision? stop, and nothing is fenced
+        ─► init_transactions fences every earlier producer of the topic, of whichever view
         ─► progress is read again: nobody else can change it from here on, or this producer is fenced
 
 `progress` is what the topic says as long as the session lives: a session ends with its first failure, as the outcome of
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
@@ -22,6 +24,7 @@ from tidemark_replica.sinks.kafka.progress import Progress, has_records, last_pr
 from tidemark_replica.sinks.kafka.sink_topics import SinkTopics, unusable
 from tidemark_replica.sinks.kafka.stop import (
     FENCED,
+    TIME_TOO_LARGE,
     TOPIC_NOT_EMPTY,
     TOPIC_REPLACED,
     TOPIC_TAKEN,
@@ -30,10 +33,12 @@ from tidemark_replica.sinks.kafka.stop import (
     error_of,
 )
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
+from tidemark_replica.storage.kafka.connection import TRANSACTION_SECONDS, Connection, ReadSecret
 from tidemark_replica.storage.kafka.topics import Topic
 
 INIT_SECONDS, COMMIT_SECONDS, ABORT_SECONDS = 30.0, 60.0, 5.0
+CHECK_SECONDS = 5.0
+"""How long a session writes times without a look whether the topic is still the same one."""
 POLL_EVERY = 5_000
 TIME_HEADER, SNAPSHOT_HEADER = "tidemark.time", "tidemark.snapshot"
 
@@ -54,20 +59,18 @@ class Session:
         try:
             topic = self._topics.look_up()
             # without a wait: an earlier producer's transaction may be open until it is fenced
-            self._check_term(self._read(IsolationLevel.READ_COMMITTED), term)
-            self._producer = connection.producer(settings, transactional_id(view, sink.topic), self._failures)
+            self._check_owner(topic, IsolationLevel.READ_COMMITTED, term)
+            self._producer = connection.producer(settings, transactional_id(sink.topic), self._failures)
             self._init()
             self.topic_id = topic.id
-            self.progress = self._read()
-            self._check_term(self.progress, term)
-            if self.progress is None:
-                self._check_empty(topic)
+            self.progress = self._check_owner(topic, IsolationLevel.READ_UNCOMMITTED, term)
             self.check_topic()
         finally:
             self._consumer.close()
 
     def check_topic(self) -> None:
         """Raises DestinationStopped where the topic is not the one that was written so far."""
+        self._checked_at = time.monotonic()
         described = self._topics.describe()[self._sink.topic]
         if isinstance(described, TableStopped):
             raise unusable(described)
@@ -86,17 +89,20 @@ class Session:
         headers: list[tuple[str, bytes]] = [(TIME_HEADER, str(progress.time).encode())]
         if is_snapshot:
             headers.append((SNAPSHOT_HEADER, b"true"))
+        began = time.monotonic()
         try:
+            if is_snapshot or began - self._checked_at >= CHECK_SECONDS:
+                self.check_topic()
             self._producer.begin_transaction()
             self._produce(records.pairs(), headers)
             self._produce_one(self._sink.progress_topic, self._sink.topic.encode(), progress.encode(), [], 0)
             self._commit()
         except KafkaException as error:
-            self._abort(error_of(error))
+            self._abort(error_of(error), time.monotonic() - began)
         except BaseException:
             self.close()
             raise
-        self.progress = progress
+        self.progress, self._failures.last = progress, None
 
     def close(self) -> None:
         """Aborts what is open, as far as the brokers answer: consumers would wait for it."""
@@ -107,12 +113,17 @@ class Session:
         except KafkaException:
             return
 
-    def _read(self, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Progress | None:
+    def _check_owner(self, topic: Topic, level: IsolationLevel, term: int) -> Progress | None:
+        """The progress. Raises DestinationStopped where another Dataflow, or a later revision, writes the topic.
+        `level`: with READ_UNCOMMITTED open transactions are waited for."""
         name = self._sink.progress_topic
-        return last_progress(self._consumer, name, self._sink.topic, self._topics.ends(name, [0], level))
+        progress = last_progress(self._consumer, name, self._sink.topic, self._topics.ends(name, [0], level))
+        self._check_term(progress, term)
+        if progress is None or not progress.has_rows:
+            self._check_empty(topic, level)
+        return progress
 
     def _check_term(self, progress: Progress | None, term: int) -> None:
-        """Raises DestinationStopped where another Dataflow, or a later revision, writes the topic."""
         if progress is None:
             return
         if progress.view != self._view:
@@ -126,10 +137,8 @@ class Session:
                 WRITTEN_BY_LATER, "a later revision of the Dataflow writes the topic; nothing is to do"
             )
 
-    def _check_empty(self, topic: Topic) -> None:
-        if has_records(
-            self._consumer, topic.name, self._topics.ends(topic.name, topic.partitions, IsolationLevel.READ_UNCOMMITTED)
-        ):
+    def _check_empty(self, topic: Topic, level: IsolationLevel) -> None:
+        if has_records(self._consumer, topic.name, self._topics.ends(topic.name, topic.partitions, level)):
             raise DestinationStopped(
                 TOPIC_NOT_EMPTY,
                 f"topic {topic.name} has records, and topic {self._sink.progress_topic} does not say which view they"
@@ -143,10 +152,15 @@ class Session:
                 self._producer.init_transactions(5.0)
                 return
             except KafkaException as error:
-                self._producer.poll(0)
+                self._hear_failures()
                 refused = self._failures.refused("beginning to write transactions", error_of(error))
                 if not error_of(error).retriable() or time.monotonic() > deadline or self._failures.is_refused:
                     raise refused from None
+
+    def _hear_failures(self) -> None:
+        """Lets the client tell `_failures` why connections fail. A fatal error is raised by what met it, too."""
+        with suppress(KafkaException):
+            self._producer.poll(0)
 
     def _produce(self, pairs: Iterable[tuple[bytes, bytes | None]], headers: list[tuple[str, bytes]]) -> None:
         topic, produce = self._sink.topic, self._produce_one
@@ -188,15 +202,22 @@ class Session:
                 if not error_of(error).retriable() or time.monotonic() > deadline:
                     raise
 
-    def _abort(self, error: KafkaError) -> None:
-        """Raises what failed."""
+    def _abort(self, error: KafkaError, seconds: float) -> None:
+        """Raises what failed. `seconds`: how long the transaction was open."""
         self.close()
-        self._producer.poll(0)
+        self._hear_failures()
+        if error.code() in FENCED and seconds > TRANSACTION_SECONDS:
+            raise DestinationStopped(
+                TIME_TOO_LARGE,
+                f"writing topic {self._sink.topic}: one transaction took {seconds:.0f} s, and the brokers end it after"
+                f" {TRANSACTION_SECONDS} s; it is tried again. Where that goes on, mend what makes the brokers slow, or"
+                " give the sink another topic: the view is written anew in pieces",
+            )
         raise self._failures.refused(
             f"writing topic {self._sink.topic}", error if error.code() in FENCED or self._lost is None else self._lost
         )
 
 
-def transactional_id(view: str, topic: str) -> str:
-    """The same for all replicas and revisions of a Dataflow, so that a new producer fences the one before."""
-    return f"tidemark-{view.partition('/')[0]}-{topic}"
+def transactional_id(topic: str) -> str:
+    """The same for every sink of the topic, so that a new producer fences the one before, also another Dataflow's."""
+    return f"tidemark-{topic}"

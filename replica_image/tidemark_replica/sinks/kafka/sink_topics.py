@@ -8,19 +8,27 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.envelopes import UPSERT
 from tidemark_replica.sinks.kafka.progress import Ends
-from tidemark_replica.sinks.kafka.stop import BROKERS_AWAY, TOPIC_MISSING, TOPIC_NOT_EMPTY, Failures, error_of
+from tidemark_replica.sinks.kafka.stop import (
+    BROKERS_AWAY,
+    PROGRESS_NOT_KEPT,
+    TOPIC_MISSING,
+    TOPIC_NOT_EMPTY,
+    Failures,
+    error_of,
+)
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import REQUEST_SECONDS
 from tidemark_replica.storage.kafka.stop import BrokersAway
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 
 PAUSE_SECONDS = 0.05
+_NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_LEADER_YET = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -64,12 +72,15 @@ class SinkTopics:
             raise DestinationStopped(
                 TOPIC_NOT_EMPTY, f"topic {sink.progress_topic} has several partitions: give progressTopic one with one"
             )
+        self._check_progress_is_kept()
         return rows
 
     def describe(self) -> dict[str, Topic | TableStopped]:
         """Both topics, or why they cannot be used. Raises DestinationStopped."""
         try:
-            return Topics(self._admin).describe({self._sink.topic, self._sink.progress_topic})
+            found = Topics(self._admin).describe({self._sink.topic, self._sink.progress_topic})
+            self._failures.last = None
+            return found
         except BrokersAway as away:
             self._admin.poll(0)
             if self._failures.last is not None:
@@ -88,6 +99,27 @@ class SinkTopics:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(PAUSE_SECONDS)
+
+    def _check_progress_is_kept(self) -> None:
+        """Raises DestinationStopped where retention may remove the progress. A user who may not ask is let through."""
+        name = self._sink.progress_topic
+        what = f"asking for the configuration of topic {name}"
+        topic = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            asked = self._admin.describe_configs([topic], request_timeout=REQUEST_SECONDS)
+            policy = asked[topic].result(2 * REQUEST_SECONDS)["cleanup.policy"].value
+        except KafkaException as error:
+            if error_of(error).code() in _NOT_ALLOWED | _NO_LEADER_YET:
+                return
+            raise self._failures.refused(what, error_of(error)) from None
+        except FutureTimeout:
+            raise DestinationStopped(BROKERS_AWAY, f"{what}: no answer; it is tried again") from None
+        if policy != "compact":
+            raise DestinationStopped(
+                PROGRESS_NOT_KEPT,
+                f"topic {name} has cleanup.policy {policy}, so the brokers remove the progress after a while: set it to"
+                " compact",
+            )
 
     def _create(self, new: list[NewTopic]) -> None:
         for name, asked in self._admin.create_topics(new, request_timeout=REQUEST_SECONDS).items():

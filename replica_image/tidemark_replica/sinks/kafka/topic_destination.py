@@ -37,3 +37,10 @@ class TopicDestination:
 
     def clean(self) -> None:
         """Nothing is left behind: what was not committed is no record."""
+
+    def interrupt(self) -> None:
+        """A publication that runs ends before its next transaction."""
+        self._topic.interrupt()
+
+    def close(self) -> None:
+        self._topic.close()

@@ -64,6 +64,9 @@ class PostgresDestination:
         """Does nothing: whatever a delivery needs goes with its session."""
         return
 
+    def close(self) -> None:
+        """Nothing is kept open: a delivery has a connection of its own."""
+
     def interrupt(self) -> None:
         """Ends the connection of a delivery that runs, within a second; the server rolls it back."""
         self._upstream.interrupted.set()

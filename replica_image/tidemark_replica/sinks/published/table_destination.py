@@ -34,6 +34,9 @@ class TableDestination:
         if table is not None:
             table.remove_unused()
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     def _options(self, term: WriterTerm) -> TableOptions:
         uid = self.id.partition("/")[0]
         return TableOptions(self.view.location, self.view.owner, self.view.retention_hours, uid, term)
