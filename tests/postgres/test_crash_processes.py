@@ -26,14 +26,11 @@ pytestmark = pytest.mark.postgres
 def ingesting_process(root: Path, spec: PostgresSource) -> Iterator[subprocess.Popen[str]]:
     """A process that is killed at the end of the block."""
     command = [sys.executable, "-m", "tests.postgres.ingesting_process", str(root), codec.encode(spec).decode()]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

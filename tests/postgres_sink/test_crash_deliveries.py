@@ -31,14 +31,11 @@ pytestmark = pytest.mark.postgres
 def delivering_process(view: View, sink: PostgresSink, term: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is killed at the end of the block."""
     command = [sys.executable, "-m", "tests.postgres_sink.publishing_process", str(view.folder)]
-    process = subprocess.Popen([*command, codec.encode(sink).decode(), str(term)], stdout=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with subprocess.Popen([*command, codec.encode(sink).decode(), str(term)], stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_delivery(process: subprocess.Popen[bytes]) -> None:
