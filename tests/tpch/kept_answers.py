@@ -2,8 +2,9 @@
 
     kept_answers.json   {"q01": {"question": "9c1f...", "rows": "04ab..."}, ...}
 
-`question` is a digest of Spark's version, the SQL and the contents of all tables. A view that shows the kept rows needs
-no batch; where anything differs, Spark is asked. `make oracle-answers` writes the file anew.
+`question` is a digest of Spark's version, the SQL and the contents of all tables, by DuckDB's hash of rows. A view that
+shows the kept rows needs no batch; where anything differs, also that hash in another version of DuckDB, Spark is asked.
+`make oracle-answers` writes the file anew.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class KeptAnswers:
         return _kept().get(name) == self._answer(name, rows)
 
     def write(self, answer: Callable[[str], Mapping[Any, int]]) -> None:
-        """Replace the file by what `answer` says of each query."""
+        """Replace the file. `answer`: the rows of a query, by its name."""
         lines = [f"{json.dumps(name)}: {json.dumps(self._answer(name, answer(name)))}" for name in QUERIES]
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

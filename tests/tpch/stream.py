@@ -27,7 +27,7 @@ SCALE_FACTOR = "0.01"
 SEED = 7
 INITIAL = 1
 ENDS = (30, 120)
-"""Of the stream of `make test`."""
+"""The numbers of transactions after which the stream of `make test` has its times."""
 
 
 class Stream:
