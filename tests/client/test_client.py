@@ -104,7 +104,7 @@ def test_a_lost_way_is_found_again_once() -> None:
 
 
 def test_an_answer_that_breaks_off_is_an_error() -> None:
-    """What was read of it is no answer."""
+    """The cursor gives none of the rows that came before the connection was lost."""
 
     class Lost(Answers):
         def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:

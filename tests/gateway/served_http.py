@@ -49,7 +49,7 @@ SUBSCRIBE = {"namespace": "ns", "instance": "default", "subject": "SELECT * FROM
 ANNE = {"Authorization": "Bearer annes"}
 PIECE = 100
 MARK = "b9f2dc8b600b0abe"
-"""Of what SUBSCRIBE reads: browsers keep it, so it must not change."""
+"""The fingerprint of what SUBSCRIBE reads. Browsers keep fingerprints across releases, so this one is written out."""
 
 
 @dataclass

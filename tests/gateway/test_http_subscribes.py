@@ -107,7 +107,7 @@ class Edited(Planner):
     ids=["another relation", "another type"],
 )
 def test_changes_of_another_revision_never_follow_the_rows_of_the_first(change: dict[str, Any]) -> None:
-    """A browser comes again by itself: it is told to begin anew, and its subscribe ends."""
+    """A browser connects again by itself. The gateway answers 409, and ends the subscribe behind it."""
 
     async def story(served: Served) -> Any:
         async with served.get("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream") as answer:

@@ -440,7 +440,7 @@ def test_a_history_of_many_times_is_one_transaction(database: Database, tmp_path
 
 
 def test_a_lost_table_of_progress(database: Database, tmp_path: Path) -> None:
-    """Nobody knows any more whose rows they are."""
+    """Without a progress row the sink does not know who wrote the rows, so it refuses the table."""
     view, sink = View(tmp_path), sink_to(database)
     view.deliver(sink, view.step(5))
     database.run("drop table tidemark_sinks")

@@ -128,7 +128,7 @@ def test_replicas_of_one_revision_that_copy_at_once(database: Database, tmp_path
 
 
 def test_a_row_of_progress_that_is_deleted_meanwhile(database: Database, tmp_path: Path, between: Between) -> None:
-    """Nobody knows who may write the table: the next delivery begins anew."""
+    """The delivery does not know any more whether it may write the table, so it fails; the next one begins anew."""
     view, sink = unique(tmp_path, "u1", 0), sink_to(database)
     between(lambda: database.run("delete from tidemark_sinks"))
     with pytest.raises(PersistError, match="deleted meanwhile"):

@@ -160,8 +160,8 @@ def _settle(pending: Sequence[pa.Table], owed: pa.Table) -> tuple[pa.Table, pa.T
 
 
 def _most_selective(owed: pa.Table) -> str | None:
-    """The column with the most values among the retractions, by which most insertions are told apart from them. Floats
-    have several zeros and NaNs, and nested values cannot be looked up."""
+    """The column with the most distinct values among the retractions: a look-up in it rules out the most insertions.
+    None where no column can be looked up: floats have several zeros and NaNs, and Arrow looks up no nested values."""
     flat = [f.name for f in owed.schema if not (pa.types.is_nested(f.type) or pa.types.is_floating(f.type))]
     named = [name for name in flat if name not in (TIME, DIFF, ERROR)]
     return max(named, key=lambda name: pc.count_distinct(owed.column(name)).as_py(), default=None)

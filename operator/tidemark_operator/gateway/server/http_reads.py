@@ -319,8 +319,8 @@ async def _statement(request: web.Request, given: Mapping[str, str]) -> str:
 
 
 def _fingerprint(subject: str, columns: Sequence[Column], reads: Sequence[GlobalId]) -> str:
-    """Of what a subscribe reads. Relations that were made again, or by another plan, have other ids: changes of theirs
-    are none of the rows that a client has."""
+    """The fingerprint of the relations that a subscribe reads. A relation that was made again, or by another plan, has
+    another id, and a client must not apply its changes to the rows of the earlier one."""
     named = [subject, [(column.name, str(column.type)) for column in columns], sorted(reads)]
     return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 

@@ -17,7 +17,8 @@ from tidemark_persist import PersistError
 from tidemark_protocol.ids import Time, WriterTerm
 
 IDLE_MS = 60_000
-"""Milliseconds after which a destination whose view has not changed is told the newer time all the same."""
+"""Milliseconds after which a publication records the newer time in the destination although the view has not
+changed."""
 
 
 class ViewInError(PersistError):
