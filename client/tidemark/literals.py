@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 _BIGINT_MAX = 2**63 - 1
 _JOINED = (("parameter", "parameter"), ("parameter", "text"), ("text", "parameter"))
 _DIGITS = 38
-"""Of a decimal of SQL."""
+"""The most digits that a decimal of SQL has."""
 
 
 def bind(sql: str, parameters: Sequence[object]) -> str:

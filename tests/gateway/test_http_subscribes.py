@@ -31,7 +31,7 @@ async def told(served: Served) -> None:
 
 
 def test_changes_are_json_lines() -> None:
-    """What another batch had is left out."""
+    """The gateway leaves out updates that an earlier batch had."""
 
     async def story(served: Served) -> Any:
         async with served.get("/v1/subscribe", {**SUBSCRIBE, "progress": "true"}) as answer:
@@ -189,7 +189,7 @@ def test_a_client_that_goes_ends_its_subscribe_at_once(reads: bool) -> None:
 
 
 def test_a_client_that_reads_nothing_is_ended_and_told_from_when_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for it is bounded as for gRPC; the connection takes some more."""
+    """The gateway bounds what waits for a slow reader as over gRPC; the connection takes some more."""
     monkeypatch.setattr("tidemark_operator.gateway.streams.subscribe.CHUNK_SECONDS", 0.01)
     many = updates(*((n, 499, 1) for n in range(1000)))
 
@@ -211,7 +211,7 @@ def test_a_client_that_reads_nothing_is_ended_and_told_from_when_to_go_on(monkey
 
 
 def test_slow_readers_of_events_get_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an idle subscribe, so that proxies keep the connection."""
+    """An idle subscribe sends comments, so that proxies keep the connection."""
     monkeypatch.setattr("tidemark_operator.gateway.server.http_reads.BEAT_SECONDS", 0.01)
 
     async def story(served: Served) -> Any:

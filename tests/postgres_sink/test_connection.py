@@ -1,4 +1,4 @@
-"""What a sink says of servers that it cannot use, and to whom it never tells a secret."""
+"""The errors of a sink whose server cannot be used. None of them has a secret in its text."""
 
 from __future__ import annotations
 

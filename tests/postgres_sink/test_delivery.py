@@ -453,7 +453,7 @@ def test_a_lost_table_of_progress(database: Database, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("time", "shown"), [(1_577_836_800_000, "2020-01-01 00:00:00+00"), (MAX_TIME, "infinity")])
 def test_the_guide_shows_the_time_of_a_view(database: Database, tmp_path: Path, time: int, shown: str) -> None:
-    """Of one that has ended, too."""
+    """The query of the guide reads the time of a view that has ended, too."""
     (statement,) = re.findall(r"^SELECT CASE[^;]*;", (ROOT / "docs/guides/postgres-sink.md").read_text(), re.MULTILINE)
     view, sink = View(tmp_path), sink_to(database)
     view.deliver(sink, view.step(1))

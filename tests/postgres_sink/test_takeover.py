@@ -138,7 +138,7 @@ def test_a_row_of_progress_that_is_deleted_meanwhile(database: Database, tmp_pat
 
 
 def test_another_view_that_claims_the_table_meanwhile(database: Database, tmp_path: Path, between: Between) -> None:
-    """Of two views that have not written it, one gets the table; the other one is refused by name."""
+    """Two views name a table that neither has written: one gets it, and the sink of the other stops by name."""
     one, other, sink = unique(tmp_path, "u1", 0), not_unique(tmp_path, "u2"), sink_to(database)
     sink_of_other = sink_to(database, owner="shop.other.view")
     between(lambda: refuse(other, sink_of_other, "KeyNotUnique", uid="other"))

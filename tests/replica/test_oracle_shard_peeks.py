@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.rows.updates import Updates, make_updates
 from tidemark_replica.evaluator import admits
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek import collection_reader as reader
-from tidemark_replica.peek import shard_contents
+from tidemark_replica.peek import shard_at
 from tidemark_replica.peek.collection_reader import ReadContext
 from tidemark_replica.peek.result_finishing import finished_batches
 from tidemark_replica.render import ViewInError
@@ -54,7 +54,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups and batches of three rows; retractions of a few rows are settled at once."""
     for module in (staging, compaction):
         monkeypatch.setattr(module, "ROW_GROUP_ROWS", 3)
-    for module, name in ((live_rows, "BATCH_ROWS"), (shard_contents, "BATCH_ROWS"), (live_rows, "PENDING_ROWS")):
+    for module, name in ((live_rows, "BATCH_ROWS"), (shard_at, "BATCH_ROWS"), (live_rows, "PENDING_ROWS")):
         monkeypatch.setattr(module, name, 3)
     monkeypatch.setattr(file_parts, "FEW_ROWS", 0)
     monkeypatch.setattr(live_rows, "SHARE_ROWS", 5)

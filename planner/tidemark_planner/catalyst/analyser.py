@@ -297,7 +297,12 @@ class Catalyst:
 
         def analysed() -> Any:
             execution = self._state.executePlan(parsed, self._skip_commands)
-            execution.assertAnalyzed()
+            try:
+                execution.assertAnalyzed()
+            except Py4JJavaError as error:  # of the same failure in a rule of ours, the planner is to blame
+                if (diagnostic := diagnose_internal(error.java_exception.toString())) is not None:
+                    raise Refusal(diagnostic) from None
+                raise
             return execution
 
         return self._raise_refusals(analysed)
@@ -316,8 +321,6 @@ class Catalyst:
             thrown = error.java_exception.toString()
             if "StackOverflowError" in thrown:
                 refuse("TOO_LARGE", "the query is nested too deeply to be analysed: split it into several views")
-            if (diagnostic := diagnose_internal(thrown)) is not None:
-                raise Refusal(diagnostic) from None
             raise CatalystFailed(thrown) from error
 
 

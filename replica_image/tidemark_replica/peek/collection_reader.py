@@ -43,7 +43,7 @@ from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.result_finishing import sorted_indices
-from tidemark_replica.peek.shard_contents import can_fail, shard_at
+from tidemark_replica.peek.shard_at import can_fail, shard_at
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.render.expressions import catalyst
 from tidemark_replica.render.expressions.mfp import compile_mfp, projection_of

@@ -44,7 +44,7 @@ class ArrowBatches:
 
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-"""What a stream ends with."""
+"""The bytes that end a stream."""
 
 
 def _message(source: pa.BufferReader) -> pa.Message | None:

@@ -1,4 +1,4 @@
-"""Queries and subscribes over HTTP, for browsers, curl and programs without gRPC: as over gRPC, in other clothes.
+"""Queries and subscribes over HTTP, for browsers, curl and programs without gRPC, by the code that answers gRPC.
 
     GET, POST /v1/query?namespace=NAMESPACE&sql=SELECT...      one answer; a POST has the SQL in its body
     GET       /v1/subscribe?namespace=NAMESPACE&subject=NAME   the rows, then their changes, until the client goes
@@ -77,7 +77,7 @@ _VANISHED = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_K
 
 
 class HttpReads:
-    """The paths for reads."""
+    """Serves the paths of queries and subscribes."""
 
     def __init__(self, queries: Queries, subscribes: Subscribes, door: Authenticator, limits: Limits) -> None:
         self._queries, self._subscribes, self._door, self._limits = queries, subscribes, door, limits

@@ -29,11 +29,11 @@ from tidemark_protocol.tls.folder import Material
 
 LOG = logging.getLogger(__name__)
 FAILURES = logging.getLogger(f"{__name__}.failures")
-"""Of aiohttp and of handlers."""
+"""The log of failures in aiohttp and in handlers."""
 KEEPALIVE_SECONDS, RENEWAL_SECONDS, STOP_SECONDS = 30.0, 60.0, 1.0
 RETRY_SECONDS = "1"
 _REASONS = {404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
-"""Of answers that aiohttp gives by itself."""
+"""The reasons in answers that aiohttp gives by itself, by HTTP status."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -57,7 +57,7 @@ class QueryText(ABC):
         return ""
 
     def broken(self, error: dict[str, str]) -> str:
-        """What follows a part of the answer where the rest is lost. The connection is closed as well."""
+        """The text after a part of the answer where the rest is lost. The server closes the connection as well."""
         return ""
 
 
@@ -121,7 +121,7 @@ class SubscribeText(ABC):
 
     @abstractmethod
     def upper(self, upper: int) -> str:
-        """Said once all changes before `upper` have been."""
+        """The text that tells the client that it has all changes before `upper`; empty where there is none."""
 
     @abstractmethod
     def end(self) -> str:
@@ -160,7 +160,7 @@ class ChangeEvents(SubscribeText):
     """One event has all changes of one time. Clients take an event once the empty line after it has come."""
 
     _time: int | None = None
-    """Of the event that is not complete."""
+    """The time of the event whose end was not sent yet."""
 
     def changes(self, updates: pa.Table) -> str:
         text = []

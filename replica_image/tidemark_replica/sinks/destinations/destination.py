@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from tidemark_persist import PersistError
 from tidemark_protocol.ids import Time, WriterTerm
@@ -51,7 +51,7 @@ class Reached:
 
 
 class Destination(Protocol):
-    """One destination of one view. Its methods run on a pool, one at a time, but for `close`."""
+    """One destination of one view. Its methods run on a pool, one at a time, but for `interrupt` and `close`."""
 
     @property
     def kind(self) -> str:
@@ -65,15 +65,9 @@ class Destination(Protocol):
     def clean(self) -> None:
         """Deletes what nothing refers to any more; called about once an hour. Raises PersistError and OSError."""
 
-    def close(self) -> None:
-        """Releases what is kept between publications; nothing is published after it. A publication may be running: it
-        ends as soon as it can."""
-
-
-@runtime_checkable
-class Interruptible(Protocol):
-    """A destination whose publication can be ended while it runs."""
-
     def interrupt(self) -> None:
-        """Ends a publication that runs, soon: the destination has the contents of one time, before or after. Never
-        waits; from any thread. Later publications fail."""
+        """Ends a publication that runs, soon, where the destination can: it has the contents of one time, before or
+        after. Later publications fail then. Never waits; from any thread."""
+
+    def close(self) -> None:
+        """Releases what is kept between publications, after `interrupt`. A publication may still be running."""

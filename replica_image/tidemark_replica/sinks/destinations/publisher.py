@@ -29,7 +29,6 @@ from tidemark_replica.sinks.destinations.destination import (
     IDLE_MS,
     Destination,
     DestinationStopped,
-    Interruptible,
     Reached,
 )
 from tidemark_replica.values.failure_text import log_text, public_text
@@ -106,8 +105,7 @@ class Publisher:
         """Publishes nothing more, and closes the destination; a publication that runs is ended where it can be, and may
         still be committed."""
         self._stopped = True
-        if isinstance(self._destination, Interruptible):
-            self._destination.interrupt()
+        self._destination.interrupt()
         if self._job is not None:
             self._job.cancel()
         self._jobs.submit(f"close {self._kind} of {self._id}", self._destination.close, self._closed)

@@ -73,7 +73,7 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Of NULL, anything."""
+    """The JSON text of each value; any text for NULL."""
     kind = values.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return values.cast(TEXT)

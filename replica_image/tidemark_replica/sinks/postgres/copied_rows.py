@@ -31,7 +31,6 @@ def copied_blocks(rows: pa.Table) -> Iterator[bytes]:
 
 def _written(values: pa.Array) -> pa.Array:
     """The values, as texts where Arrow's writer would not write what PostgreSQL reads."""
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_binary(values.type):
         return _hex(values)
     if pa.types.is_list(values.type):

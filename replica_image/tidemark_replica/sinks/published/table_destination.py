@@ -34,6 +34,9 @@ class TableDestination:
         if table is not None:
             table.remove_unused()
 
+    def interrupt(self) -> None:
+        """A publication that runs goes on to its commit."""
+
     def close(self) -> None:
         """Nothing is kept open."""
 
