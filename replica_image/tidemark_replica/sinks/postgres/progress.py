@@ -42,6 +42,10 @@ where table_name = %s
 """
 
 
+_FASTER = (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject)
+"""Errors of `create table if not exists` where another replica creates the table at the same moment."""
+
+
 class WrittenByLater(PersistError):
     """A later revision, or another Dataflow, writes the table."""
 
@@ -108,7 +112,7 @@ def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) 
     place = _place(sink)
     exists = connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone()
     if exists == (None,):
-        with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):  # another replica was faster
+        with suppress(*_FASTER):
             connection.execute(sql.SQL(_CREATE).format(place))
     connection.execute(sql.SQL(_INSERT).format(place), (sink.table, sink.owner, writer.uid, writer.term))
 
