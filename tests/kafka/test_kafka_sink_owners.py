@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from tests.kafka.broker import Broker
 from tests.kafka.sink_views import SCHEMA, UID, View, check_upserts, progress, publish, sink_of, topic_of, transactions
 from tests.kafka.topics import SECONDS, delete_topic, new_topic
+from tests.waiting import until
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import BIGINT, INT, STRING, Column
@@ -24,6 +25,8 @@ from tidemark_replica.sinks.kafka.session import Session
 from tidemark_replica.sinks.kafka.stop import Failures, Overtaken
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
 from tidemark_replica.storage.kafka import connection
+from tidemark_replica.storage.kafka.stop import BrokersAway
+from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
 pytestmark = pytest.mark.kafka
@@ -34,6 +37,15 @@ def stopped(view: View, to: Any, time: int, term: int = 1) -> DestinationStopped
     with pytest.raises(DestinationStopped) as raised:
         publish(view, to, time, term)
     return raised.value
+
+
+def described(kafka: Broker, name: str) -> Topic | None:
+    """The topic as the broker shows it; None while it has none, or one without leaders."""
+    try:
+        found = Topics(kafka.admin()).describe({name})[name]
+    except BrokersAway:
+        return None
+    return found if isinstance(found, Topic) else None
 
 
 def before_send(monkeypatch: pytest.MonkeyPatch, number: int, action: Any) -> None:
@@ -130,8 +142,11 @@ def test_a_topic_that_is_replaced_meanwhile_gets_nothing_more(
         monkeypatch.setattr(session, "CHECK_SECONDS", 0.0)
 
     def replace_topic() -> None:
+        before = described(kafka, sink.topic)
         delete_topic(kafka, sink.topic)
         new_topic(kafka, 2, sink.topic)
+        # the broker may show the earlier topic for a moment, and write records to the new one
+        until(lambda: described(kafka, sink.topic) not in (None, before))
 
     before_send(monkeypatch, 3, replace_topic)
     assert stopped(view, one, last).reason in ("TopicReplaced", "TopicMissing")  # as the broker has heard of it
