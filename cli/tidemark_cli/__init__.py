@@ -4,6 +4,7 @@ main        the group of commands; turns errors into a message and an exit statu
 options     the flags that commands share
 completion  completion of command lines, for shells and for kubectl
 commands/   one module per command
-gateway/    how a command finds the gateway, authenticates and calls it
-output/     times, values, rows and colours
+output/     times, values, rows in the forms of `-o`, and colours
+
+The way to the gateway is the client's (tidemark.gateway).
 """

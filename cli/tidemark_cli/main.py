@@ -24,6 +24,7 @@ from click.shell_completion import CompletionItem
 from tidemark.errors import Error
 from tidemark_cli import completion
 from tidemark_cli.errors import CliError
+from tidemark_cli.output.text import printable_lines
 from tidemark_protocol.version import release
 
 PROGRAM = "kubectl tidemark"
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_usage_error(error)
         return error.exit_code
     except (CliError, Error) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable_lines(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("canceled", file=sys.stderr)
@@ -125,7 +126,7 @@ def _print_usage_error(error: click.UsageError) -> None:
         error.show()
         return
     path = error.ctx.command_path if error.ctx else PROGRAM
-    print(f"error: {error.format_message()}\nSee '{path} --help' for usage.", file=sys.stderr)
+    print(f"error: {printable_lines(error.format_message())}\nSee '{path} --help' for usage.", file=sys.stderr)
 
 
 if __name__ == "__main__":

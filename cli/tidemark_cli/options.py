@@ -67,7 +67,12 @@ DURATION = _Parsed("duration", times.parse_duration)
 FILE = click.Path(path_type=Path)
 
 output = click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "csv", "yaml"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
 )
 timeout = click.option(
     "--timeout", type=DURATION, help="Give up after this long: 30s, 5m, 1h30m. The default is the gateway's limit."

@@ -364,7 +364,7 @@ def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypat
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tidemark_cli.commands.query._print_table", interrupt)
+    monkeypatch.setattr("tidemark_cli.commands.query._print", interrupt)
     assert main(["query", "SELECT 1"]) == 130
     assert gateway.ended.wait(BOUND)
 

@@ -39,7 +39,7 @@ def run(programs: Path, *command: str) -> str:
     [
         ("tidemark qu", ["query"]),
         ("tidemark query --as", ["--as-of"]),
-        ("tidemark frontiers -o ", ["table", "json"]),
+        ("tidemark frontiers -o ", ["table", "json", "csv", "yaml"]),
         ("tidemark copy delays --format p", ["parquet"]),
         ("tidemark completion z", ["zsh"]),
     ],
@@ -73,7 +73,7 @@ def test_kubectl_is_answered_in_its_own_form() -> None:
     """A candidate and its description on each line, then whether names of files may follow."""
     assert kubectl_answer(tidemark, ["fron"]) == f"frontiers\t{COMMANDS['frontiers']}\n:4\n"
     assert kubectl_answer(tidemark, []).count("\n") == len(COMMANDS) + 1
-    assert kubectl_answer(tidemark, ["query", "SELECT 1", "-o", ""]) == "table\njson\n:4\n"
+    assert kubectl_answer(tidemark, ["query", "SELECT 1", "-o", ""]) == "table\njson\ncsv\nyaml\n:4\n"
     assert kubectl_answer(tidemark, ["why", "a", "--token-file", ""]) == ":0\n"
 
 

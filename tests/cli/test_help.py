@@ -18,7 +18,7 @@ from tidemark_cli.main import COMMANDS, PROGRAM, main, tidemark
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 CONTEXTS = {"one": "team-a", "two": "team-b", "none": None}
-HEAVY = ("grpc", "pyarrow", "numpy", "rich", "google.protobuf")
+HEAVY = ("grpc", "pyarrow", "numpy", "rich", "google.protobuf", "yaml")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -62,7 +62,7 @@ def test_help_imports_nothing_that_takes_long() -> None:
         (["quer"], "No such command 'quer'"),
         (["query"], "Missing argument 'SQL'"),
         (["query", "SELECT 1", "--serverr", "a"], "No such option '--serverr'. Did you mean '--server'?"),
-        (["query", "SELECT 1", "-o", "yaml"], "'yaml' is not one of 'table', 'json'"),
+        (["query", "SELECT 1", "-o", "xml"], "'xml' is not one of 'table', 'json', 'csv', 'yaml'"),
         (["query", "SELECT 1", "--server", "a:1", "--gateway-file", "b"], "--gateway-file and --server exclude"),
         (["why", "a", "--token-file", "a", "--client-certificate"], "--token-file and --client-certificate exclude"),
         (["frontiers", "--certificate-authority", "a"], "--certificate-authority belongs to --server: give both"),

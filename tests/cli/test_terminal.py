@@ -12,8 +12,8 @@ from typing import TextIO
 
 import pytest
 
-from tidemark_cli.output.rows import RowPrinter
-from tidemark_cli.output.terminal import print_table, waiting
+from tidemark_cli.output.rows import RowPrinter, print_table
+from tidemark_cli.output.terminal import waiting
 
 NAMES, ROWS = ("NAME", "HYDRATED"), [["a", "True"], ["longer than a terminal is wide " * 5, "[red]40%"]]
 BOLD, GREEN = "\x1b[1m", "\x1b[32m"
@@ -61,7 +61,7 @@ def test_a_table_in_a_pipe_is_plain_and_whole(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FORCE_COLOR", "1")
     width = len(ROWS[1][0])
     lines = [("NAME", "HYDRATED"), *ROWS]
-    assert in_pipe(table) == "".join(f"{name:<{width}}   {cell}\n" for name, cell in lines)
+    assert in_pipe(table) == "".join(f"{name:<{width}}  {cell}\n" for name, cell in lines)
 
 
 def test_a_table_on_a_terminal_has_colours_unless_they_are_unwanted(monkeypatch: pytest.MonkeyPatch) -> None:

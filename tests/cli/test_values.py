@@ -12,7 +12,7 @@ import pytest
 
 from tidemark.answers import read_header
 from tidemark.errors import GatewayFailed
-from tidemark_cli.commands.query import _print_json, _print_table
+from tidemark_cli.commands.query import _print
 from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply
 from tidemark_protocol.rows.values import plain, values
@@ -24,7 +24,7 @@ UTC = pa.timestamp("us", "UTC")
 def rows_as_json(names: list[str], *columns: pa.Array) -> Any:
     out = io.StringIO()
     header = QueryHeader(column_names=names, column_types=[str(column.type) for column in columns])
-    _print_json(header, iter([pa.record_batch(list(columns), names=names)]), out)
+    _print(header, iter([pa.record_batch(list(columns), names=names)]), "json", out)
 
     def no_json(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
@@ -114,5 +114,5 @@ def test_json_loses_no_column() -> None:
 def test_an_answer_without_rows_is_a_line_of_names(capsys: pytest.CaptureFixture[str]) -> None:
     """In however many batches nothing comes."""
     out, batch = io.StringIO(), pa.record_batch([pa.array([], pa.int64())], names=["a"])
-    _print_table(QueryHeader(column_names=["a"], column_types=["bigint"]), iter([batch, batch]), out)
+    _print(QueryHeader(column_names=["a"], column_types=["bigint"]), iter([batch, batch]), "table", out)
     assert out.getvalue() == "a\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 
 import click
 
@@ -11,7 +11,9 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
+from tidemark_cli.output.formats import print_record
 from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.text import printable
 from tidemark_protocol.copy_location import FORMATS
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest
 
@@ -58,8 +60,7 @@ def copy(
         except KeyboardInterrupt:
             call.cancel()
             raise
-    if output == "json":
-        print(json.dumps({"as_of": reply.as_of, "rows": reply.row_count, "location": reply.location}))
-    else:
-        rows = f"{reply.row_count} {'row' if reply.row_count == 1 else 'rows'}"
-        print(f"{rows} as of {times.show(reply.as_of)} copied to {reply.location}")
+    rows = f"{reply.row_count} {'row' if reply.row_count == 1 else 'rows'}"
+    text = f"{rows} as of {times.show(reply.as_of)} copied to {printable(reply.location)}"
+    found = {"as_of": reply.as_of, "rows": reply.row_count, "location": reply.location}
+    print_record(output, found, text, sys.stdout)

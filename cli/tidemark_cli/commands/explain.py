@@ -7,6 +7,7 @@ import click
 from tidemark.gateway.channel import CALL_SECONDS, connected
 from tidemark.gateway.discovery import Gateway
 from tidemark_cli.options import Command, calls_gateway
+from tidemark_cli.output.text import printable_lines
 from tidemark_protocol.pb.gateway_pb2 import ExplainRequest
 
 _EXAMPLES = """
@@ -26,4 +27,5 @@ def explain(gateway: Gateway, namespace: str, subject: str) -> None:
     request = ExplainRequest(namespace=namespace, subject=subject)
     with connected(gateway) as stub:
         reply = stub.Explain(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
-    click.echo(reply.text, nl=not reply.text.endswith("\n"))
+    text = printable_lines(reply.text)
+    click.echo(text, nl=not text.endswith("\n"))

@@ -20,8 +20,9 @@ from tidemark_cli import options
 from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.messages import print_json
-from tidemark_cli.output.terminal import print_table, waiting
+from tidemark_cli.output.messages import print_reply
+from tidemark_cli.output.rows import print_table
+from tidemark_cli.output.terminal import waiting
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import ChangeFileRequest, FileChange, FilesReply, FilesRequest, ListedFile
 
@@ -67,8 +68,8 @@ def files(gateway: Gateway, namespace: str, source: str, release: str | None, re
             _await_outcome(ask, id)
             return
         reply = ask()
-    if output == "json":
-        print_json(reply)
+    if output != "table":
+        print_reply(output, reply, "files")
     elif reply.files:
         _print_table(reply)
     else:

@@ -12,8 +12,9 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.messages import print_json
-from tidemark_cli.output.terminal import print_table
+from tidemark_cli.output.messages import print_reply
+from tidemark_cli.output.rows import print_table
+from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
 
 _EXAMPLES = """
@@ -47,8 +48,8 @@ def frontiers(gateway: Gateway, namespace: str, all_namespaces: bool, output: st
     request = FrontiersRequest(namespace=namespace, all_namespaces=all_namespaces)
     with connected(gateway) as stub:
         reply = stub.Frontiers(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
-    if output == "json":
-        print_json(reply)
+    if output != "table":
+        print_reply(output, reply, "collections")
     elif reply.collections:
         _print_table(reply, all_namespaces)
     else:
@@ -65,7 +66,7 @@ def _print_table(reply: FrontiersReply, with_namespace: bool) -> None:
 def _row(c: CollectionFrontiers, now: int) -> list[str]:
     read, write = _optional(c, "read"), _optional(c, "write")
     return [
-        c.name,
+        printable(c.name),
         c.kind,
         "<unknown>" if read is None else times.show(read),
         "<unknown>" if write is None else times.show(write),

@@ -6,7 +6,6 @@ FILE ──► pieces ──► gateway ──► ingester          lost before 
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from tidemark_cli import options
 from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
+from tidemark_cli.output.formats import print_record
 from tidemark_cli.output.terminal import waiting
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import InsertHeader, InsertReply, InsertRequest
@@ -105,12 +105,10 @@ def insert(
         except KeyboardInterrupt:
             print(f"interrupted. {_advice(header)}", file=sys.stderr)
             raise
-    if output == "json":
-        found = {"table": reply.table, "time": reply.time, "rows": reply.rows, "repeated": reply.repeated}
-        print(json.dumps(found | {"key": header.key}))
-    else:
-        rows = f"{reply.rows} {'row' if reply.rows == 1 else 'rows'}"
-        print(f"{rows} of {source}.{printable(reply.table)} {_DONE[header.operation]} at {times.show(reply.time)}")
+    found = {"table": reply.table, "time": reply.time, "rows": reply.rows, "repeated": reply.repeated}
+    rows = f"{reply.rows} {'row' if reply.rows == 1 else 'rows'}"
+    text = f"{rows} of {source}.{printable(reply.table)} {_DONE[header.operation]} at {times.show(reply.time)}"
+    print_record(output, found | {"key": header.key}, text, sys.stdout)
 
 
 _DONE = {"insert": "inserted", "upsert": "upserted", "delete": "deleted"}

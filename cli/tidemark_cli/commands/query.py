@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 import pyarrow as pa
 
 from tidemark.answers import open_rows, read_header
-from tidemark.errors import GatewayFailed
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.rows import RowPrinter
+from tidemark_cli.output.formats import document
 from tidemark_cli.output.terminal import waiting
 from tidemark_cli.output.text import printable
-from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
-from tidemark_protocol.rows.values import plain, values
+from tidemark_protocol.rows.values import values
 
 _EXAMPLES = """
 # Print the five largest rows of an export
@@ -102,7 +99,7 @@ def query(
             with waiting("waiting for the answer") as describe:
                 header = read_header(call, lambda place: describe(printable(place)))
                 batches = _batches(call)
-            (_print_json if output == "json" else _print_table)(header, batches, sys.stdout)
+            _print(header, batches, output, sys.stdout)
             if errors := header.skipped_errors:
                 rows = "1 row is an error and is" if errors == 1 else f"{errors} rows are errors and are"
                 print(f"warning: {rows} left out", file=sys.stderr)
@@ -116,31 +113,17 @@ def _batches(replies: Iterator[QueryReply]) -> Iterator[pa.RecordBatch]:
     yield from open_rows(replies)
 
 
-def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
-    printer = RowPrinter([printable(name) for name in header.column_names], header.column_types, out)
-    count = 0
+def _print(header: QueryHeader, batches: Iterator[pa.RecordBatch], output: str, out: TextIO) -> None:
+    """Raises GatewayFailed where an object cannot hold two columns of one name."""
+    head: dict[str, Any] = {"as_of": header.as_of, "export": header.export or None}
+    if header.skipped_errors:
+        head["skipped_errors"] = header.skipped_errors
+    writer, count = document(output, header.column_names, header.column_types, head, out), 0
     for batch in (each for each in batches if each.num_rows):
         count += batch.num_rows
-        columns = [[cell(v) for v in values(column)] for column in batch.columns]
-        printer.print(list(zip(*columns, strict=True)))
-    if not count:
-        printer.print([])
-    export = f" of {header.export}" if header.export else ""
-    rows = "row" if count == 1 else "rows"
-    print(f"({count} {rows}{export} as of {times.show(header.as_of)})", file=sys.stderr)
-
-
-def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
-    """One object with the time and the rows. Raises GatewayFailed where two columns have one name."""
-    names = list(header.column_names)
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise GatewayFailed(f"JSON has one value for a name, and two columns are called {twice}: rename one with AS")
-    skipped = f'"skipped_errors": {header.skipped_errors}, ' if header.skipped_errors else ""
-    export = json.dumps(header.export or None)
-    print(f'{{"as_of": {header.as_of}, "export": {export}, {skipped}"rows": [', file=out, end="")
-    separator = "\n"
-    for batch in batches:
-        for row in zip(*map(values, batch.columns), strict=True):
-            print(separator, json.dumps(plain(dict(zip(names, row, strict=True)))), sep="", end="", file=out)
-            separator = ",\n"
-    print("\n]}", file=out)
+        writer.rows(list(zip(*map(values, batch.columns), strict=True)))
+    writer.end()
+    if output in ("table", "csv"):
+        export = f" of {header.export}" if header.export else ""
+        rows = "row" if count == 1 else "rows"
+        print(f"({count} {rows}{export} as of {times.show(header.as_of)})", file=sys.stderr)

@@ -8,10 +8,9 @@ __time                    __diff  carrier  flights
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 import pyarrow as pa
@@ -23,12 +22,10 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.rows import RowPrinter
-from tidemark_cli.output.text import printable
-from tidemark_cli.output.values import cell
+from tidemark_cli.output.formats import lines
 from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeReply, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
-from tidemark_protocol.rows.values import plain, values
+from tidemark_protocol.rows.values import values
 from tidemark_protocol.times import EMPTY
 
 TOKEN_LIFETIME = "12h"
@@ -93,49 +90,34 @@ def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: 
     first = next(replies, None)
     if first is None or first.WhichOneof("part") != "header":
         raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
-    printer = (_JsonLines if output == "json" else _Rows)(first.header, out)
+    printer = _Printer(first.header, output, out)
     for batch, data in complete(reply.batch for reply in replies):
         if data:
             printer.updates(unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part))
-        if progress:
+        if progress and batch.upper > first.header.as_of:  # the rows at as_of are complete
             printer.progress(batch.upper)
         out.flush()
     print("(finished)", file=sys.stderr)
 
 
-class _Rows:
-    """Prints updates as a table."""
+class _Printer:
+    """Prints updates as rows with their times and diffs. Times are numbers, but for people."""
 
-    def __init__(self, header: SubscribeHeader, out: TextIO) -> None:
-        names = [TIME_COLUMN, DIFF_COLUMN, *map(printable, header.column_names)]
-        self._printer = RowPrinter(names, ["timestamp", "bigint", *header.column_types], out)
-        print(f"(from {times.show(header.as_of)})", file=sys.stderr)
-
-    def updates(self, updates: pa.Table) -> None:
-        for batch in updates.to_batches():
-            columns = [[cell(v) for v in values(column)] for column in batch.columns[:-3]]
-            at = [times.show(t) for t in batch.column(TIME_COLUMN).to_pylist()]
-            diffs = map(str, batch.column(DIFF_COLUMN).to_pylist())
-            self._printer.print(list(zip(at, diffs, *columns, strict=True)))
-
-    def progress(self, upper: int) -> None:
-        print(f"(complete before {times.show(upper)})", file=sys.stderr)
-
-
-class _JsonLines:
-    """Prints updates as JSON, one object per line. Decimals, dates and times are text, so that nothing is rounded."""
-
-    def __init__(self, header: SubscribeHeader, out: TextIO) -> None:
-        self._names, self._out = list(header.column_names), out
+    def __init__(self, header: SubscribeHeader, output: str, out: TextIO) -> None:
+        names, types = [TIME_COLUMN, DIFF_COLUMN, *header.column_names], ["timestamp", "bigint", *header.column_types]
+        self._writer, self._is_flat = lines(output, names, types, out), output in ("table", "csv")
+        self._show = times.show if output == "table" else int
+        if self._is_flat:
+            print(f"(from {times.show(header.as_of)})", file=sys.stderr)
 
     def updates(self, updates: pa.Table) -> None:
         for batch in updates.to_batches():
-            columns = [batch.column(TIME_COLUMN), batch.column(DIFF_COLUMN), *batch.columns[:-3]]
-            for row in zip(*map(values, columns), strict=True):
-                self._print(dict(zip([TIME_COLUMN, DIFF_COLUMN, *self._names], row, strict=True)))
+            at = map(self._show, batch.column(TIME_COLUMN).to_pylist())
+            diffs = batch.column(DIFF_COLUMN).to_pylist()
+            self._writer.rows(list(zip(at, diffs, *map(values, batch.columns[:-3]), strict=True)))
 
     def progress(self, upper: int) -> None:
-        self._print({"__progress": None if upper == EMPTY else upper})
-
-    def _print(self, line: dict[str, Any]) -> None:
-        print(json.dumps(plain(line)), file=self._out)
+        if not self._is_flat:
+            self._writer.item({"__progress": None if upper == EMPTY else upper})
+        elif upper != EMPTY:
+            print(f"(complete before {times.show(upper)})", file=sys.stderr)

@@ -16,8 +16,9 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.messages import print_json
-from tidemark_cli.output.terminal import print_table, waiting
+from tidemark_cli.output.messages import print_reply
+from tidemark_cli.output.rows import print_table
+from tidemark_cli.output.terminal import waiting
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import (
     DeleteTableRequest,
@@ -63,8 +64,8 @@ def tables(gateway: Gateway, namespace: str, retained: bool, delete: str | None,
         with waiting("the storage"):
             listing = RetainedTablesRequest(namespace=namespace)
             reply = stub.RetainedTables(listing, metadata=gateway.metadata, timeout=2 * CALL_SECONDS)
-    if output == "json":
-        print_json(reply)
+    if output != "table":
+        print_reply(output, reply, "tables")
     else:
         _print(reply)
 

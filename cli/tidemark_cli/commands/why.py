@@ -9,7 +9,9 @@ A star marks the causes that lead to the reason.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -18,7 +20,8 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.messages import print_json
+from tidemark_cli.output.formats import lines
+from tidemark_cli.output.messages import print_reply, values
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import Cause, WhyRequest
 from tidemark_protocol.times import EMPTY
@@ -30,6 +33,8 @@ kubectl tidemark why delays -n team-a
 # Explain what holds one of its exports back, as JSON
 kubectl tidemark why delays.by-carrier -o json
 """
+
+_FIELDS = ("subject", "kind", "write", "says", "holds")
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
@@ -44,12 +49,23 @@ def why(gateway: Gateway, namespace: str, name: str, output: str) -> None:
     request = WhyRequest(namespace=namespace, name=name)
     with connected(gateway) as stub:
         reply = stub.Why(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
-    if output == "json":
-        print_json(reply)
+    if output == "csv":
+        writer = lines(output, ["depth", *_FIELDS], [], sys.stdout)
+        writer.rows([row for cause in reply.causes for row in _rows(cause, 0)])
+        return
+    if output != "table":
+        print_reply(output, reply, "causes")
         return
     for cause in reply.causes:
         for line in _lines(cause, reply.now, 0):
             print(line)
+
+
+def _rows(cause: Cause, depth: int) -> Iterator[list[Any]]:
+    """The tree as rows: a cause, then those below it, with their depth."""
+    yield [depth, *values(cause, _FIELDS)]
+    for below in cause.because:
+        yield from _rows(below, depth + 1)
 
 
 def _lines(cause: Cause, now: int, depth: int) -> Iterator[str]:

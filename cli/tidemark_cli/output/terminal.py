@@ -7,14 +7,14 @@ rich is imported where it is used, so that other output does not wait for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NO_WRAP = 100_000
+NO_WRAP = 100_000
 """Columns of the terminal, so that rich neither wraps nor cuts lines: the terminal does."""
 
 
@@ -22,7 +22,7 @@ def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
     plain: dict[str, None] = {} if stream.isatty() else {"color_system": None}
-    return Console(file=stream, width=_NO_WRAP, force_terminal=stream.isatty(), highlight=False, **plain)  # type: ignore[arg-type]
+    return Console(file=stream, width=NO_WRAP, force_terminal=stream.isatty(), highlight=False, **plain)  # type: ignore[arg-type]
 
 
 def print_heading(line: str, out: TextIO) -> None:
@@ -33,20 +33,13 @@ def print_heading(line: str, out: TextIO) -> None:
     _console(out).print(line, style="bold", markup=False, emoji=False, soft_wrap=True)
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], colours: dict[str, str], out: TextIO) -> None:
-    """Prints a table as `kubectl get` does. `colours`: rich's styles, by the text of a cell."""
-    from rich.table import Table
+def print_styled(lines: Iterable[Sequence[tuple[str, str]]], out: TextIO) -> None:
+    """Prints lines of a terminal: each of parts, which are a text and rich's style of it."""
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
     console = _console(out)
-    with console.capture() as printed:
-        console.print(table)
-    out.writelines(line.rstrip() + "\n" for line in printed.get().splitlines())
+    for parts in lines:
+        console.print(Text.assemble(*parts), soft_wrap=True)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_operator.gateway.streams.query_answer import QueryAnswer
+from tidemark_protocol.rows.csv import csv_line
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN
 from tidemark_protocol.rows.values import plain, values
 from tidemark_protocol.times import EMPTY
@@ -90,15 +91,15 @@ class JsonDocument(QueryText):
 
 
 class Csv(QueryText):
-    """NULL is nothing, an empty text is `""`; arrays and structs are their JSON."""
+    """As rows/csv.py of the protocol."""
 
     one_name_one_column = False
 
     def head(self) -> str:
-        return _csv_line(self.names)
+        return csv_line(self.names)
 
     def rows(self, rows: pa.RecordBatch) -> str:
-        return "".join(map(_csv_line, zip(*map(values, rows.columns), strict=True)))
+        return "".join(map(csv_line, zip(*map(values, rows.columns), strict=True)))
 
 
 QUERY_TEXTS: dict[str, type[QueryText]] = {
@@ -206,22 +207,3 @@ def _objects(names: Sequence[str], columns: Sequence[Any]) -> Iterator[str]:
 
 def _error_line(error: dict[str, str]) -> str:
     return json.dumps({"__error": error}) + "\n"
-
-
-def _csv_line(row: Sequence[Any]) -> str:
-    return ",".join(map(_csv_field, row)) + "\r\n"
-
-
-def _csv_field(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case list() | dict():
-            text = json.dumps(plain(value), ensure_ascii=False)
-        case _:
-            text = str(plain(value))
-    if not text or any(c in text for c in ',"\r\n') or text != text.strip():
-        return '"' + text.replace('"', '""') + '"'
-    return text
