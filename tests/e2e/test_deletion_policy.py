@@ -16,7 +16,7 @@ SOURCE = {"instance": "default", "loadGenerator": GENERATOR, "deletionPolicy": "
 VIEW = {
     "instance": "default",
     "sql": "SELECT n_regionkey, count(*) AS nations FROM doomed.nation GROUP BY n_regionkey",
-    "materializedView": {},
+    "materializedView": {"publish": {"every": "1s"}},
     "deletionPolicy": "Delete",
 }
 
@@ -36,6 +36,8 @@ def test_tables_go_with_their_object_and_come_again(system: System) -> None:
         rows = system.query("SELECT n_regionkey, nations FROM reader")["rows"]
         assert sorted(row["nations"] for row in rows) == [5, 5, 5, 5, 5], round_
         tables = [system.shard("doomed", "nation"), system.shard("reader", "reader"), system.shard("doomed", "__remap")]
+        tables.append(tables[1].parents[2] / "_published/reader/reader")
+        wait_for("the published table", (tables[-1] / "_delta_log").is_dir, system.log)
         assert all((table / "_delta_log").is_dir() for table in tables)
 
         system.kubectl("delete", "datasource", "doomed", "--wait=false")

@@ -8,11 +8,12 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.planning.revision import published_views
 
 
 def table_owners(registry: Registry, namespace: str, but: str) -> Mapping[str, Key]:
     """The owner of each table of the namespace, by location: tables that sources pinned, and tables that active and
-    pending revisions write. `but`: the uid of an object whose tables are left out."""
+    pending revisions write or publish. `but`: the uid of an object whose tables are left out."""
     return _owners([*registry.sources(namespace), *registry.dataflows(namespace)], but)
 
 
@@ -29,7 +30,8 @@ def _owners(owners: Iterable[SourceState | DataflowState], but: str) -> Mapping[
 def _locations(owner: SourceState | DataflowState) -> Iterable[str]:
     if isinstance(owner, DataflowState):
         written = (mark.revision.view_shard(e.name) for mark in owner.marks for e in mark.revision.exports)
-        return [shard.location for shard in written if shard is not None]
+        published = [v.location for mark in owner.marks for v in published_views(mark.revision.description)]
+        return [*(shard.location for shard in written if shard is not None), *published]
     if owner.pinned is None:
         return []
     return [owner.pinned.remap_location, *(table.shard.location for table in owner.pinned.tables)]

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from tidemark_protocol.ids import Digest, GlobalId, ShardId
 from tidemark_protocol.messages.planning import PlannedExport
-from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata, ShardSink
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, ShardSink
+from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.vocabulary import wire_name
 
 
@@ -97,6 +98,12 @@ class DataflowRevision:
 def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
     """The shards that its views and tasks are written to."""
     return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
+
+
+def published_views(description: DataflowDescription) -> list[PublishedView]:
+    """The ordinary tables that its views are published as."""
+    sinks = [export.sink for export in description.sink_exports]
+    return [sink.publish for sink in sinks if isinstance(sink, MaterializedViewSink) and sink.publish is not None]
 
 
 def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, ...]) -> dict[str, GlobalId]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark_protocol.ids import ShardId
 from tidemark_protocol.vocabulary import wire_name
 
 FOLDER = "_published"
+_REMOVAL = "published"
 
 
 @wire_name("PublishedView")
@@ -32,6 +34,24 @@ class PublishedView:
             raise ValueError(f"a view published every {self.every_ms} ms, with {self.retention_hours} h of retention")
 
 
+def published_folder(storage_location: str, namespace: str, dataflow: str) -> str:
+    """The folder of the published tables of a Dataflow."""
+    return f"{storage_location.rstrip('/')}/{namespace}/{FOLDER}/{dataflow}"
+
+
 def published_location(storage_location: str, namespace: str, dataflow: str, view: str) -> str:
     """The location of the published table of a view."""
-    return f"{storage_location.rstrip('/')}/{namespace}/{FOLDER}/{dataflow}/{view}"
+    return f"{published_folder(storage_location, namespace, dataflow)}/{view}"
+
+
+def removal_id(uid: str, owner: str) -> ShardId:
+    """The id under which DeleteShard names a published table: `uid` of the Dataflow, `owner` as in PublishedView. No
+    shard has such an id: a replica that does not know it refuses."""
+    return ShardId(f"{_REMOVAL}/{uid}/{owner}")
+
+
+def removal_of(id: ShardId) -> tuple[str, str] | None:
+    """Uid and owner of the published table that the id names; None where it names a shard."""
+    kind, _, rest = id.partition("/")
+    uid, _, owner = rest.partition("/")
+    return (uid, owner) if kind == _REMOVAL and owner else None

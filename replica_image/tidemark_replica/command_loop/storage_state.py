@@ -3,7 +3,7 @@
     RunIngestion, DropIngestion ──► IngestionCommands (threads of their own)
     AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
     DeleteShard                 ──► a job, once the ingestion that wrote there has ended; then ShardDeleted, also where
-                                    the shard did not exist
+                                    the shard did not exist; by its id also of a view's published table
 
 A since moves at most to the time before the upper, so that one time stays readable; the rest waits. A compaction that
 makes no progress for IDLE_ROUNDS_MAX rounds is dropped, since another replica may have deleted the shard; the client
@@ -30,9 +30,11 @@ from tidemark_protocol.messages.commands import (
     StorageCommand,
 )
 from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFrontiers
+from tidemark_protocol.plan.publish import removal_of
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.published.table_removal import remove_published
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
@@ -126,7 +128,7 @@ class StorageState:
             self._forget(command.location)
             self._jobs.submit(
                 f"delete shard {command.id}",
-                partial(delete_shard, command.location, command.id),
+                partial(_delete_table, command),
                 partial(self._deleted, command),
             )
 
@@ -198,3 +200,12 @@ def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontie
         return ShardFrontiers(id, Frontier.minimum(), Frontier.minimum())
     reachable = wanted.encode() if wanted.is_empty or upper == EMPTY else min(wanted.encode(), upper - 1)
     return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))
+
+
+def _delete_table(command: DeleteShard) -> None:
+    """Runs on a pool. Deletes the shard, or the published table that the id names. Raises PersistError, OSError."""
+    if (published := removal_of(command.id)) is not None:
+        uid, owner = published
+        remove_published(command.location, owner, uid)
+    else:
+        delete_shard(command.location, command.id)

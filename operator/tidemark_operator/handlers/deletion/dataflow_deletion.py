@@ -1,7 +1,8 @@
 """Deletion of a Dataflow that no other Dataflow reads.
 
 1. replicas drop its revisions, and readers of its tables get an end message
-2. with `deletionPolicy: Delete`: once replicas dropped them, its tables are deleted (table_deletion.py)
+2. with `deletionPolicy: Delete`: once replicas dropped them, its tables and published tables are deleted
+   (table_deletion.py)
 3. the finalizer goes; then the API server removes the object, and what is remembered of it goes too
 """
 
@@ -21,11 +22,12 @@ from tidemark_operator.handlers.holds.adopted_history_hold import release_histor
 from tidemark_operator.handlers.holds.revision_holds import holder_of
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import Body
-from tidemark_operator.planning.revision import view_shards
+from tidemark_operator.planning.revision import published_views, view_shards
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.publish import removal_id
 
 POLL_SECONDS = 1.0
 
@@ -50,6 +52,7 @@ class DataflowDeletion:
         if installed and waited < TIMEOUT_MS:
             return False
         tables = [TableAddress(table.shard_id, table.location) for table in _tables(state).values()]
+        tables += _published(state)
         return await self._tables.delete(state.key, state.uid, running, tables, waited)
 
     def stop(self, state: DataflowState) -> None:
@@ -93,3 +96,9 @@ def forget_revisions(book: ShardBook, state: DataflowState) -> None:
 def _tables(state: DataflowState) -> Mapping[ShardId, ShardMetadata]:
     """Tables that its revisions write."""
     return {s.shard_id: s for mark in state.marks for s in view_shards(mark.revision.description)}
+
+
+def _published(state: DataflowState) -> list[TableAddress]:
+    """The ordinary tables that its revisions publish."""
+    views = {v.location: v for mark in state.marks for v in published_views(mark.revision.description)}
+    return [TableAddress(removal_id(state.uid, view.owner), view.location) for view in views.values()]

@@ -53,7 +53,7 @@ from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport
 from tidemark_protocol.plan.codec import digest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView, published_location
+from tidemark_protocol.plan.publish import PublishedView, published_folder, published_location
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,9 @@ class RevisionPlanner:
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
         storage = running.config.storage_location
+        if dataflow.publishes:
+            folder = published_folder(storage, state.key.namespace, state.key.name)
+            await self._deleter.finish_below(state.key.namespace, folder)
         published = _published(dataflow, storage)
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, published, dataflow.sinks)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)

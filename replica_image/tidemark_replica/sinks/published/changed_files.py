@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,23 @@ class RowMissing(PersistError):
     """The table does not have a row that the view has taken back: another program has changed the table."""
 
 
+class Interrupted(PersistError):
+    """The replica does not publish the view any more."""
+
+
 @dataclass
 class WrittenFiles:
-    """The files written so far, which no commit refers to yet."""
+    """The files written so far, which no commit refers to yet. `interrupted`: once it is set, no more are written."""
 
     storage: Storage
     schema: pa.Schema
     files: list[PublishedFile] = field(default_factory=list)
+    interrupted: Event = field(default_factory=Event)
+
+    def check_not_interrupted(self) -> None:
+        """Raises Interrupted."""
+        if self.interrupted.is_set():
+            raise Interrupted("this replica does not publish the view any more")
 
     def write(self, prefix: str, tables: Iterable[pa.Table]) -> None:
         """Writes the rows as one file, unless there are none. Raises StorageError."""
@@ -58,6 +69,7 @@ class WrittenFiles:
             writer = _FileWriter(self.storage, self.schema, prefix)
             stack.callback(writer.discard)
             for table in tables:
+                self.check_not_interrupted()
                 writer.add(table)
             stack.pop_all()
             self.files += writer.finish()
@@ -161,6 +173,7 @@ def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table]
         for _, writer in halves:
             stack.callback(writer.discard)
         for table in tables:
+            written.check_not_interrupted()
             of = hashes(table)
             for half, writer in halves:
                 writer.add(table.filter(pa.array(have_prefix(of, half))))

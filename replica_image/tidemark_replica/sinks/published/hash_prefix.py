@@ -28,6 +28,11 @@ def new_file_name(prefix: str) -> str:
     return f"part-{prefix}-{uuid.uuid4().hex}.parquet"
 
 
+def is_data_file(path: str) -> bool:
+    """Whether the name is one that `new_file_name` gives."""
+    return _NAME.fullmatch(path) is not None
+
+
 def prefix_of(path: str) -> str:
     """The prefix of the hashes of all rows of the file; empty where its name has none."""
     named = _NAME.fullmatch(path)

@@ -17,12 +17,13 @@ file's rows. A view with errors at the time is not published: the table keeps wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Part, ShardReader, Storage
+from tidemark_persist import DIFF, Part, ShardReader, Storage, open_shard
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import IDLE_MS
 from tidemark_replica.sinks.destinations.shard_contents import (
@@ -44,6 +45,7 @@ from tidemark_replica.sinks.published.published_table import (
     create_table,
     open_table,
 )
+from tidemark_replica.sinks.published.table_removal import refuse_deleted
 
 REBUILD_ROWS = CHANGES_ROWS
 """Updates that one publication holds in memory."""
@@ -69,17 +71,20 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files."""
+    """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files. `interrupted`:
+    set by another thread, ends the publication without a commit."""
 
     shard: ShardReader
     options: TableOptions
     file_bytes: int = FILE_BYTES
+    interrupted: Event = field(default_factory=Event)
 
     def publish(self, time: Time) -> Published:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
 
-        Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, NotCommitted, NotReadable (the shard is
-        not there yet), StorageError: the table is unchanged, or has the contents at `time`.
+        Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, TableBeingDeleted, Interrupted,
+        NotCommitted, NotReadable (the shard is not there yet), ShardNotFound, StorageError: the table is unchanged, or
+        has the contents at `time`.
         """
         table = open_table(self.options)
         if table is None:
@@ -108,9 +113,10 @@ class Publication:
             raise TooManyChanges("more than a quarter of the rows has changed")
         if not changes.num_rows and time - published < IDLE_MS:
             return Published(published, time, table.rows, table.bytes)
-        written = WrittenFiles(Storage.at(self.options.location), table.schema)
+        written = WrittenFiles(Storage.at(self.options.location), table.schema, interrupted=self.interrupted)
         try:
             removed = replaced(written, table.files, changes, self.file_bytes)
+            written.check_not_interrupted()
         except BaseException:
             written.discard()
             raise
@@ -120,15 +126,20 @@ class Publication:
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
 
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
-        shard = self.shard
+        shard, storage = self.shard, Storage.at(self.options.location)
+        if table is None:
+            refuse_deleted(storage)
         with shard.lease():
             check_no_errors(shard, time, "the table")
-            storage = Storage.at(self.options.location)
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)
-            written = WrittenFiles(storage, shard.schema)
+            written = WrittenFiles(storage, shard.schema, interrupted=self.interrupted)
             try:
                 self._write_all(written, shard.snapshot_parts(time))
+                if table is None:  # no table is left of a Dataflow that was deleted with its tables meanwhile
+                    open_shard(shard.location)
+                    refuse_deleted(storage)
+                written.check_not_interrupted()
             except BaseException:
                 written.discard()
                 raise

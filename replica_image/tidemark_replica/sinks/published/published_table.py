@@ -47,7 +47,11 @@ class TableMoved(NotCommitted):
 
 
 class PublishedByLater(PersistError):
-    """A later revision of the Dataflow publishes the table."""
+    """A later revision of the Dataflow publishes the table, or it is being deleted."""
+
+
+LAST_TERM = (1 << 63) - 1
+"""The writer term of a table that is being deleted."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class PublishedTable:
         """Raises PublishedByLater where a later revision has published."""
         with self._storage.errors("reading the table"):
             term = self._table.transaction_version(_term_id(self._options))
+        if term == LAST_TERM:
+            raise PublishedByLater(f"{self._options.location} is being deleted with its Dataflow")
         if term is not None and int(term) > self._options.term:
             raise PublishedByLater(
                 f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
@@ -152,6 +158,20 @@ class PublishedTable:
             Schema.from_arrow(self.schema),
             commit_properties=properties,
         )
+
+    def take_all_away(self) -> None:
+        """Commits that there are no rows, with the last writer term: no other publisher of the Dataflow commits after
+        it. Raises NotCommitted, StorageError."""
+        properties = CommitProperties(
+            max_commit_retries=0, app_transactions=[Transaction(_term_id(self._options), LAST_TERM)]
+        )
+        with self._storage.errors("committing", writing=True):
+            try:
+                self._table.create_write_transaction(
+                    [], "overwrite", Schema.from_arrow(self.schema), commit_properties=properties
+                )
+            except CommitFailedError as error:
+                raise NotCommitted(f"{self._options.location}: {self._storage.redacted(error)}") from None
 
     def remove_unused(self) -> int:
         """Deletes files that no version within the retention refers to. Returns how many there were."""

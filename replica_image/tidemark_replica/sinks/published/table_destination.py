@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -22,10 +23,11 @@ class TableDestination:
     view: PublishedView
     handles: ShardHandles
     kind: str = "published"
+    interrupted: Event = field(default_factory=Event)
 
     def publish(self, time: Time, term: WriterTerm) -> Reached:
         reader = self.handles.reader(self.shard.location, self.shard.shard_id)
-        published = Publication(reader, self._options(term)).publish(time)
+        published = Publication(reader, self._options(term), interrupted=self.interrupted).publish(time)
         fields = {"rows": str(published.rows), "bytes": str(published.bytes)}
         return Reached(published.time, published.checked, fields, published.anew_because)
 
@@ -35,7 +37,8 @@ class TableDestination:
             table.remove_unused()
 
     def interrupt(self) -> None:
-        """A publication that runs goes on to its commit."""
+        """Ends a publication that runs, at its next batch of rows, unless it is at its commit."""
+        self.interrupted.set()
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -1,0 +1,108 @@
+"""Deletes a published table so that an interrupted deletion can be finished, by any replica.
+
+1. a commit takes all rows away, under the last writer term   no publisher of the Dataflow commits any more
+2. a tombstone names the deletion                             nobody creates a table here
+3. log entries, data files, other files                       in any order, until no more are found
+4. the tombstone, and empty folders                           the location is free
+
+What lies there and is not the view's table stays: another program has put it in its place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tidemark_persist import PersistError, Storage, StorageError
+from tidemark_persist.log.deletion import SECONDS_MAX
+from tidemark_persist.storage.storage import LOG_DIR, TOMBSTONE
+from tidemark_replica.sinks.published.hash_prefix import is_data_file
+from tidemark_replica.sinks.published.published_table import (
+    LAST_TERM,
+    NotCommitted,
+    PublishedByAnother,
+    PublishedByLater,
+    TableOptions,
+    open_table,
+)
+
+COMMITS_MAX = 10
+"""Attempts at the last commit, while other publishers commit."""
+
+
+class TableBeingDeleted(PersistError):
+    """A deletion of a table at the location is not finished."""
+
+
+def remove_published(location: str, owner: str, uid: str = "") -> None:
+    """Deletes the published table of a view, from wherever an earlier attempt stopped; does nothing where there is
+    none. `owner`: the view, as `namespace.dataflow.view`. `uid`: of the Dataflow whose publishers are stopped.
+
+    Raises StorageError, also after SECONDS_MAX: a slow deletion must not remove files of the next table.
+    """
+    storage, until = Storage.at(location), time.monotonic() + SECONDS_MAX
+    found = storage.read_json(TOMBSTONE)
+    if found is None:
+        options = TableOptions(location, owner, uid=uid, term=LAST_TERM)
+        try:
+            if not _stop_publishers(options):
+                _remove_uncommitted(storage)
+                return
+        except PublishedByAnother:
+            return
+        storage.write_json(TOMBSTONE, {"published": owner})
+    elif found.get("published") != owner:
+        return
+    while left := list(_files(storage)):  # again: a writer may have added files
+        for path in left:
+            if time.monotonic() > until:
+                raise StorageError(f"{location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
+            if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
+                return  # another process has finished; the log is of the next table
+            storage.remove(path)
+    storage.remove(TOMBSTONE)
+    storage.remove_empty_folders()
+
+
+def refuse_deleted(storage: Storage) -> None:
+    """Raises TableBeingDeleted where a deletion is not finished."""
+    if storage.read_json(TOMBSTONE) is not None:
+        raise TableBeingDeleted(f"the table at {storage.location} is being deleted")
+
+
+def _stop_publishers(options: TableOptions) -> bool:
+    """Whether there is such a table. No publisher of the Dataflow commits to it afterwards. Raises PublishedByAnother,
+    StorageError."""
+    for _ in range(COMMITS_MAX):
+        try:
+            table = open_table(options)
+            if table is None:
+                return False
+            table.check_term()
+            table.take_all_away()
+            return True
+        except PublishedByLater:
+            return True
+        except NotCommitted:
+            continue
+    raise StorageError(f"{options.location} is not gone: others commit to it; delete it again to go on")
+
+
+def _remove_uncommitted(storage: Storage) -> None:
+    """Deletes the data files of a first publication that died before its commit."""
+    for file in storage.list(""):
+        if is_data_file(file.path):
+            storage.remove(file.path)
+    storage.remove_empty_folders()
+
+
+def _files(storage: Storage) -> Iterator[str]:
+    """The files of the location but the tombstone, the log first: then no reader finds a table that lacks files."""
+    yield from _files_in(storage, LOG_DIR)
+    yield from (path for path in _files_in(storage, "") if not path.startswith(f"{LOG_DIR}/") and path != TOMBSTONE)
+
+
+def _files_in(storage: Storage, folder: str) -> Iterator[str]:
+    yield from (file.path for file in storage.list(folder))
+    for name in storage.folders(folder):
+        yield from _files_in(storage, f"{folder}/{name}" if folder else name)

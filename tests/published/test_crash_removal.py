@@ -1,0 +1,163 @@
+"""A published table is deleted as a whole, whichever process dies meanwhile; no earlier publisher makes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.published.test_publication import View, contents
+from tests.published.test_readers import changed_table
+from tests.s3_fixtures import Place
+from tidemark_persist import PersistError, Storage, StorageError, delete_shard
+from tidemark_persist.storage.storage import TOMBSTONE
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published import publication, table_removal
+from tidemark_replica.sinks.published.changed_files import Interrupted
+from tidemark_replica.sinks.published.published_table import (
+    NotCommitted,
+    PublishedByLater,
+    Replacement,
+    TableOptions,
+    open_table,
+)
+from tidemark_replica.sinks.published.table_removal import TableBeingDeleted, remove_published
+
+OWNER = "shop.flow.view"
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+def published(folder: Path, seed: int = 1) -> View:
+    """A view, with a table of several commits that it has published."""
+    view = View(folder, seed)
+    for _ in range(3):
+        view.publication(folder, 500).publish(Time(view.step(30)))
+    return view
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in (folder / "published").rglob("*"))
+
+
+def test_on_a_disk_and_in_a_bucket(place: Place) -> None:
+    of, _ = changed_table(place.location)
+    remove_published(of.options.location, OWNER, "u")
+    assert open_table(of.options) is None
+    storage = Storage.at(of.options.location)
+    assert [*storage.list(""), *storage.list("_delta_log"), *storage.list("_tidemark")] == []
+    remove_published(of.options.location, OWNER, "u")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_whenever_it_dies_the_next_attempt_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """It dies just before or after each change of the storage, one after the other. No reader finds a table that lacks
+    files, and no publisher writes one there."""
+    view = published(tmp_path)
+    changes = {name: getattr(Storage, name) for name in ("remove", "write_json")}
+    deaths, rounds = 0, 0
+
+    def dying(change: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> None:
+            if before:
+                raise Killed
+            change(*arguments)
+            raise Killed
+
+        return run
+
+    while (tmp_path / "published").exists():
+        rounds += 1
+        assert rounds < 200
+        for name, change in changes.items():
+            monkeypatch.setattr(Storage, name, dying(change))
+        try:
+            remove_published(str(tmp_path / "published"), OWNER)
+        except Killed:
+            deaths += 1
+        for name, change in changes.items():
+            monkeypatch.setattr(Storage, name, change)
+        if (tmp_path / "published/_delta_log").exists() and list((tmp_path / "published/_delta_log").glob("*.json")):
+            with pytest.raises(PersistError):
+                view.publication(tmp_path).publish(Time(view.step(5)))
+        if before and rounds == 3:
+            break
+    remove_published(str(tmp_path / "published"), OWNER)
+    assert deaths >= 3
+    assert not (tmp_path / "published").exists()
+
+
+def test_a_publisher_that_has_read_the_table_does_not_commit(tmp_path: Path) -> None:
+    view = published(tmp_path)
+    options = TableOptions(str(tmp_path / "published"), OWNER, uid="u", term=3)
+    table = open_table(options)
+    assert table is not None
+    assert table_removal._stop_publishers(TableOptions(options.location, OWNER, uid="u", term=(1 << 63) - 1))
+    change = Replacement(Time(view.upper))
+    with pytest.raises(NotCommitted):
+        table.commit(view.shard.shard_id, change)
+    with pytest.raises(PublishedByLater, match="being deleted"):
+        publication.Publication(view.shard, options).publish(Time(view.step(5)))
+    assert not contents(tmp_path), "no reader sees rows once the deletion has begun"
+
+
+def test_nobody_makes_a_table_while_another_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = published(tmp_path)
+    monkeypatch.setattr(table_removal, "SECONDS_MAX", -1.0)
+    with pytest.raises(StorageError, match="delete it again"):
+        remove_published(str(tmp_path / "published"), OWNER)
+    for entry in (tmp_path / "published/_delta_log").glob("*"):
+        entry.unlink()
+    with pytest.raises(TableBeingDeleted):
+        view.publication(tmp_path).publish(Time(view.step(5)))
+    assert (tmp_path / "published" / TOMBSTONE).exists()
+
+
+def test_a_publisher_whose_shard_was_deleted_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its replica is cut off: it has written the files when shard and table are deleted."""
+    view = published(tmp_path)
+    remove_published(str(tmp_path / "published"), OWNER)
+    write_all = publication.Publication._write_all
+
+    def then_deleted(*arguments: Any) -> None:
+        write_all(*arguments)
+        delete_shard(str(tmp_path / "shard"), view.shard.shard_id)
+
+    monkeypatch.setattr(publication.Publication, "_write_all", then_deleted)
+    with pytest.raises(PersistError):
+        view.publication(tmp_path).publish(Time(view.upper - 1))
+    assert [path for path in left(tmp_path) if path.endswith((".parquet", ".json"))] == []
+
+
+def test_a_table_of_another_program_stays(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "published", pa.table({"a": [1]}), name="mine")
+    remove_published(str(tmp_path / "published"), OWNER)
+    assert DeltaTable(tmp_path / "published").version() == 0
+
+
+def test_files_without_a_commit_go_too(tmp_path: Path) -> None:
+    """The first publication died before its commit. Files of others stay."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published/part-01-0123456789abcdef0123456789abcdef.parquet").write_bytes(b"")
+    (tmp_path / "published/mine.parquet").write_bytes(b"")
+    remove_published(str(tmp_path / "published"), OWNER)
+    assert left(tmp_path) == ["published/mine.parquet"]
+
+
+def test_a_publication_is_interrupted(tmp_path: Path) -> None:
+    view = published(tmp_path)
+    before = left(tmp_path)
+    of = view.publication(tmp_path, 500)
+    of.interrupted.set()
+    time = Time(view.step(30))
+    with pytest.raises(Interrupted):
+        of.publish(time)
+    assert left(tmp_path) == before
