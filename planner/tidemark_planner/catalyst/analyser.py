@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +67,8 @@ _DECORRELATION = (
 _MAX_PASSES = 20
 _MAX_RELATIONS = 256
 _MAX_PROVED = 16_384
+_TREE_NODE = "org.apache.spark.sql.catalyst.trees.TreeNode"
+_SEQUENCE, _OPTION = "scala.collection.Seq", "scala.Option"
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
@@ -106,6 +109,10 @@ class Catalyst:
         self._inline_ctes = sql.catalyst.optimizer.InlineCTE(True, False, False)
         self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
         self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
+        self._gateway = spark.sparkContext._gateway
+        self._one_row = sql.catalyst.plans.logical.OneRowRelation()
+        self._any_class = self._jvm.scala.reflect.ClassTag.AnyRef()
+        self._option_of = self._jvm.scala.Option.apply
         self._leaves: set[str] = set()
         self._empty_relations = lru_cache(_MAX_RELATIONS)(self._empty_relation)
         self.proven_expressions = LruSet(_MAX_PROVED)
@@ -173,8 +180,8 @@ class Catalyst:
         plans, trees = [plan], {}
         for number, subquery in self._raise_refusals(lambda: list(self._subqueries(plan))):
             plans.append(subquery)
-            trees[number] = _tree(subquery)
-        return AnalysedQuery(_tree(plan), trees, tuple(plans))
+            trees[number] = _tree(self._without_subqueries(subquery))
+        return AnalysedQuery(_tree(self._without_subqueries(plan)), trees, tuple(plans))
 
     def _rule_objects(self, rules: Sequence[str]) -> list[Any]:
         catalyst = self._jvm.org.apache.spark.sql.catalyst
@@ -253,6 +260,38 @@ class Catalyst:
             yield expression
         for child in _elements(expression.children()):
             yield from self._subqueries_in(child)
+
+    def _without_subqueries(self, tree: Any) -> Any:
+        """The plan or expression with one empty row in the place of each subquery's plan.
+
+        Subqueries have trees of their own. Within the outer plan they are before the rules, where Spark prints the
+        arguments of an expression beside its replacement, which holds them too: twice for each depth of nesting.
+        """
+        if not self._has_subquery(tree):
+            return tree
+        if tree.getClass().getSimpleName() in _SUBQUERIES:
+            return tree.withNewPlan(self._one_row)
+        fields = self._replaced(tree.productIterator().toIndexedSeq())
+        return tree.makeCopy(fields.toArray(self._any_class))
+
+    def _replaced(self, fields: Any) -> Any:
+        """The Scala sequence, `_without_subqueries` in each plan and expression that it holds at any depth.
+
+        The sequence stays in the JVM, as a number would come back from Python as one of another type.
+        """
+        for at, field in enumerate(_elements(fields)):
+            if not isinstance(field, JavaObject):
+                continue
+            if self._is(field, _TREE_NODE):
+                fields = fields.updated(at, self._without_subqueries(field))
+            elif self._is(field, _SEQUENCE):
+                fields = fields.updated(at, self._replaced(field))
+            elif self._is(field, _OPTION) and field.isDefined() and self._is(field.get(), _TREE_NODE):
+                fields = fields.updated(at, self._option_of(self._without_subqueries(field.get())))
+        return fields
+
+    def _is(self, found: Any, kind: str) -> bool:
+        return bool(is_instance_of(self._gateway, found, kind))
 
     def _with_outer_rows(self, outer: Any, subquery: Any) -> Any:
         """The subquery's plan. Where it needs rows of the outer query, they become an input of it."""
