@@ -320,5 +320,6 @@ MEMBERS: tuple[Any, ...] = (
     MaterializedViewSink(SHARD, None, None, POSTGRES_SINK),
     KAFKA_SINK,
     MaterializedViewSink(SHARD, None, None, None, KAFKA_SINK),
+    replace(PUBLISHED, empty_on_error=True),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -29,7 +29,7 @@ SCHEMA = pa.schema([pa.field("n", pa.int64())])
 class Replica:
     """A publisher of a shard, with a clock and a pool that the test drives."""
 
-    def __init__(self, folder: Path, every_ms: int = 1_000) -> None:
+    def __init__(self, folder: Path, every_ms: int = 1_000, empty_on_error: bool = False) -> None:
         metadata = ShardMetadata(ShardId("u1"), str(folder / "shard"), (Column("n", BIGINT),))
         handles = ShardHandles()
         self.shard: Shard = handles.writer(metadata)
@@ -37,7 +37,7 @@ class Replica:
         self.jobs: list[Callable[[], None]] = []
         self.now = 0.0
         location = published_location(str(folder), "shop", "flow", "view")
-        view = PublishedView(location, "shop.flow.view", every_ms, 24)
+        view = PublishedView(location, "shop.flow.view", every_ms, 24, empty_on_error)
         self.location = location
         id = GlobalId("u/view/1")
         table = TableDestination(id, metadata, view, handles)
@@ -161,6 +161,22 @@ def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
     replica.now += 60
     assert replica.advance() == 1
     assert "problem" not in replica.responses[-1].fields
+
+
+def test_an_emptied_table_is_told(tmp_path: Path) -> None:
+    """With a reason of its own, until the errors are corrected; nothing has failed, so there is no pause."""
+    replica = Replica(tmp_path, empty_on_error=True)
+    replica.append(1_001, 1)
+    replica.advance()
+    replica.append(2_001, error="DIVIDE_BY_ZERO")
+    assert replica.advance() == 1
+    told = replica.responses[-1].fields
+    assert (told["time"], told["rows"], told["reason"]) == ("2000", "0", "ViewInError")
+    assert replica.rows() == []
+    replica.append(3_001, error="DIVIDE_BY_ZERO", diff=-1)
+    assert replica.advance() == 1
+    assert replica.responses[-1].fields.keys() == {"time", "rows", "bytes"}
+    assert replica.rows() == [1]
 
 
 def test_the_end_closes_the_destination_and_nothing_is_begun_after_it(

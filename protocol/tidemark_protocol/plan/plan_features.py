@@ -19,6 +19,7 @@ from tidemark_protocol.vocabulary import entry_of
 FEATURES = {
     "MaterializedViewSink.refresh": "refresh",
     "MaterializedViewSink.publish": "publish",
+    "PublishedView.empty_on_error": "publishEmptyOnError",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
 }

@@ -275,11 +275,6 @@ def _published(dataflow: Dataflow, storage: str) -> dict[str, PublishedView]:
     """The tables that its views are published as, by export."""
     namespace, name = dataflow.meta.namespace, dataflow.meta.name
     return {
-        export: PublishedView(
-            published_location(storage, namespace, name, export),
-            f"{namespace}.{name}.{export}",
-            publish.every_ms,
-            publish.retention_hours,
-        )
+        export: publish.view(published_location(storage, namespace, name, export), f"{namespace}.{name}.{export}")
         for export, publish in dataflow.publishes.items()
     }

@@ -157,8 +157,9 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
 
 def _published(publications: Sequence[Publication]) -> Verdict:
     """Of the tables that readers outside find: whether each is there, and follows its view."""
-    if failed := [f"{each.export}: {each.problem}" for each in publications if each.problem]:
-        return no(PUBLISHED, "PublicationFailed", "; ".join(failed))
+    if failed := [each for each in publications if each.problem]:
+        reason = next((each.reason for each in failed if each.reason), "PublicationFailed")
+        return no(PUBLISHED, reason, "; ".join(f"{each.export}: {each.problem}" for each in failed))
     if missing := [each.export for each in publications if not each.exists]:
         return no(PUBLISHED, "NotPublishedYet", f"no table yet of {', '.join(missing)}: the view is computed first")
     return yes(PUBLISHED, "Published")

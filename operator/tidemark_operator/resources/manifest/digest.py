@@ -12,6 +12,7 @@ import json
 from typing import Any, NewType
 
 from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.publish import OnError, Publish
 from tidemark_protocol.messages.planning import ExportRequest
 from tidemark_protocol.plan.codec import digest
 
@@ -42,10 +43,16 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
     if (refresh := dataflow.refresh) is not None:
         fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
     if dataflow.publishes:
-        fields["publish"] = {name: [p.every_ms, p.retention_hours] for name, p in dataflow.publishes.items()}
+        fields["publish"] = {name: _publish(publish) for name, publish in dataflow.publishes.items()}
     if dataflow.sinks:
         fields["sinks"] = {name: [digest(each) for each in sinks.all] for name, sinks in dataflow.sinks.items()}
     return fields
+
+
+def _publish(publish: Publish) -> list[Any]:
+    """A published table. Later fields are left out where they have their default."""
+    later = [publish.on_error.value] if publish.on_error is not OnError.KEEP else []
+    return [publish.every_ms, publish.retention_hours, *later]
 
 
 def _export(export: ExportRequest) -> dict[str, Any]:

@@ -1,19 +1,28 @@
 """How a materialized view is published as an ordinary table, as manifests write it.
 
-publish: {every: 1m, retention: 24h}        every: onCommit publishes each change
+publish: {every: 1m, retention: 24h, onError: keep}       every: onCommit publishes each change
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_protocol.plan.publish import PublishedView
 
 ON_COMMIT = "onCommit"
 DEFAULT_EVERY, DEFAULT_RETENTION = "1m", "24h"
 _HOUR_MS = 3_600_000
 _MORE_HISTORY_MS = 300_000
+
+
+class OnError(Enum):
+    """What a published table has while its view has errors: its last right rows, or none."""
+
+    KEEP = "keep"
+    EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +31,20 @@ class Publish:
 
     every_ms: int
     retention_hours: int
+    on_error: OnError = OnError.KEEP
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
         return cls(
             every_ms=every_ms(publish, DEFAULT_EVERY),
             retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),
+            on_error=publish.choice("onError", OnError, OnError.KEEP),
         )
+
+    def view(self, location: str, owner: str) -> PublishedView:
+        """The same, as plans have it. `owner`: the view's name in all namespaces."""
+        empty = self.on_error is OnError.EMPTY
+        return PublishedView(location, owner, self.every_ms, self.retention_hours, empty)
 
     @property
     def history_ms(self) -> int:

@@ -11,7 +11,7 @@ that dies leaves the table as it was, and files that no commit refers to, which 
     a quarter of the rows, or more than REBUILD_ROWS, have changed    |
 
 Cost: the changes, and the files that they touch (changed_files.py); of a rebuild, the view. Memory: the changes, or a
-file's rows. A view with errors at the time is not published: the table keeps what it has.
+file's rows. A view with errors at the time is not published: the table keeps what it has, or is emptied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, Part, ShardReader, Storage, open_shard
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.destinations.destination import IDLE_MS
+from tidemark_replica.sinks.destinations.destination import IDLE_MS, ViewInError
 from tidemark_replica.sinks.destinations.shard_contents import (
     CHANGES_ROWS,
     TooManyChanges,
@@ -67,17 +67,21 @@ class Published:
     added: int = 0
     removed: int = 0
     anew_because: str = ""
+    is_in_error: bool = False
+    """The table is empty, because the view has errors."""
 
 
 @dataclass(frozen=True)
 class Publication:
     """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files. `interrupted`:
-    set by another thread, ends the publication without a commit."""
+    set by another thread, ends the publication without a commit. `empty_on_error`: the table has no rows while the view
+    has errors; else it keeps the rows of before."""
 
     shard: ShardReader
     options: TableOptions
     file_bytes: int = FILE_BYTES
     interrupted: Event = field(default_factory=Event)
+    empty_on_error: bool = False
 
     def publish(self, time: Time) -> Published:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
@@ -86,6 +90,14 @@ class Publication:
         NotCommitted, NotReadable (the shard is not there yet), ShardNotFound, StorageError: the table is unchanged, or
         has the contents at `time`.
         """
+        try:
+            return self._publish(time)
+        except ViewInError:
+            if not self.empty_on_error:
+                raise
+            return self._empty(time)
+
+    def _publish(self, time: Time) -> Published:
         table = open_table(self.options)
         if table is None:
             return self._rebuild(None, time, "the table does not exist")
@@ -96,8 +108,11 @@ class Publication:
         if published is None:
             reason = "another program changed the table, or it had the rows of an earlier view"
             return self._rebuild(table, time, reason)
+        is_in_error = table.is_in_error(self.shard.shard_id)
         if published >= time:
-            return Published(published, published, table.rows, table.bytes)
+            return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
+        if is_in_error:
+            return self._rebuild(table, time, "the view had rows in error")
         if self.shard.refresh().since > published:
             return self._rebuild(table, time, f"the updates since time {published} are compacted")
         try:
@@ -124,6 +139,22 @@ class Publication:
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(removed)
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
+
+    def _empty(self, time: Time) -> Published:
+        """Takes all rows away, since the view has errors at the time. A table that is empty for that reason gets the
+        newer time once in IDLE_MS."""
+        shard, table = self.shard, open_table(self.options)
+        change = Replacement(time, is_in_error=True)
+        if table is None:
+            refuse_deleted(Storage.at(self.options.location))
+            create_table(self.options, shard.schema, shard.shard_id, change)
+            return Published(time, time, 0, 0, is_in_error=True)
+        table.check_term()
+        published = table.time_of(shard.shard_id) if table.schema == shard.schema else None
+        if published is not None and table.is_in_error(shard.shard_id) and time - published < IDLE_MS:
+            return Published(published, time, 0, 0, is_in_error=True)
+        table.commit(shard.shard_id, change, shard.schema)
+        return Published(time, time, 0, 0, removed=len(table.files), is_in_error=True)
 
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
         shard, storage = self.shard, Storage.at(self.options.location)

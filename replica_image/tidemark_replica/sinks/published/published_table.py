@@ -2,6 +2,7 @@
 
     txn   tidemark.published/<shard>   the time of the contents, by the shard that they are from
     txn   tidemark.version/<shard>     the version that this commit made: a later version is of another program
+    txn   tidemark.emptied/<shard>     the time, where the view had errors then, and the table is empty for that reason
     txn   tidemark.term/<uid>          the writer term, by the Dataflow: a publisher of an older revision is refused
     commitInfo tidemark.time           the same time, for people
 
@@ -82,11 +83,13 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class Replacement:
-    """One commit: `removed` files go, `added` files come, and the contents are those at `time`."""
+    """One commit: `removed` files go, `added` files come, and the contents are those at `time`. `is_in_error`: the view
+    has errors then, and the table has no rows instead of its contents."""
 
     time: Time
     added: tuple[PublishedFile, ...] = ()
     removed: tuple[PublishedFile, ...] = ()
+    is_in_error: bool = False
 
 
 class PublishedTable:
@@ -130,11 +133,17 @@ class PublishedTable:
             return None
         return Time(published)
 
+    def is_in_error(self, shard: ShardId) -> bool:
+        """Whether the table is empty because the view had errors at its time. Raises StorageError."""
+        with self._storage.errors("reading the table"):
+            emptied = self._table.transaction_version(_emptied_id(shard))
+            return emptied is not None and emptied == self._table.transaction_version(_time_id(shard))
+
     def commit(self, shard: ShardId, change: Replacement, schema: pa.Schema | None = None) -> None:
         """Replaces files. `schema`: replaces all files, and the columns. Raises NotCommitted where nothing was written,
         StorageError where the commit may have landed."""
         commit_id = uuid.uuid4().hex
-        properties = _properties(self._options, shard, change.time, self.version + 1, commit_id)
+        properties = _properties(self._options, shard, change, self.version + 1, commit_id)
         with self._storage.errors("committing", writing=True):
             try:
                 if schema is None or schema == self.schema:
@@ -212,9 +221,8 @@ def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, chang
     """Creates the table with its first contents, in one commit. Raises StorageError, also where a table is there."""
     storage = Storage.at(options.location)
     with storage.errors("creating the table", writing=True):
-        _create(
-            options, storage, schema, change, _properties(options, shard, change.time, 0, uuid.uuid4().hex), "error"
-        )
+        properties = _properties(options, shard, change, 0, uuid.uuid4().hex)
+        _create(options, storage, schema, change, properties, "error")
 
 
 def _create(
@@ -245,15 +253,19 @@ def _adds(files: Iterable[PublishedFile]) -> list[AddAction]:
     return [AddAction(f.path, f.size, {}, now, True, json.dumps({"numRecords": f.rows})) for f in files]
 
 
-def _properties(options: TableOptions, shard: ShardId, at: Time, version: int, commit_id: str) -> CommitProperties:
+def _properties(
+    options: TableOptions, shard: ShardId, change: Replacement, version: int, commit_id: str
+) -> CommitProperties:
     """No retries: delta-rs would rebase a commit onto files that it did not read."""
+    emptied = [Transaction(_emptied_id(shard), change.time)] if change.is_in_error else []
     return CommitProperties(
         max_commit_retries=0,
-        custom_metadata={TIME_PROPERTY: str(at), COMMIT_PROPERTY: commit_id},
+        custom_metadata={TIME_PROPERTY: str(change.time), COMMIT_PROPERTY: commit_id},
         app_transactions=[
-            Transaction(_time_id(shard), at),
+            Transaction(_time_id(shard), change.time),
             Transaction(_version_id(shard), version),
             Transaction(_term_id(options), options.term),
+            *emptied,
         ],
     )
 
@@ -264,6 +276,10 @@ def _time_id(shard: ShardId) -> str:
 
 def _version_id(shard: ShardId) -> str:
     return f"tidemark.version/{shard}"
+
+
+def _emptied_id(shard: ShardId) -> str:
+    return f"tidemark.emptied/{shard}"
 
 
 def _term_id(options: TableOptions) -> str:

@@ -13,6 +13,8 @@ from tidemark_replica.sinks.destinations.destination import Reached
 from tidemark_replica.sinks.published.publication import Publication
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 
+EMPTIED = "the view has rows in error: the table has no rows until they are corrected (condition Erroring names one)"
+
 
 @dataclass(frozen=True)
 class TableDestination:
@@ -27,8 +29,13 @@ class TableDestination:
 
     def publish(self, time: Time, term: WriterTerm) -> Reached:
         reader = self.handles.reader(self.shard.location, self.shard.shard_id)
-        published = Publication(reader, self._options(term), interrupted=self.interrupted).publish(time)
+        publication = Publication(
+            reader, self._options(term), interrupted=self.interrupted, empty_on_error=self.view.empty_on_error
+        )
+        published = publication.publish(time)
         fields = {"rows": str(published.rows), "bytes": str(published.bytes)}
+        if published.is_in_error:
+            fields |= {"problem": EMPTIED, "reason": "ViewInError"}
         return Reached(published.time, published.checked, fields, published.anew_because)
 
     def clean(self) -> None:

@@ -1,0 +1,49 @@
+"""How a view is published, as manifests write it: what replicas get of it, and what makes another plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.resources.manifests import body
+from tests.resources.test_conditions import SERVING
+from tidemark_operator.resources.conditions.dataflow import Publication, dataflow_conditions
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.digest import spec_digest
+from tidemark_protocol.plan.plan_features import required_features
+from tidemark_protocol.plan.publish import PublishedView
+
+
+def published(publish: dict[str, Any]) -> Dataflow:
+    view = {"instance": "i", "sql": "SELECT 1", "materializedView": {"publish": publish}}
+    return Dataflow.parse(body("Dataflow", view, "flow"))
+
+
+def described(publish: dict[str, Any]) -> PublishedView:
+    return published(publish).publishes["flow"].view("/data/t", "ns.flow.flow")
+
+
+def test_what_is_not_said_needs_no_feature_of_replicas() -> None:
+    assert described({}) == PublishedView("/data/t", "ns.flow.flow", 60_000, 24)
+    assert required_features(described({})) == frozenset()
+    assert published({}).publishes["flow"].history_ms == 420_000
+
+
+@pytest.mark.parametrize(
+    ("publish", "feature"),
+    [
+        ({"onError": "empty"}, "publishEmptyOnError"),
+    ],
+)
+def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: dict[str, Any], feature: str) -> None:
+    assert required_features(described(publish)) == {feature}
+    assert spec_digest(published(publish)) != spec_digest(published({}))
+
+
+def test_an_emptied_table_has_a_reason_of_its_own() -> None:
+    table = Publication("x", "published", exists=True, problem="rows in error", reason="ViewInError")
+    for given, reason in ((table, "ViewInError"), (replace(table, reason=""), "PublicationFailed")):
+        verdict = dataflow_conditions(replace(SERVING, publications=(given,)))[-1]
+        assert (verdict.type, verdict.holds, verdict.reason) == ("Published", False, reason)
