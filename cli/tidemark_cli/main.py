@@ -34,6 +34,7 @@ COMMANDS = {
     "copy": "Write what a query or an export holds to files",
     "insert": "Insert, upsert or delete rows of a DataSource of kind table",
     "frontiers": "List how far tables and exports are complete",
+    "top": "List dataflows by the state that they keep and the processor time that they take",
     "files": "List the files of a DataSource; let one go, or have it read again",
     "tables": "List the tables in storage that no object has; or delete one",
     "why": "Explain what holds a frontier back",
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, by default that of the program's arguments; returns its exit status."""
     if instruction := os.environ.get(completion.VARIABLE):
         return completion.complete(tidemark, instruction)
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # gRPC notes the loss of a connection in the midst of a live table
     try:
         with (
             _left_on_sigterm(),

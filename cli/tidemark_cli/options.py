@@ -74,6 +74,7 @@ output = click.option(
     show_default=True,
     help="Output format.",
 )
+watch = click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes. The command ends with Ctrl-C.")
 timeout = click.option(
     "--timeout", type=DURATION, help="Give up after this long: 30s, 5m, 1h30m. The default is the gateway's limit."
 )

@@ -46,7 +46,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                 first = await call.read()
                 if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
                     raise GatewayFailed("the answer has no header: operator and client are of different versions")
-                times, data = _Times(list(first.header.column_names), first.header.as_of), bytearray()
+                times, data = Times(list(first.header.column_names), first.header.as_of), bytearray()
                 while (reply := await call.read()) is not grpc.aio.EOF:
                     data += reply.batch.arrow
                     if reply.batch.more:
@@ -64,7 +64,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                 call.cancel()
 
 
-class _Times:
+class Times:
     """Divides batches by time. A batch may end within a time, whose changes are kept until it is complete."""
 
     def __init__(self, names: list[str], as_of: int) -> None:

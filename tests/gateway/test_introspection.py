@@ -14,6 +14,7 @@ from tests.controller.harness import EMPTY, R1, at
 from tests.gateway.test_metrics import fleet
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry, SourceState
+from tidemark_operator.controller.reports.task_time import TaskTime
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.lag_histogram import BUCKETS, LagHistogram, bucket_of
@@ -25,6 +26,7 @@ from tidemark_operator.introspection.files import files
 from tidemark_operator.introspection.inline_rows import RESULT, inline_rows
 from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
+from tidemark_operator.introspection.top import top
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.check.plan import check_dataflow
@@ -187,6 +189,37 @@ def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state(
     assert [row[1:] for row in shown_rows(relation, made)] == [
         ("r1", "1", "join", "Join", "5", "2", "70", "9", "100", "true"),
     ]
+
+
+def test_top_has_what_a_dataflow_keeps_and_how_many_cores_its_tasks_take() -> None:
+    """From two reports; where a third does not come, nothing runs. While it hydrates, only how far it is."""
+    made = fleet()
+    instance = made.get("ns", "default")
+    assert instance is not None
+    index, view = dataflow("d").export_ids
+    (on,) = instance.core.dataflows.collections_of("ns/d")[0].replicas.values()
+    on.output = None
+    hydrating = {"state": "hydrating", "percent": "40", "operators": "[]"}
+    instance.received(R1, 1, [Status(id, "hydration", hydrating) for id in (index, view)])
+    context = cast(ReconcileContext, SimpleNamespace(fleet=made))
+    (usage,) = top(context, "ns", False).dataflows
+    assert (usage.replica, usage.hydrated, usage.hydrated_percent, usage.HasField("bytes")) == ("r1", False, 40, False)
+
+    instance.received(R1, 1, [Frontiers(id, at(400), at(400), at(400)) for id in (index, view)])
+    sizes = {"arrangements": "2", "records": "5", "batches": "2", "bytes": "70"}
+    instance.received(R1, 1, [Status(index, "arrangements", sizes), Status(index, "steps", {"steps": "3"})])
+    instance.received(R1, 1, [Status(index, "operators", {"operators": '[["join", "Join", 5, 2, 70, 9]]'})])
+    (usage,) = top(context, "ns", True).dataflows
+    found = (usage.namespace, usage.name, usage.instance, usage.bytes, usage.records, usage.steps, usage.elapsed_ms)
+    assert found == ("ns", usage.name, "default", 70, 5, 3, 9)
+    assert not usage.HasField("cores")
+    assert list(top(context, "other", False).dataflows) == []
+
+    first = TaskTime(10_000, 4_000)
+    second = first.after(9_000, 20_000)
+    assert (first.cores_at(11_000), second.cores_at(21_000), second.cores_at(60_000)) == (None, 0.5, 0.0)
+    assert first.cores_at(60_000) == 0.0
+    assert second.after(100, 30_000) == TaskTime(30_000, 100)
 
 
 def test_imports_are_told_with_how_far_they_are_and_how_far_they_have_been_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -10,11 +11,13 @@ import click
 from tidemark.gateway.channel import CALL_SECONDS, connected
 from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
+from tidemark_cli import watch as watching
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.messages import print_reply
 from tidemark_cli.output.rows import print_table
 from tidemark_cli.output.text import printable
+from tidemark_cli.watch import Cells, Listing
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
 
 _EXAMPLES = """
@@ -23,6 +26,9 @@ kubectl tidemark frontiers -n team-a
 
 # List those of all namespaces as JSON, with the operators of a hydration
 kubectl tidemark frontiers -A -o json
+
+# Follow them: a live table on a terminal, else each row that changed
+kubectl tidemark frontiers --watch
 """
 _COLUMNS = ("NAME", "KIND", "READABLE FROM", "COMPLETE BEFORE", "LAG", "BEHIND", "HYDRATED", "REPLICAS")
 _COLOURS = {
@@ -37,30 +43,44 @@ _COLOURS = {
 
 @click.command(cls=Command, epilog=_EXAMPLES)
 @click.option("-A", "--all-namespaces", is_flag=True, help="List the frontiers of all namespaces.")
+@options.watch
 @options.output
-@calls_gateway()
-def frontiers(gateway: Gateway, namespace: str, all_namespaces: bool, output: str) -> None:
+@calls_gateway(again=True)
+def frontiers(gateway: Callable[[], Gateway], namespace: str, all_namespaces: bool, watch: bool, output: str) -> None:
     """List how far tables and exports are complete.
 
     HYDRATED is True, False, or how much of the hydration is done in percent. BEHIND is of tables: what the source has
     and the table lacks, or how much of the snapshot is read.
     """
     request = FrontiersRequest(namespace=namespace, all_namespaces=all_namespaces)
-    with connected(gateway) as stub:
-        reply = stub.Frontiers(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
+
+    def ask(stub: Any, metadata: Any) -> FrontiersReply:
+        reply: FrontiersReply = stub.Frontiers(request, metadata=metadata, timeout=CALL_SECONDS)
+        return reply
+
+    listing = _listing(all_namespaces)
+    if watch:
+        watching.watch(gateway, ask, listing, output)
+        return
+    found = gateway()
+    with connected(found) as stub:
+        reply = ask(stub, found.metadata)
     if output != "table":
         print_reply(output, reply, "collections")
     elif reply.collections:
-        _print_table(reply, all_namespaces)
+        print_table(listing.names, listing.table(reply), _COLOURS, sys.stdout)
     else:
         print("No collections found" + ("." if all_namespaces else f" in namespace {namespace}."))
 
 
-def _print_table(reply: FrontiersReply, with_namespace: bool) -> None:
+def _listing(with_namespace: bool) -> Listing:
     names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
-    collections = sorted(reply.collections, key=lambda c: (c.namespace, c.name))
-    rows = [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
-    print_table(names, rows, _COLOURS, sys.stdout)
+
+    def table(found: Sequence[CollectionFrontiers], reply: FrontiersReply) -> list[Cells]:
+        collections = sorted(found, key=lambda c: (c.namespace, c.name))
+        return [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
+
+    return Listing("collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS)
 
 
 def _row(c: CollectionFrontiers, now: int) -> list[str]:

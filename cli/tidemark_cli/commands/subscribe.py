@@ -9,7 +9,7 @@ __time                    __diff  carrier  flights
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import click
@@ -19,8 +19,9 @@ from tidemark.answers import complete
 from tidemark.errors import GatewayFailed
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import current_rows, options
 from tidemark_cli.options import TIME, Command, calls_gateway
+from tidemark_cli.output import live as terminal_output
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import lines
 from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeReply, SubscribeRequest
@@ -35,6 +36,9 @@ kubectl tidemark subscribe delays
 
 # Print the changes alone, as JSON lines, with the time up to which they are complete
 kubectl tidemark subscribe 'SELECT carrier, count(*) FROM flights GROUP BY carrier' --no-snapshot --progress -o json
+
+# Watch the rows themselves, those with the most flights first
+kubectl tidemark subscribe delays --live --sort-by -flights
 """
 
 
@@ -44,20 +48,29 @@ kubectl tidemark subscribe 'SELECT carrier, count(*) FROM flights GROUP BY carri
 @click.option("--up-to", type=TIME, help="End with the last change before this time.")
 @click.option("--snapshot/--no-snapshot", default=True, help="Begin with the rows that there are, or with changes.")
 @click.option("--progress", is_flag=True, help="Print also up to which time the changes are complete.")
+@click.option("--live", is_flag=True, help="Show the rows that there are as a live table, on a terminal.")
+@click.option(
+    "--sort-by",
+    default="",
+    metavar="COLUMN",
+    help="Order of the live table: a column, or -COLUMN for the largest first.",
+)
 @options.instance
 @click.option(
     "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The subscribe ends with it."
 )
 @options.output
-@calls_gateway(TOKEN_LIFETIME)
+@calls_gateway(TOKEN_LIFETIME, again=True)
 def subscribe(
-    gateway: Gateway,
+    gateway: Callable[[], Gateway],
     namespace: str,
     subject: str,
     as_of: int | None,
     up_to: int | None,
     snapshot: bool,
     progress: bool,
+    live: bool,
+    sort_by: str,
     instance: str,
     replica: str,
     output: str,
@@ -65,8 +78,10 @@ def subscribe(
     """Print what a query or an export holds, then every change to it.
 
     NAME is a table or an export. Each change has its time and its diff: 1 for a row that comes, -1 for a row that goes.
-    It ends with Ctrl-C, at --up-to, or when no change can come anymore.
+    It ends with Ctrl-C, at --up-to, or when no change can come anymore. With --live it shows the rows themselves, and
+    begins anew by itself where the gateway was away.
     """
+    _check_live(live, sort_by, snapshot, output)
     request = SubscribeRequest(
         namespace=namespace,
         subject=subject,
@@ -74,16 +89,30 @@ def subscribe(
         as_of=as_of,
         up_to=up_to,
         without_snapshot=not snapshot,
-        progress=progress,
+        progress=progress or live,
         replica=replica,
     )
-    with connected(gateway) as stub:
-        call = stub.Subscribe(request, metadata=gateway.metadata)
+    if live:
+        current_rows.follow(gateway, request, sort_by)
+        return
+    found = gateway()
+    with connected(found) as stub:
+        call = stub.Subscribe(request, metadata=found.metadata)
         try:
             _print(call, progress, output, sys.stdout)
         except KeyboardInterrupt:
             call.cancel()
             raise
+
+
+def _check_live(live: bool, sort_by: str, snapshot: bool, output: str) -> None:
+    """Raises click.UsageError where the options do not fit each other or standard output."""
+    if sort_by and not live:
+        raise click.UsageError("--sort-by belongs to --live: changes come in order of time")
+    if live and (output != "table" or not snapshot):
+        raise click.UsageError("--live shows a table of all rows: leave out --output and --no-snapshot")
+    if live and not terminal_output.is_possible():
+        raise click.UsageError("--live needs a terminal as standard output: leave it out to print changes")
 
 
 def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: TextIO) -> None:

@@ -203,7 +203,7 @@ class Instance:
             case PeekResponse():
                 return self._answer(replica, response, now_ms)
             case Status(id, kind, fields):
-                return self._status(replica, id, kind, fields)
+                return self._status(replica, id, kind, fields, now_ms)
             case ShardFrontiers():
                 return self.shard_reports.reported(response)
             case IngestionStatus():
@@ -329,7 +329,7 @@ class Instance:
         self.dataflows.compare(now_ms)
         return [*notices, DataflowChanged(collection.owner)] if collection.hydrated and not was_hydrated else notices
 
-    def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
+    def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str], now_ms: int) -> list[Notice]:
         if id == INSTANCE:
             self.replica_problems.record(replica, kind, fields)
             return []
@@ -338,6 +338,8 @@ class Instance:
         if collection is None or state is None or state.missing_features or state.statuses.get(kind) == fields:
             return []
         state.statuses[kind] = dict(fields)
+        if kind == "operators":
+            state.take_costs(now_ms)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]
 
     def _answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> list[Notice]:

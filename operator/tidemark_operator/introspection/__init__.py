@@ -2,6 +2,7 @@
 
 frontiers      the frontiers of every table and export, for `kubectl tidemark frontiers`
 files          the files of a DataSource, for `kubectl tidemark files`
+top            what dataflows keep and take, for `kubectl tidemark top`
 relations      the relations of `tidemark_introspection`: columns and rows
 inline_rows    rows of these relations, put into a planned query
 """

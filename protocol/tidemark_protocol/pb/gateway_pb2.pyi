@@ -126,6 +126,48 @@ class FrontiersReply(_message.Message):
     now: int
     def __init__(self, collections: _Optional[_Iterable[_Union[CollectionFrontiers, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
+class TopRequest(_message.Message):
+    __slots__ = ("namespace", "all_namespaces")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    ALL_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    all_namespaces: bool
+    def __init__(self, namespace: _Optional[str] = ..., all_namespaces: _Optional[bool] = ...) -> None: ...
+
+class DataflowUsage(_message.Message):
+    __slots__ = ("namespace", "name", "instance", "replica", "cores", "bytes", "records", "elapsed_ms", "steps", "hydrated", "hydrated_percent")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_MS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    HYDRATED_FIELD_NUMBER: _ClassVar[int]
+    HYDRATED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    instance: str
+    replica: str
+    cores: float
+    bytes: int
+    records: int
+    elapsed_ms: int
+    steps: int
+    hydrated: bool
+    hydrated_percent: int
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., replica: _Optional[str] = ..., cores: _Optional[float] = ..., bytes: _Optional[int] = ..., records: _Optional[int] = ..., elapsed_ms: _Optional[int] = ..., steps: _Optional[int] = ..., hydrated: _Optional[bool] = ..., hydrated_percent: _Optional[int] = ...) -> None: ...
+
+class TopReply(_message.Message):
+    __slots__ = ("dataflows", "now")
+    DATAFLOWS_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    dataflows: _containers.RepeatedCompositeFieldContainer[DataflowUsage]
+    now: int
+    def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
+
 class ExplainRequest(_message.Message):
     __slots__ = ("namespace", "subject")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]

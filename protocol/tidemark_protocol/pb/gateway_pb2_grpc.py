@@ -84,6 +84,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.FromString,
                 _registered_method=True)
+        self.Top = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Top',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.TopRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.TopReply.FromString,
+                _registered_method=True)
         self.DeleteTable = channel.unary_unary(
                 '/tidemark.gateway.v1.Gateway/DeleteTable',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
@@ -162,6 +167,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Top(self, request, context):
+        """What each dataflow keeps and takes on each replica.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteTable(self, request, context):
         """Have such a table deleted. Answers once the intent is stored.
         """
@@ -221,6 +233,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.RetainedTables,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.SerializeToString,
+            ),
+            'Top': grpc.unary_unary_rpc_method_handler(
+                    servicer.Top,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.TopRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.TopReply.SerializeToString,
             ),
             'DeleteTable': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTable,
@@ -498,6 +515,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/RetainedTables',
             tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Top(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Top',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.TopRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.TopReply.FromString,
             options,
             channel_credentials,
             insecure,

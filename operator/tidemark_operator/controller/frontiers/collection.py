@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from tidemark_operator.controller.frontiers.read_policy import before, bounded, trailing
 from tidemark_operator.controller.reports.catch_up import CatchUp, catch_up
 from tidemark_operator.controller.reports.hydration_progress import HydrationProgress, hydration_progress
+from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.task_time import TaskTime
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import Frontiers
@@ -43,6 +45,7 @@ class ExportOnReplica:
     missing_features: frozenset[str] = frozenset()
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    task_time: TaskTime | None = None
 
     @staticmethod
     def done(as_of: Frontier) -> ExportOnReplica:
@@ -65,6 +68,11 @@ class ExportOnReplica:
     def hydrating(self) -> HydrationProgress | None:
         """The progress that the replica reports; None once it is hydrated."""
         return None if self.hydrated else hydration_progress(self.statuses.get("hydration", {}))
+
+    def take_costs(self, now_ms: int) -> None:
+        """Count the time of the tasks that the status `operators` has."""
+        total = sum(cost.elapsed_ms for cost in operator_costs(self.statuses["operators"]))
+        self.task_time = self.task_time.after(total, now_ms) if self.task_time else TaskTime(now_ms, total)
 
     @property
     def catching_up(self) -> CatchUp | None:

@@ -45,6 +45,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.files import change_file, files
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.retained_tables import RetainedTables, retained_table
+from tidemark_operator.introspection.top import top
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
 from tidemark_protocol.wire.frames import GRPC_OPTIONS
@@ -157,6 +158,11 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             await access.check_objects("" if request.all_namespaces else request.namespace)
             return frontiers(self._context, request.namespace, request.all_namespaces)
+
+    async def Top(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            await access.check_objects("" if request.all_namespaces else request.namespace)
+            return top(self._context, request.namespace, request.all_namespaces)
 
     async def Explain(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

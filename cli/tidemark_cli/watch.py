@@ -1,0 +1,177 @@
+"""A call that is made again and again: `--watch`.
+
+    on a terminal, as a table     live (output/live.py)
+    else                          each row that is new or has changed since it was printed
+
+A gateway that is away, such as one that is restarted, is found anew once it is back. The first call must succeed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from tidemark.errors import Error, GatewayFailed, GatewayUnknown
+from tidemark.gateway.channel import call_errors
+from tidemark.gateway.discovery import Gateway
+from tidemark.link import Link
+from tidemark_cli.output import live
+from tidemark_cli.output.formats import lines
+from tidemark_cli.output.live import Frame, live_table
+from tidemark_cli.output.messages import as_object, fields, values
+from tidemark_cli.output.rows import RowPrinter
+
+PAUSE_SECONDS = 2.0
+_PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.ABORTED,
+    None,
+)
+Cells = Sequence[str]
+Call = Callable[[Any, Any], Message]
+"""A stub and the metadata of a call; returns its reply."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from others; the first
+    `leading` cells of a line do so in a table."""
+
+    rows: str
+    names: Cells
+    cells: Callable[[Any, Any], list[Cells]]
+    """The lines of a table, of the messages and their reply, in order."""
+    key: Sequence[str]
+    leading: int
+    styles: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self, reply: Message) -> list[Cells]:
+        return self.cells(getattr(reply, self.rows), reply)
+
+
+def is_passing(error: Error) -> bool:
+    """Whether a call that failed so may succeed a little later: the gateway is away, or is another one."""
+    if isinstance(error, GatewayUnknown):
+        return True
+    return isinstance(error, GatewayFailed) and error.code in _PASSING
+
+
+def replies(find: Callable[[], Gateway], call: Call, pause: float | None = None) -> Iterator[Message | Error]:
+    """The replies, and the errors of calls that are made again. Raises Error where a call is refused, or is the first
+    one. `pause`: seconds."""
+    link, answered = Link(find), False
+    try:
+        while True:
+            try:
+                stub, gateway = link.stub(), link.gateway()
+                with call_errors(gateway):
+                    outcome: Message | Error = call(stub, gateway.metadata)
+                answered = True
+            except Error as error:
+                if not (answered and is_passing(error)):
+                    raise
+                link.forget()
+                outcome = error
+            yield outcome
+            time.sleep(PAUSE_SECONDS if pause is None else pause)
+    finally:
+        link.close()
+
+
+def watch(find: Callable[[], Gateway], call: Call, listing: Listing, output: str) -> None:
+    """Shows what the calls list, until the command is ended. Raises Error where a call is refused."""
+    if output == "table" and live.is_possible():
+        _watch_live(replies(find, call), listing)
+    else:
+        _print_changes(replies(find, call), listing, output)
+
+
+def _watch_live(outcomes: Iterator[Message | Error], listing: Listing) -> None:
+    shown, lock = _Shown(), threading.Lock()
+
+    def frame(height: int) -> Frame:
+        with lock:
+            table, note = shown.table, shown.note
+        more = f"{len(table) - height} more rows" if len(table) > height else ""
+        return Frame(listing.names, table[:height], ", ".join(filter(None, (more, note))), listing.styles)
+
+    first = next(outcomes)
+    assert isinstance(first, Message)
+    shown.table = listing.table(first)
+    with live_table(frame) as changed:
+        changed()
+        for outcome in outcomes:
+            with lock:
+                if isinstance(outcome, Message):
+                    shown.table, shown.note = listing.table(outcome), ""
+                else:
+                    shown.note = f"trying again: {outcome}"
+            changed()
+
+
+@dataclass
+class _Shown:
+    table: list[Cells] = field(default_factory=list)
+    note: str = ""
+
+
+def _print_changes(outcomes: Iterator[Message | Error], listing: Listing, output: str) -> None:
+    """Prints each row that is not as it was printed last."""
+    printer = _Changes(listing, output)
+    noted = ""
+    for outcome in outcomes:
+        if isinstance(outcome, Message):
+            printer.reply(outcome)
+            noted = ""
+        elif (note := f"trying again: {outcome}") != noted:
+            print(note, file=sys.stderr)
+            noted = note
+        sys.stdout.flush()
+
+
+class _Changes:
+    def __init__(self, listing: Listing, output: str) -> None:
+        self._listing, self._output = listing, output
+        self._printed: dict[tuple[Any, ...], Any] = {}
+        self._writer: Any = None
+
+    def reply(self, reply: Message) -> None:
+        """Print its new and changed rows; rows that are gone are forgotten."""
+        messages = getattr(reply, self._listing.rows)
+        if self._output == "table":
+            table = self._listing.table(reply)
+            keyed = {tuple(row[: self._listing.leading]): row for row in table}
+        else:
+            keyed = {tuple(values(m, self._listing.key)): m.SerializeToString(deterministic=True) for m in messages}
+        changed = {key for key, row in keyed.items() if self._printed.get(key) != row}
+        self._printed = keyed
+        if self._output == "table":
+            self._table([row for key, row in keyed.items() if key in changed])
+        else:
+            self._messages(reply, [m for m in messages if tuple(values(m, self._listing.key)) in changed])
+
+    def _table(self, rows: list[Cells]) -> None:
+        if self._writer is None:
+            names = self._listing.names
+            self._writer = RowPrinter(names, [""] * len(names), sys.stdout, self._listing.styles)
+        self._writer.print(rows)
+
+    def _messages(self, reply: Message, messages: list[Message]) -> None:
+        names = fields(reply, self._listing.rows)
+        if self._writer is None:
+            self._writer = lines(self._output, names, [], sys.stdout)
+        for message in messages:
+            if self._output == "csv":
+                self._writer.rows([values(message, names)])
+            else:
+                self._writer.item(as_object(message))
