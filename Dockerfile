@@ -56,7 +56,7 @@ jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs \
 # --- what each needs of others, at the versions of constraints.txt ---
 FROM build AS operator-packages
 RUN python -m venv --without-pip /opt/tidemark \
- && python replica_image/image/requirements.py operator >/requirements.txt \
+ && python replica_image/image/requirements.py operator pgwire >/requirements.txt \
  && /build/bin/pip --python /opt/tidemark/bin/python install --constraint constraints.txt --requirement /requirements.txt \
  && echo /opt/code >"$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidemark.pth"
 
@@ -82,6 +82,7 @@ COPY operator operator
 COPY replica_image replica_image
 COPY client client
 COPY cli cli
+COPY pgwire pgwire
 COPY devcluster/tidemark_devcluster devcluster/tidemark_devcluster
 RUN /build/bin/pip install --no-deps --no-build-isolation --target /opt/code .
 

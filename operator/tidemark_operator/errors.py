@@ -17,6 +17,7 @@ OperatorError
 ├── AnswerTimedOut       an answer exceeded the limit on computing time
 ├── WriteUnknown         rows were sent to a replica, which was lost before it answered
 └── QueryRefused         a query cannot be answered as written
+    ├── StatementRefused the planner refuses its SQL
     ├── TimeNotReadable  at the requested time; other times are readable
     ├── WriteRefused     the rows cannot be written as they are
     ├── TooMany          the limit on running or waiting queries is reached
@@ -71,6 +72,14 @@ class CertificateRefused(OperatorError):
 
 class QueryRefused(OperatorError):
     """The query names an unknown relation or an unreadable time."""
+
+
+class StatementRefused(QueryRefused):
+    """The planner refuses the SQL. `code`, `line`, `column`: those of its first diagnostic."""
+
+    def __init__(self, message: str, code: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.code, self.line, self.column = code, line, column
 
 
 class TimeNotReadable(QueryRefused):

@@ -5,6 +5,8 @@ ProtocolError
 ├── MalformedFrame         a frame that cannot be decoded: unknown version, unset message, bad field
 ├── PlanNotAllowed         a plan with a function outside the allow-list, or one that does not type
 ├── StageViolation         a command that the current stage of the conversation does not allow
+├── BatchTooLarge          a record batch of an answer has more bytes than its reader takes
+├── StreamBroken           an Arrow stream that is not complete
 └── CertificateUnreadable  a folder without a valid certificate, its key and authorities
 """
 
@@ -29,6 +31,14 @@ class PlanNotAllowed(ProtocolError):
 
 class StageViolation(ProtocolError):
     """A command arrived in a stage of the conversation that does not allow it."""
+
+
+class BatchTooLarge(ProtocolError):
+    """The reader would have to hold all of it."""
+
+
+class StreamBroken(ProtocolError):
+    """What was read of it is no answer."""
 
 
 class CertificateUnreadable(ProtocolError):

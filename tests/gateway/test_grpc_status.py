@@ -21,8 +21,8 @@ class Aborted(Exception):
 
 
 class Context:
-    async def abort(self, status: STATUS, details: str) -> None:
-        self.ended = (status, details)
+    async def abort(self, status: STATUS, details: str, metadata: tuple[tuple[str, str], ...]) -> None:
+        self.ended, self.metadata = (status, details), dict(metadata)
         raise Aborted
 
 
@@ -60,3 +60,17 @@ def test_every_refusal_has_its_status(error: OperatorError, status: STATUS) -> N
         asyncio.run(call())
     assert context.ended[0] is status
     assert context.ended[1].startswith("why")
+    assert len(context.metadata["tidemark-sqlstate"]) == 5
+
+
+def test_a_refusal_of_the_planner_has_its_sqlstate_and_position() -> None:
+    """PostgreSQL's clients look at them."""
+    context: Any = Context()
+
+    async def call() -> None:
+        async with grpc_errors(context):
+            raise errors.StatementRefused("why", "UNRESOLVED_COLUMN", 3, 14)
+
+    with pytest.raises(Aborted):
+        asyncio.run(call())
+    assert context.metadata == {"tidemark-sqlstate": "42703", "tidemark-position": "3:14"}

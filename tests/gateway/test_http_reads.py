@@ -12,8 +12,8 @@ import pytest
 from tests.gateway.served_http import MARK, QUERY, SUBSCRIBE, Replica, Served, arrow, broken_off, play, until
 from tests.gateway.test_rights import LISTS
 from tidemark_operator.gateway.admission.limits import PEEKS_BYTES
-from tidemark_operator.gateway.server import arrow_batches
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
+from tidemark_protocol.rows import arrow_batches
 
 
 @pytest.mark.parametrize(

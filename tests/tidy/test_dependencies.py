@@ -22,6 +22,7 @@ EXTRAS = {
     "replica_image/tidemark_replica": "replica",
     "client/tidemark": "client",
     "cli/tidemark_cli": "cli",
+    "pgwire/tidemark_pgwire": "pgwire",
 }
 NOT_IMPORTED = {
     "pandas": "Spark refuses mapInArrow without it",

@@ -3,7 +3,7 @@
 folder          module                                     what it does
 server          server, grpc_status, status                the calls over gRPC, and the status of each error
                 http_server, http_body, http_rows          HTTP: its port, and rows of webhooks
-                http_reads, http_text, arrow_batches       queries and subscribes over HTTP, as text
+                http_reads, http_text                      queries and subscribes over HTTP, as text
                 listener, endpoint_slice                   the address, its certificate, and how clients find it
 auth            access, client_certificates                who calls, and whether the API server allows what is asked
                 rights, rights_renewal                     the rights that a statement needs, at its start and later
@@ -18,4 +18,5 @@ streams         stream_dataflow, subscribe, copy           dataflows with a sink
                 query_answer                               a query, answered and sent to one client
                 answer_stream                              an answer to its client, in chunks
 explanations    explain, why, why_snapshot                 plans, and what holds a frontier back
+                visible_relations                          the catalogue of a namespace, as a caller may see it
 """

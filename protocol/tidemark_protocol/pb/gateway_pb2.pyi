@@ -169,12 +169,14 @@ class TopReply(_message.Message):
     def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("namespace", "subject")
+    __slots__ = ("namespace", "subject", "dialect")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
+    dialect: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
     __slots__ = ("text",)
@@ -183,7 +185,7 @@ class ExplainReply(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica")
+    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +194,7 @@ class SubscribeRequest(_message.Message):
     WITHOUT_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     instance: str
@@ -200,7 +203,8 @@ class SubscribeRequest(_message.Message):
     without_snapshot: bool
     progress: bool
     replica: str
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ...) -> None: ...
+    dialect: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
 
 class SubscribeHeader(_message.Message):
     __slots__ = ("as_of", "column_names", "column_types")
@@ -459,3 +463,71 @@ class DeleteTableReply(_message.Message):
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     location: str
     def __init__(self, location: _Optional[str] = ...) -> None: ...
+
+class CallerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CallerReply(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DescribeReply(_message.Message):
+    __slots__ = ("column_names", "column_types", "nullable")
+    COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    column_names: _containers.RepeatedScalarFieldContainer[str]
+    column_types: _containers.RepeatedScalarFieldContainer[str]
+    nullable: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., nullable: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class RelationsRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class RelationColumn(_message.Message):
+    __slots__ = ("name", "type", "nullable")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    nullable: bool
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
+
+class KeyColumns(_message.Message):
+    __slots__ = ("columns",)
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, columns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RelationDescription(_message.Message):
+    __slots__ = ("parent", "name", "kind", "columns", "keys", "index_key", "short")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_KEY_FIELD_NUMBER: _ClassVar[int]
+    SHORT_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    name: str
+    kind: str
+    columns: _containers.RepeatedCompositeFieldContainer[RelationColumn]
+    keys: _containers.RepeatedCompositeFieldContainer[KeyColumns]
+    index_key: _containers.RepeatedScalarFieldContainer[str]
+    short: bool
+    def __init__(self, parent: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[RelationColumn, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[KeyColumns, _Mapping]]] = ..., index_key: _Optional[_Iterable[str]] = ..., short: _Optional[bool] = ...) -> None: ...
+
+class RelationsReply(_message.Message):
+    __slots__ = ("relations", "more")
+    RELATIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    relations: _containers.RepeatedCompositeFieldContainer[RelationDescription]
+    more: bool
+    def __init__(self, relations: _Optional[_Iterable[_Union[RelationDescription, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...

@@ -94,6 +94,21 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
                 _registered_method=True)
+        self.Caller = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Caller',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CallerRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CallerReply.FromString,
+                _registered_method=True)
+        self.Describe = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Describe',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeReply.FromString,
+                _registered_method=True)
+        self.Relations = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Relations',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -181,6 +196,27 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Caller(self, request, context):
+        """The name of the caller: the cheapest call that its token must be valid for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Describe(self, request, context):
+        """The columns of a query's answer. Nothing is read; the rights are those of the query.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Relations(self, request, context):
+        """The relations of a namespace whose rows the caller may read, or whose objects it may list.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -243,6 +279,21 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.DeleteTable,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.SerializeToString,
+            ),
+            'Caller': grpc.unary_unary_rpc_method_handler(
+                    servicer.Caller,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CallerRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CallerReply.SerializeToString,
+            ),
+            'Describe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Describe,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeReply.SerializeToString,
+            ),
+            'Relations': grpc.unary_unary_rpc_method_handler(
+                    servicer.Relations,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -569,6 +620,87 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/DeleteTable',
             tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Caller(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Caller',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.CallerRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.CallerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Describe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Describe',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Relations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Relations',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from tidemark_operator.errors import QueryRefused, RelationChanged
+from tidemark_operator.errors import RelationChanged, StatementRefused
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.introspection.relations import is_introspection
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.resources.conditions.diagnostics import describe
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Refused
+from tidemark_protocol.messages.planning import Diagnostic, Refused
 
 
 async def check_rights(
@@ -47,9 +47,16 @@ async def check_rights(
 
 
 async def raise_refusal(access: Access, namespace: str, refused: Refused) -> NoReturn:
-    """Raise the planner's refusal as QueryRefused, or Forbidden where the caller may not list objects."""
+    """Raise the planner's refusal as StatementRefused, or Forbidden where the caller may not list objects."""
     await _see_objects(access, namespace)
-    raise QueryRefused("; ".join(describe(d) for d in refused.diagnostics))
+    raise refusal(refused)
+
+
+def refusal(refused: Refused) -> StatementRefused:
+    """The refusal of a query, as an error."""
+    first = refused.diagnostics[0] if refused.diagnostics else Diagnostic("INTERNAL", "the planner gave no reason")
+    text = "; ".join(describe(d) for d in refused.diagnostics) or first.message
+    return StatementRefused(text, first.code, first.line, first.column)
 
 
 async def _see_objects(access: Access, namespace: str) -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
+from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
-from tidemark_operator.resources.conditions.diagnostics import describe
 from tidemark_protocol.explain import explain_dataflow, explain_planned
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, PlanRequest, Refused, ViewRequest
 
 
 async def explain(
-    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, subject: str
+    context: ReconcileContext,
+    admission: PlannerAdmission,
+    caller: str,
+    namespace: str,
+    subject: str,
+    dialect: str = "spark",
 ) -> str:
-    """The plan as text. `subject`: a Dataflow's name, or SQL.
+    """The plan as text. `subject`: a Dataflow's name, or SQL in `dialect`.
 
     Raises:
         QueryRefused: there is no such Dataflow or no plan of it, or the planner refuses the SQL.
@@ -25,7 +30,7 @@ async def explain(
     """
     check_length(subject)
     if len(subject.split()) > 1:
-        return await _of_sql(context, admission, caller, namespace, subject)
+        return await _of_sql(context, admission, caller, namespace, subject, dialect)
     state = context.registry.dataflow(Key(DATAFLOWS, namespace, subject))
     if state is None:
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
@@ -37,16 +42,20 @@ async def explain(
     return explain_dataflow(state.active.revision.description, _columns_of_indexes(known))
 
 
-async def _of_sql(context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str) -> str:
+async def _of_sql(
+    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str, dialect: str
+) -> str:
     """The plan of a view with this text. Where the namespace has several instances, the plan imports no indexes."""
     dataflows = context.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
     known = catalogue(context.registry.sources(namespace), dataflows, instance=instance, named_in=sql)
-    request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
+    request = PlanRequest(
+        "explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "", dialect
+    )
     planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
-        raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
+        raise refusal(planned)
     return explain_planned(planned, _columns_of_indexes(known))
 
 

@@ -29,7 +29,7 @@ from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.row_wise import check_row_wise
-from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
+from tidemark_operator.gateway.query.statement_cache import SPARK, PlannedStatement, StatementCache
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RowSource, inline_rows
@@ -39,6 +39,7 @@ from tidemark_operator.kube.client import INSTANCES
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek, Refused
+from tidemark_protocol.types import Column
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,7 @@ async def prepare(
     if request.strict and request.as_of is not None:
         raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: choose one")
     namespace, place = request.namespace, request.instance or only_instance(context, request.namespace)
-    planned = await statements.planned(access.caller, namespace, request.sql, place, request.dialect)
-    if isinstance(planned, Refused):
-        await raise_refusal(access, namespace, planned)
-    await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))
+    planned = await _planned(statements, access, request, place)
     if request.skip_errors:
         check_row_wise(context.registry, namespace, planned, statements.owners(namespace, place))
     least = await latest_ingested(context, namespace, _reads(planned), wait_slot) if request.strict else None
@@ -154,6 +152,27 @@ async def prepare(
 
     await when_possible(possible, seconds, wait_slot)
     return PreparedQuery(now, has_rows or isinstance(planned, PlannedOneShot))
+
+
+async def describe(
+    context: ReconcileContext, statements: StatementCache, access: Access, request: QueryRequest
+) -> tuple[Column, ...]:
+    """The columns of the answer. Nothing is read. Raises as `prepare`."""
+    place = request.instance or only_instance(context, request.namespace)
+    planned = await _planned(statements, access, request, place)
+    return planned.columns[: planned.finishing.shown]
+
+
+async def _planned(
+    statements: StatementCache, access: Access, request: QueryRequest, place: str | None
+) -> PlannedStatement:
+    """The plan, which the caller may run. Raises as `prepare`."""
+    namespace = request.namespace
+    planned = await statements.planned(access.caller, namespace, request.sql, place, request.dialect)
+    if isinstance(planned, Refused):
+        await raise_refusal(access, namespace, planned)
+    await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))
+    return planned
 
 
 def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:

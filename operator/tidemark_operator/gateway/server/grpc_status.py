@@ -1,4 +1,8 @@
-"""An error of the operator ends a gRPC call with its status; the status's details are the error's text."""
+"""An error of the operator ends a gRPC call with its status; the status's details are the error's text.
+
+tidemark-sqlstate   42703       trailing metadata: PostgreSQL's code
+tidemark-position   3:14        line and column in the statement, from 1, where the planner knows them
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tidemark_operator.errors import OperatorError
-from tidemark_operator.gateway.server.status import status_of
+from tidemark_operator.errors import OperatorError, StatementRefused
+from tidemark_operator.gateway.server.status import Status, sqlstate_of, status_of
 
 
 @asynccontextmanager
@@ -18,5 +22,12 @@ async def grpc_errors(rpc: Any) -> AsyncIterator[None]:
     except OperatorError as error:
         error.__traceback__ = None  # its frames hold the answer, and a client that reads nothing may stay for long
         if (status := status_of(error)) is not None:
-            await rpc.abort(status.grpc, f"{error}{status.advice}")
+            await rpc.abort(status.grpc, f"{error}{status.advice}", _metadata(error, status))
         raise
+
+
+def _metadata(error: OperatorError, status: Status) -> tuple[tuple[str, str], ...]:
+    sqlstate = ("tidemark-sqlstate", sqlstate_of(error, status))
+    if isinstance(error, StatementRefused) and error.line:
+        return sqlstate, ("tidemark-position", f"{error.line}:{error.column}")
+    return (sqlstate,)

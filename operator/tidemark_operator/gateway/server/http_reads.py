@@ -25,6 +25,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -38,7 +39,6 @@ from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.query.query import QueryRequest
 from tidemark_operator.gateway.query.statement_cache import SPARK
 from tidemark_operator.gateway.server import http_body
-from tidemark_operator.gateway.server.arrow_batches import ArrowBatches
 from tidemark_operator.gateway.server.http_server import HttpRefused, as_json
 from tidemark_operator.gateway.server.http_text import (
     EVENTS,
@@ -52,9 +52,11 @@ from tidemark_operator.gateway.server.http_text import (
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_protocol.errors import BatchTooLarge
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS
 from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
+from tidemark_protocol.rows.arrow_batches import ArrowBatches
 from tidemark_protocol.rows.updates import unseen
 from tidemark_protocol.times import parse
 from tidemark_protocol.types import Column
@@ -189,6 +191,16 @@ class Reply:
                 await self.write(":\n")
 
 
+def _complete(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
+    """Raises QueryRefused where a batch is too large."""
+    try:
+        return batches.feed(piece)
+    except BatchTooLarge as error:
+        raise QueryRefused(
+            f"{error}, which HTTP does not take: select fewer columns, or use kubectl tidemark query"
+        ) from None
+
+
 class HttpQuery:
     """The client of one query over HTTP."""
 
@@ -203,7 +215,7 @@ class HttpQuery:
             _check_names(text.names)
         batches = ArrowBatches()
         async for piece in answer.arrow:
-            for batch in await self._run(batches.feed, piece):
+            for batch in await self._run(partial(_complete, batches), piece):
                 if not self.reply.begun:
                     yield await self._begin(text, answer)
                 for rows in slices(batch):

@@ -28,6 +28,7 @@ from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQ
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.explanations.explain import explain
+from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
 from tidemark_operator.gateway.query.query import QueryRequest
@@ -138,11 +139,15 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             if request.places:
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
-            as_of = request.as_of if request.HasField("as_of") else None
-            isolation = (as_of, request.instance, request.strict, request.replica)
-            more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
-            query_request = QueryRequest(request.namespace, request.sql, *isolation, **more)
-            await self._queries.serve(access, query_request, GrpcQueryClient(rpc))
+            await self._queries.serve(access, _query(request), GrpcQueryClient(rpc))
+
+    async def Describe(self, request: Any, rpc: Any) -> Any:
+        """Plan a query, and send its columns."""
+        async with self._admitted(rpc) as access:
+            columns = await self._queries.describe(access, _query(request))
+            names, types = [c.name for c in columns], [str(c.type) for c in columns]
+            nullable = [c.nullable for c in columns]
+            return gateway_pb2.DescribeReply(column_names=names, column_types=types, nullable=nullable)
 
     async def Subscribe(self, request: Any, rpc: Any) -> None:
         """Send the header, then batches as the client takes them."""
@@ -153,6 +158,14 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Copy(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             return await self._copies.serve(access, request)
+
+    async def Caller(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            return gateway_pb2.CallerReply(name=access.caller)
+
+    async def Relations(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            return await visible_relations(self._context.registry, access, request.namespace)
 
     async def Frontiers(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
@@ -167,7 +180,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Explain(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
-            arguments = (access.caller, request.namespace, request.subject)
+            arguments = (access.caller, request.namespace, request.subject, request.dialect or SPARK)
             return gateway_pb2.ExplainReply(text=await explain(self._context, self._limits.planner, *arguments))
 
     async def Why(self, request: Any, rpc: Any) -> Any:
@@ -254,6 +267,13 @@ class GrpcQueryClient:
 
     async def write(self, message: Any) -> None:
         await self._rpc.write(message)
+
+
+def _query(request: Any) -> QueryRequest:
+    as_of = request.as_of if request.HasField("as_of") else None
+    isolation = (as_of, request.instance, request.strict, request.replica)
+    more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
+    return QueryRequest(request.namespace, request.sql, *isolation, **more)
 
 
 async def _body(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:

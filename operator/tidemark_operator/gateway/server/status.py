@@ -1,4 +1,5 @@
-"""The status of each error that a call can end with: gRPC's, whose name HTTP has as `reason`, and HTTP's number."""
+"""The status of each error that a call can end with: gRPC's, whose name HTTP has as `reason`, HTTP's number, and the
+SQLSTATE that PostgreSQL's clients know."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from tidemark_operator.errors import (
     QueryNotReady,
     QueryRefused,
     RelationChanged,
+    StatementRefused,
     SubscribeBehind,
     SubscribeEnded,
     SubscribeRevoked,
@@ -28,35 +30,55 @@ from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, 
 
 @dataclass(frozen=True)
 class Status:
-    """`advice`: what the text of the error goes on with."""
+    """`sqlstate`: of PostgreSQL's. `advice`: what the text of the error goes on with."""
 
     grpc: grpc.StatusCode
     http: int
+    sqlstate: str
     advice: str = ""
 
 
 _AGAIN = "; try again"
+_OF_DIAGNOSTIC = {
+    "SYNTAX": "42601",
+    "UNRESOLVED_RELATION": "42P01",
+    "UNRESOLVED_COLUMN": "42703",
+    "AMBIGUOUS": "42702",
+    "UNSUPPORTED": "0A000",
+    "FORBIDDEN_FUNCTION": "42883",
+    "TYPE": "42804",
+    "DUPLICATE_NAME": "42701",
+    "RESERVED_NAME": "42939",
+    "TOO_LARGE": "54000",
+    "TIMEOUT": "57014",
+    "INTERNAL": "XX000",
+}
 _STATUS: tuple[tuple[type[OperatorError], Status], ...] = (
-    (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409)),
-    (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429)),
-    (QueryNotReady, Status(grpc.StatusCode.FAILED_PRECONDITION, 503)),
-    (RelationChanged, Status(grpc.StatusCode.INVALID_ARGUMENT, 409)),
-    (QueryRefused, Status(grpc.StatusCode.INVALID_ARGUMENT, 400)),
-    (SubscribeBehind, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429)),
-    (SubscribeRevoked, Status(grpc.StatusCode.PERMISSION_DENIED, 403)),
-    (SubscribeEnded, Status(grpc.StatusCode.FAILED_PRECONDITION, 409)),
-    (AnswerIsError, Status(grpc.StatusCode.FAILED_PRECONDITION, 409)),
-    (AnswerLost, Status(grpc.StatusCode.ABORTED, 503)),
-    (WriteUnknown, Status(grpc.StatusCode.ABORTED, 503)),
-    (AnswerTimedOut, Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504)),
-    (AnswerNotRead, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429)),
-    (Forbidden, Status(grpc.StatusCode.PERMISSION_DENIED, 403)),
-    (Unauthenticated, Status(grpc.StatusCode.UNAUTHENTICATED, 401)),
-    (ReviewUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, _AGAIN)),
-    (PlannerUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, _AGAIN)),
+    (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
+    (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),
+    (QueryNotReady, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03")),
+    (RelationChanged, Status(grpc.StatusCode.INVALID_ARGUMENT, 409, "40001")),
+    (QueryRefused, Status(grpc.StatusCode.INVALID_ARGUMENT, 400, "42000")),
+    (SubscribeBehind, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
+    (SubscribeRevoked, Status(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
+    (SubscribeEnded, Status(grpc.StatusCode.FAILED_PRECONDITION, 409, "55000")),
+    (AnswerIsError, Status(grpc.StatusCode.FAILED_PRECONDITION, 409, "22000")),
+    (AnswerLost, Status(grpc.StatusCode.ABORTED, 503, "40001")),
+    (WriteUnknown, Status(grpc.StatusCode.ABORTED, 503, "40003")),
+    (AnswerTimedOut, Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504, "57014")),
+    (AnswerNotRead, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
+    (Forbidden, Status(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
+    (Unauthenticated, Status(grpc.StatusCode.UNAUTHENTICATED, 401, "28000")),
+    (ReviewUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
+    (PlannerUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
 )
 
 
 def status_of(error: OperatorError) -> Status | None:
     """None: a defect, which callers learn nothing of but that there is one."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+
+
+def sqlstate_of(error: OperatorError, status: Status) -> str:
+    """A refusal of the planner has the SQLSTATE of its first diagnostic."""
+    return _OF_DIAGNOSTIC.get(error.code, status.sqlstate) if isinstance(error, StatementRefused) else status.sqlstate

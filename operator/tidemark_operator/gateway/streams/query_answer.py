@@ -19,7 +19,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access
-from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, prepare
+from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -91,6 +91,10 @@ class Queries:
                     query.release()
         if failure:
             raise AnswerIsError(failure)
+
+    async def describe(self, access: Access, request: QueryRequest) -> Sequence[Column]:
+        """The columns of the answer, without it. Raises as `prepare`."""
+        return await describe(self._context, self._statements, access, request)
 
     def _memory(self, prepared: PreparedQuery) -> FairQueue:
         return self._limits.one_shots if prepared.one_shot else self._limits.peeks

@@ -25,6 +25,7 @@ from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
 from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.query import only_instance, require_instance
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
+from tidemark_operator.gateway.query.statement_cache import SPARK
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.revision import Parent
@@ -39,12 +40,13 @@ RESULT = "result"
 @dataclass(frozen=True)
 class Subject:
     """The request: `text` is SQL, or the name of a table or export. `instance`: where it runs; empty: the only one.
-    `as_of`: ms since 1970; None: the freshest time."""
+    `as_of`: ms since 1970; None: the freshest time. `dialect`: whose SQL it is."""
 
     namespace: str
     text: str
     instance: str = ""
     as_of: int | None = None
+    dialect: str = SPARK
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ async def plan_subject(
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
-    sql = sql_of(subject.text)
+    sql, dialect = sql_of(subject.text), subject.dialect if _is_sql(subject.text) else SPARK
     known = catalogue(sources, dataflows, instance=place, named_in=sql)
     views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
-    request = PlanRequest(name.name, views, exports, known, name.id_prefix)
+    request = PlanRequest(name.name, views, exports, known, name.id_prefix, dialect)
     ask = partial(context.planner.plan, request, patient=True)
     planned = await limits.planner.plan(access.caller, namespace, sql, ask)
     if isinstance(planned, Refused):
@@ -109,9 +111,13 @@ async def build_dataflow(
 
 def sql_of(text: str) -> str:
     """The text itself where it is SQL; for a name, SQL that selects all rows."""
-    if len(text.split()) != 1:
+    if _is_sql(text):
         return text
     return f"SELECT * FROM {'.'.join(f'`{part}`' for part in text.replace('`', '').split('.'))}"
+
+
+def _is_sql(text: str) -> bool:
+    return len(text.split()) != 1
 
 
 def _described(ready: PlannedSubject, sink: ClientSink) -> DataflowDescription:

@@ -23,6 +23,7 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
 from tidemark_operator.gateway.query.replica_target import resolve_replica
+from tidemark_operator.gateway.query.statement_cache import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -73,7 +74,8 @@ class Subscribes:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
-        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        dialect = request.dialect or SPARK
+        subject = Subject(request.namespace, request.subject, request.instance, as_of, dialect)
         ready = await plan_subject(self._context, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await build_dataflow(self._context, ready, sink, as_of)

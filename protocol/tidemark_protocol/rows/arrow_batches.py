@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidemark_operator.errors import OperatorError, QueryRefused
+from tidemark_protocol.errors import BatchTooLarge, StreamBroken
 
 BATCH_BYTES_MAX = 32 << 20
 
@@ -20,7 +20,7 @@ class ArrowBatches:
         self._schema: pa.Schema | None = None
 
     def feed(self, piece: bytes) -> list[pa.RecordBatch]:
-        """Raises QueryRefused where a batch is too large."""
+        """Raises BatchTooLarge."""
         self._rest += piece
         source, batches, read = pa.BufferReader(self._rest), list[pa.RecordBatch](), 0
         while (message := _message(source)) is not None:
@@ -31,16 +31,18 @@ class ArrowBatches:
                 batches.append(pa.ipc.read_record_batch(message, self._schema))
         self._rest = self._rest[read:]
         if len(self._rest) > BATCH_BYTES_MAX:
-            raise QueryRefused(
-                f"65536 rows of the answer have more than {BATCH_BYTES_MAX} bytes, which HTTP does not take: select "
-                "fewer columns, or use kubectl tidemark query"
-            )
+            raise BatchTooLarge(f"65536 rows of the answer have more than {BATCH_BYTES_MAX} bytes")
         return batches
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """None: it has not come yet."""
+        return self._schema
+
     def finish(self) -> None:
-        """Raises OperatorError where the stream is not complete."""
+        """Raises StreamBroken where the stream is not complete."""
         if self._schema is None or self._rest not in (b"", _END):
-            raise OperatorError("the replica's answer is not a whole Arrow stream")
+            raise StreamBroken("the replica's answer is not a whole Arrow stream")
 
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"

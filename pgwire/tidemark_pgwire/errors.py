@@ -1,0 +1,45 @@
+"""Errors as PostgreSQL's clients read them."""
+
+from __future__ import annotations
+
+PROTOCOL_VIOLATION = "08P01"
+FEATURE_NOT_SUPPORTED = "0A000"
+SYNTAX_ERROR = "42601"
+QUERY_CANCELED = "57014"
+INVALID_TEXT = "22P02"
+INVALID_BINARY = "22P03"
+INVALID_PARAMETER = "22023"
+INVALID_AUTHORIZATION = "28000"
+INVALID_PASSWORD = "28P01"
+IN_FAILED_TRANSACTION = "25P02"
+INVALID_CURSOR = "34000"
+INVALID_STATEMENT = "26000"
+DUPLICATE_CURSOR = "42P03"
+DUPLICATE_STATEMENT = "42P05"
+NO_ACTIVE_TRANSACTION = "25P01"
+READ_ONLY = "25006"
+TOO_MANY_CONNECTIONS = "53300"
+LIMIT_EXCEEDED = "54000"
+CANNOT_CONNECT_NOW = "57P03"
+ADMIN_SHUTDOWN = "57P01"
+INTERNAL_ERROR = "XX000"
+
+
+class WireError(Exception):
+    """Ends a statement. `position`: of the character in the statement, from 1; 0: unknown. `fatal`: ends the
+    connection, too."""
+
+    def __init__(self, sqlstate: str, message: str, *, hint: str = "", position: int = 0, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.sqlstate, self.hint, self.position, self.fatal = sqlstate, hint, position, fatal
+
+
+class ProtocolError(WireError):
+    """The client's bytes are no messages: the connection ends."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(PROTOCOL_VIOLATION, message, fatal=True)
+
+
+class Gone(Exception):
+    """The connection is closed: nobody reads."""

@@ -1,0 +1,190 @@
+"""The way to the operator's gateway: one channel for all sessions, each call with its user's token.
+
+    call ──► lost before its first answer? ──► again after a moment, by the address of then, at most RETRIES times
+
+The leader moves, and the gateway with it; reads are asked again. What the gateway refuses is an error with a SQLSTATE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import grpc
+
+from tidemark.errors import Error
+from tidemark.gateway.channel import async_channel
+from tidemark.gateway.discovery import Gateway
+from tidemark_pgwire import errors
+from tidemark_pgwire.catalogue import Relation
+from tidemark_pgwire.errors import WireError
+from tidemark_protocol.pb import gateway_pb2 as pb
+from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
+from tidemark_protocol.types import Column, SqlType
+
+RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
+"""Between calls to a gateway that is away: a new leader takes some seconds."""
+CALL_SECONDS = 30.0
+"""The deadline of calls that read no rows."""
+_KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
+_SQLSTATES = {
+    grpc.StatusCode.INVALID_ARGUMENT: "42000",
+    grpc.StatusCode.OUT_OF_RANGE: "72000",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "53400",
+    grpc.StatusCode.FAILED_PRECONDITION: "55000",
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.QUERY_CANCELED,
+    grpc.StatusCode.ABORTED: "40001",
+    grpc.StatusCode.UNAUTHENTICATED: errors.INVALID_AUTHORIZATION,
+    grpc.StatusCode.PERMISSION_DENIED: "42501",
+    grpc.StatusCode.UNAVAILABLE: errors.CANNOT_CONNECT_NOW,
+    grpc.StatusCode.UNIMPLEMENTED: errors.FEATURE_NOT_SUPPORTED,
+}
+T = TypeVar("T")
+
+
+class GatewayLink:
+    """`find`: the gateway's address, without a token; called again where the gateway is away."""
+
+    def __init__(self, find: Callable[[], Gateway]) -> None:
+        self._find = find
+        self._at: Gateway | None = None
+        self._channel: grpc.aio.Channel | None = None
+
+    async def user(self, token: str) -> str:
+        """The name of the token's user. Raises WireError."""
+        reply = await self._asked(lambda stub: stub.Caller(pb.CallerRequest(), **_call(token, CALL_SECONDS)))
+        return str(reply.name)
+
+    async def describe(self, token: str, request: pb.QueryRequest) -> tuple[Column, ...]:
+        """The columns of an answer. Raises WireError."""
+        reply = await self._asked(lambda stub: stub.Describe(request, **_call(token, CALL_SECONDS)), request.sql)
+        described = zip(reply.column_names, reply.column_types, reply.nullable, strict=True)
+        return tuple(Column(name, SqlType.parse(type), nullable) for name, type, nullable in described)
+
+    async def explain(self, token: str, request: pb.ExplainRequest) -> str:
+        """Raises WireError."""
+        reply = await self._asked(lambda stub: stub.Explain(request, **_call(token, CALL_SECONDS)), request.subject)
+        return str(reply.text)
+
+    async def relations(self, token: str, namespace: str) -> tuple[Relation, ...]:
+        """What the user may see of the namespace. Raises WireError."""
+        request = pb.RelationsRequest(namespace=namespace)
+        reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
+        return tuple(map(_relation, reply.relations))
+
+    @asynccontextmanager
+    async def query(self, token: str, request: pb.QueryRequest) -> AsyncIterator[tuple[Any, Any]]:
+        """The header, and the call whose further messages are the rows. Raises WireError."""
+        async with self._streaming(lambda stub: stub.Query(request, **_call(token)), request.sql) as (first, call):
+            yield first.header, call
+
+    @asynccontextmanager
+    async def subscribe(self, token: str, request: pb.SubscribeRequest) -> AsyncIterator[tuple[Any, Any]]:
+        """The header, and the call whose further messages are batches. Raises WireError."""
+        started = lambda stub: stub.Subscribe(request, **_call(token))  # noqa: E731
+        async with self._streaming(started, request.subject) as (first, call):
+            yield first.header, call
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    @asynccontextmanager
+    async def _streaming(self, start: Callable[[GatewayStub], Any], sql: str) -> AsyncIterator[tuple[Any, Any]]:
+        calls = list[Any]()
+
+        async def begin(stub: GatewayStub) -> Any:
+            calls.append(start(stub))
+            first = await calls[-1].read()
+            if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
+                raise WireError(errors.INTERNAL_ERROR, "the gateway's answer has no header: it is of another version")
+            return first
+
+        try:
+            first = await self._asked(begin, sql)
+            with call_errors(sql):
+                yield first, calls[-1]
+        finally:
+            for call in calls:
+                call.cancel()
+
+    async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
+        for delay in RETRY_SECONDS:
+            try:
+                return await ask(await self._stub())
+            except grpc.aio.AioRpcError as failed:
+                if failed.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise wire_error(failed, sql) from None
+            await asyncio.sleep(delay)
+            await self._find_again()
+        try:
+            return await ask(await self._stub())
+        except grpc.aio.AioRpcError as failed:
+            raise wire_error(failed, sql) from None
+
+    async def _stub(self) -> GatewayStub:
+        if self._channel is None:
+            try:
+                self._at = await asyncio.to_thread(self._find)
+            except Error as error:
+                raise WireError(errors.CANNOT_CONNECT_NOW, f"the gateway cannot be found: {error}") from None
+            self._channel = async_channel(self._at)
+        return GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+
+    async def _find_again(self) -> None:
+        """An operator on this machine has another port after each start; calls that run go on by their channel."""
+        try:
+            found = await asyncio.to_thread(self._find)
+        except Error:
+            return
+        if self._channel is not None and found != self._at:
+            before, self._channel = self._channel, None
+            asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(before.close()))
+
+
+def _call(token: str, timeout: float | None = None) -> dict[str, Any]:
+    return {"metadata": (("authorization", f"Bearer {token}"),), "timeout": timeout}
+
+
+class call_errors:
+    """Failures of calls in the block become WireErrors. `sql`: the statement, for positions."""
+
+    def __init__(self, sql: str = "") -> None:
+        self._sql = sql
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, grpc.aio.AioRpcError):
+            raise wire_error(error, self._sql) from None
+
+
+def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
+    """The failure as PostgreSQL's clients read it."""
+    told = {str(key): str(value) for key, value in failed.trailing_metadata() or ()}
+    code, text = failed.code(), failed.details() or failed.code().name
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return WireError(errors.CANNOT_CONNECT_NOW, "the gateway does not answer", hint="Ask again in a moment.")
+    if code is grpc.StatusCode.INTERNAL or code is grpc.StatusCode.UNKNOWN:
+        return WireError(errors.INTERNAL_ERROR, "a defect of the gateway: the operator's log has it")
+    sqlstate = told.get("tidemark-sqlstate") or _SQLSTATES.get(code, errors.INTERNAL_ERROR)
+    return WireError(sqlstate, text, position=_position(sql, told.get("tidemark-position", "")))
+
+
+def _position(sql: str, at: str) -> int:
+    """Of the character at LINE:COLUMN; 0: not known."""
+    line, _, column = at.partition(":")
+    if not (line.isdigit() and column.isdigit()):
+        return 0
+    before = sql.split("\n")[: int(line) - 1]
+    return min(sum(len(each) + 1 for each in before) + int(column), len(sql))
+
+
+def _relation(told: Any) -> Relation:
+    columns = tuple(Column(each.name, SqlType.parse(each.type), each.nullable) for each in told.columns)
+    keys = tuple(tuple(key.columns) for key in told.keys)
+    kind = _KINDS.get(told.kind, "view")
+    return Relation(told.parent, told.name, kind, columns, keys, tuple(told.index_key), told.short)

@@ -1,0 +1,92 @@
+"""`tidemark-pgwire`: serves the PostgreSQL protocol in front of the operator's gateway.
+
+    psql, drivers ──TLS──► tidemark-pgwire ──gRPC, the user's token──► gateway ──► replicas
+
+The process has no rights of its own, no credentials and no state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from tidemark.errors import Error
+from tidemark.gateway import discovery
+from tidemark.gateway.discovery import Credentials, Gateway, Location
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.server import Certificate, CertificateFiles, ListenerRefused, PgServer
+from tidemark_pgwire.session.session import Limits
+
+LOG = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="tidemark-pgwire", description=(__doc__ or "").split("\n")[0])
+    found.add_argument("--listen", default="127.0.0.1:5432", metavar="HOST:PORT", help="default: %(default)s")
+    found.add_argument("--certificate", type=Path, metavar="FILE", help="of this server, as PEM, with its chain")
+    found.add_argument("--key", type=Path, metavar="FILE", help="of the certificate, as PEM")
+    found.add_argument(
+        "--insecure-loopback", action="store_true", help="take connections without TLS; --listen must be loopback"
+    )
+    found.add_argument("--gateway", metavar="HOST:PORT", help="the operator's gateway")
+    found.add_argument("--gateway-ca", type=Path, metavar="FILE", help="the authority of the gateway's certificate")
+    found.add_argument(
+        "--gateway-file", type=Path, metavar="FILE", help="gateway.json of an operator on this machine, instead"
+    )
+    limits = Limits()
+    found.add_argument("--max-connections", type=int, default=limits.connections, help="default: %(default)s")
+    found.add_argument(
+        "--statement-seconds",
+        type=float,
+        default=limits.statement_seconds,
+        help="a longer statement ends, SUBSCRIBE excepted; default: %(default)s",
+    )
+    found.add_argument(
+        "--stall-seconds",
+        type=float,
+        default=limits.stall_seconds,
+        help="a client that takes nothing of its rows for so long is disconnected; default: %(default)s",
+    )
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        asyncio.run(_serve(options))
+    except (ListenerRefused, OSError, Error, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    if (options.certificate is None) != (options.key is None):
+        raise ListenerRefused("--certificate and --key belong together")
+    if (options.gateway is None) == (options.gateway_file is None):
+        raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
+    host, _, port = options.listen.rpartition(":")
+    files = None if options.certificate is None else CertificateFiles(options.certificate, options.key)
+    limits = Limits(options.max_connections, options.statement_seconds, options.stall_seconds)
+    link = GatewayLink(partial(_find, options))
+    server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    LOG.info("listening on %s:%s", host, await server.start(host.strip("[]"), int(port)))
+    await ended.wait()
+    await server.close()
+
+
+def _find(options: argparse.Namespace) -> Gateway:
+    """Without a token: each call has its user's. Raises Error."""
+    location = Location(file=options.gateway_file, server=options.gateway, authority=options.gateway_ca)
+    return discovery.find(location, os.environ, Credentials(text=""))

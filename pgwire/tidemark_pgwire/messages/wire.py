@@ -1,0 +1,182 @@
+"""The bytes of one connection, bounded in both directions.
+
+    client ──► at most READ_AHEAD_BYTES ahead of the session ──► frames
+    client ◄── at most WRITE_AHEAD_BYTES that the kernel did not take ◄── a session that waits for room
+
+A session that waits for room longer than `stall_seconds` ends with its connection: a client that reads nothing holds
+no more than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+
+from tidemark_pgwire.errors import Gone, ProtocolError
+
+READ_AHEAD_BYTES = 64 * 1024
+WRITE_AHEAD_BYTES = 256 * 1024
+MAX_STARTUP_BYTES = 10_000
+CLOSE_SECONDS = 2.0
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+_HEADER = struct.Struct("!cI")
+
+
+class Wire(asyncio.Protocol):
+    """`lost`: done once the client is gone. `stall_seconds`: how long a write waits for the client."""
+
+    def __init__(self, stall_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._stall_seconds = stall_seconds
+        self._received, self._wanted = bytearray(), 0
+        self._more: asyncio.Future[None] | None = None
+        self._paused_reading = False
+        self._room: asyncio.Future[None] | None = None
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.encrypted = False
+
+    # --- the transport's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+        if not self.encrypted and (under := transport.get_extra_info("socket")) is not None:
+            under.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                under.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) >= max(self._wanted, READ_AHEAD_BYTES):
+            self._pause()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._end()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def pause_writing(self) -> None:
+        self._room = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+
+    def _end(self) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._wake()
+        self.resume_writing()
+
+    def _wake(self) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _pause(self) -> None:
+        if not self._paused_reading and self._transport is not None:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    # --- reading ---
+
+    async def exactly(self, size: int) -> bytes:
+        """The next bytes. Raises Gone."""
+        while len(self._received) < size:
+            if self.lost.done():
+                raise Gone
+            self._wanted = size
+            if self._paused_reading and self._transport is not None:
+                self._paused_reading = False
+                self._transport.resume_reading()
+            self._more = self._loop.create_future()
+            await self._more
+        self._wanted = 0
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    async def startup_packet(self) -> bytes:
+        """The body of a packet before the session: it has no type. Raises Gone, ProtocolError."""
+        (size,) = struct.unpack("!I", await self.exactly(4))
+        if not 8 <= size <= MAX_STARTUP_BYTES:
+            raise ProtocolError(f"invalid length of startup packet: {size}")
+        return await self.exactly(size - 4)
+
+    async def frame(self, max_bytes: int) -> tuple[bytes, bytes]:
+        """The type and the body of the next message. Raises Gone, ProtocolError."""
+        kind, size = _HEADER.unpack(await self.exactly(5))
+        if not 4 <= size <= max_bytes:
+            raise ProtocolError(f"invalid message length: {size} bytes, at most {max_bytes} are taken")
+        return kind, await self.exactly(size - 4)
+
+    @property
+    def has_received(self) -> bool:
+        """Whether the client sent bytes that nobody has read yet."""
+        return bool(self._received)
+
+    # --- writing ---
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Return once there is room for more. Raises Gone where the client is gone, or takes nothing for too long."""
+        if self.lost.done():
+            raise Gone
+        if (room := self._room) is None:
+            return
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await asyncio.shield(room)
+        except TimeoutError:
+            self.abort()
+            raise Gone from None
+        if self.lost.done():
+            raise Gone
+
+    # --- the connection ---
+
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Raises Gone where the handshake fails."""
+        assert self._transport is not None
+        self.encrypted = True
+        try:
+            upgraded = await self._loop.start_tls(self._transport, self, context, server_side=True)
+        except (OSError, ssl.SSLError):
+            raise Gone from None
+        if upgraded is None:
+            raise Gone
+        self._paused_reading = False
+        self.connection_made(upgraded)
+
+    @property
+    def peer(self) -> str:
+        found = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return f"{found[0]}:{found[1]}" if found else ""
+
+    def finish(self) -> None:
+        """Close once the client has what was written, or after a moment."""
+        if self._transport is not None:
+            self._transport.close()
+            self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+
+    async def close(self) -> None:
+        """Send what was written, for a moment, and close."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        await asyncio.wait({asyncio.ensure_future(asyncio.shield(self.lost))}, timeout=CLOSE_SECONDS)
+        self._transport.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

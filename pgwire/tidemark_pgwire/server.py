@@ -1,0 +1,158 @@
+"""The listener: connections, their number, cancel requests, and the certificate, which is read when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import secrets
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.messages.frontend import Cancel
+from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session.session import Connection, Limits
+
+LOG = logging.getLogger(__name__)
+BACKLOG = 512
+STOP_SECONDS = 5.0
+ALPN = "postgresql"
+Version = tuple[int, ...]
+
+
+class ListenerRefused(Exception):
+    """The options would let others read tokens, or name files that cannot be used."""
+
+
+@dataclass(frozen=True)
+class CertificateFiles:
+    """PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+class Certificate:
+    """The TLS context of files; a changed file makes another one. Where the new files cannot be read, the context of
+    the old ones stays."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        """Raises ListenerRefused."""
+        self._files = files
+        try:
+            self._version, self._context = self._look(), _context(files)
+        except (OSError, ssl.SSLError) as error:
+            raise ListenerRefused(f"{files.certificate} and {files.key} are no certificate and key: {error}") from None
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            version = self._look()
+            if version != self._version:
+                self._context, self._version = _context(self._files), version
+                LOG.info("the certificate was read anew")
+        except (OSError, ssl.SSLError) as error:
+            LOG.warning("the new certificate cannot be used, the old one stays: %s", error)
+        return self._context
+
+    def _look(self) -> Version:
+        found = [path.stat() for path in (self._files.certificate, self._files.key)]
+        return tuple(number for each in found for number in (each.st_mtime_ns, each.st_ino, each.st_size))
+
+
+def _context(files: CertificateFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key)
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+class PgServer:
+    """`insecure`: connections without TLS are taken, on loopback alone."""
+
+    def __init__(
+        self, link: GatewayLink, limits: Limits, certificate: Certificate | None, insecure: bool = False
+    ) -> None:
+        self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
+        self._connections: dict[int, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            ListenerRefused: others could read tokens.
+            OSError: the address is taken.
+        """
+        if self._certificate is None and not self.plain_allowed:
+            raise ListenerRefused("give --certificate and --key: passwords are tokens, and need TLS")
+        if self.plain_allowed and not _is_loopback(host):
+            raise ListenerRefused(f"--insecure-loopback is for loopback alone, and {host} is another address")
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port, backlog=BACKLOG)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Tell every client, and end its connection."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections.values()):
+            connection.end(WireError(errors.ADMIN_SHUTDOWN, "the server ends: connect anew"))
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+        await self.link.close()
+
+    # --- what connections ask ---
+
+    @property
+    def has_tls(self) -> bool:
+        return self._certificate is not None
+
+    def tls(self) -> ssl.SSLContext:
+        assert self._certificate is not None
+        return self._certificate.context()
+
+    def enter(self, connection: Connection) -> None:
+        """Raises WireError where there are too many."""
+        if len(self._connections) > self.limits.connections:
+            raise WireError(errors.TOO_MANY_CONNECTIONS, "sorry, too many clients already", fatal=True)
+
+    def cancel(self, asked: Cancel) -> None:
+        """A wrong secret changes nothing, and nobody is told."""
+        found = self._connections.get(asked.pid)
+        if found is not None and hmac.compare_digest(str(found.secret), str(asked.secret)):
+            found.cancel()
+
+    def _accepted(self) -> Wire:
+        wire = Wire(self.limits.stall_seconds)
+        task = asyncio.get_running_loop().create_task(self._serve(wire), name="connection")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return wire
+
+    async def _serve(self, wire: Wire) -> None:
+        connection = Connection(self, wire, self._new_pid(), secrets.randbits(32))
+        self._connections[connection.pid] = connection
+        try:
+            await connection.serve()
+        finally:
+            del self._connections[connection.pid]
+
+    def _new_pid(self) -> int:
+        while (pid := secrets.randbelow(2**31 - 1) + 1) in self._connections:
+            pass
+        return pid
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

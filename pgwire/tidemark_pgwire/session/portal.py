@@ -1,0 +1,120 @@
+"""A statement that runs: rows go to the client as it takes them.
+
+    batch ──► SLICE_ROWS rows ──► messages ──► written, and awaited until there is room
+
+A portal that has sent as many rows as Execute asked for is suspended: the rest of its slice waits, and its answer is
+read no further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidemark_pgwire.messages import backend
+from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session.answers import Answer
+from tidemark_pgwire.statements.copy_options import CopyOptions
+from tidemark_pgwire.values.rows import SLICE_ROWS, Column, data_rows, result_formats, text_columns
+
+SLICE_BYTES = 256 << 10
+ALL = 0
+
+
+class Portal:
+    """`tag`: of its completion, before the number of rows. `zone`: the session's."""
+
+    def __init__(self, answer: Answer, formats: Sequence[int], zone: str, tag: str = "SELECT") -> None:
+        self.answer, self._zone, self.tag = answer, zone, tag
+        self.formats = result_formats(formats, len(answer.columns))
+        self._slice: pa.RecordBatch | None = None
+        self._ready: list[bytes] = []
+        self._taken = 0
+        self._batch: pa.RecordBatch | None = None
+        self._at = 0
+        self._done = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.answer.columns
+
+    def reformat(self, formats: Sequence[int]) -> None:
+        """Send what is left in these formats: each FETCH of a cursor asks for its own."""
+        wanted = result_formats(formats, len(self.columns))
+        if wanted != self.formats and self._slice is not None:
+            left = self._slice.slice(self._taken)
+            self._ready, self._slice, self._taken = data_rows(left, self.columns, wanted, self._zone), left, 0
+        self.formats = wanted
+
+    def description(self) -> bytes:
+        return backend.row_description([c.field(f) for c, f in zip(self.columns, self.formats, strict=True)])
+
+    async def send(self, wire: Wire, max_rows: int = ALL, waits: bool = True) -> tuple[int, bool]:
+        """The number of rows that were sent, and whether more may come. `max_rows` ALL: until the last one. Where not
+        `waits`, rows that an endless answer has already, and at least one."""
+        sent = 0
+        while not max_rows or sent < max_rows:
+            if self._taken == len(self._ready) and not await self._refill(waits or not sent):
+                return sent, not self._done
+            rows = self._ready[self._taken : self._taken + (max_rows - sent if max_rows else len(self._ready))]
+            wire.write(b"".join(rows))
+            self._taken += len(rows)
+            sent += len(rows)
+            await wire.drain()
+        return sent, True
+
+    async def skip(self, max_rows: int) -> int:
+        """Read so many rows, and send none."""
+        skipped = 0
+        while (not max_rows or skipped < max_rows) and (self._taken < len(self._ready) or await self._refill(True)):
+            step = len(self._ready) - self._taken
+            step = min(step, max_rows - skipped) if max_rows else step
+            self._taken += step
+            skipped += step
+        return skipped
+
+    async def copy(self, wire: Wire, options: CopyOptions) -> int:
+        """Send all rows as lines; returns how many."""
+        sent = 0
+        if options.header:
+            names = tuple(column.name.encode() for column in self.columns)
+            wire.write(_copy_data(options.line(names)))
+        while (rows := await self._next_slice(True)) is not None:
+            found = text_columns(rows, self.columns, self._zone)
+            wire.write(b"".join(_copy_data(options.line(row)) for row in zip(*found, strict=True)))
+            sent += rows.num_rows
+            await wire.drain()
+            await asyncio.sleep(0)
+        return sent
+
+    async def close(self) -> None:
+        self._ready, self._slice, self._batch, self._done = [], None, None, True
+        await self.answer.close()
+
+    async def _refill(self, waits: bool) -> bool:
+        rows = await self._next_slice(waits)
+        if rows is None:
+            return False
+        self._ready, self._slice, self._taken = data_rows(rows, self.columns, self.formats, self._zone), rows, 0
+        await asyncio.sleep(0)  # other sessions, as a slice takes some milliseconds
+        return True
+
+    async def _next_slice(self, waits: bool) -> pa.RecordBatch | None:
+        while self._batch is None or self._at >= self._batch.num_rows:
+            if self._done or (self.answer.endless and not waits):
+                return None
+            self._batch, self._at = await anext(self.answer.batches, None), 0
+            if self._batch is None:
+                self._done = True
+                await self.answer.close()
+                return None
+        size = max(self._batch.nbytes // self._batch.num_rows, 1)
+        rows = self._batch.slice(self._at, max(1, min(SLICE_ROWS, SLICE_BYTES // size)))
+        self._at += rows.num_rows
+        return rows
+
+
+def _copy_data(line: bytes) -> bytes:
+    return b"d" + (len(line) + 4).to_bytes(4, "big") + line

@@ -1,0 +1,280 @@
+"""The loop over the messages of one connection.
+
+    Query ──► each statement in turn ──► ReadyForQuery
+    Parse, Bind, Describe, Execute, Close ──► an error? what follows is left out until Sync ──► ReadyForQuery
+
+A statement runs in a task of its own, which ends with the statement's time, with a cancel request, or with the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any, Protocol
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.catalogue import SessionFacts
+from tidemark_pgwire.errors import Gone, ProtocolError, WireError
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.messages import backend, frontend
+from tidemark_pgwire.messages.frontend import Cancel, Message, decode
+from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session.extended import ROWS, Extended, fetch
+from tidemark_pgwire.session.portal import Portal
+from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.startup import Login, log_in, negotiate, require_confidential
+from tidemark_pgwire.session.statements import Session, cursor, open_rows
+from tidemark_pgwire.statements import commands as sql
+from tidemark_pgwire.statements.commands import parse
+from tidemark_pgwire.statements.lexer import split
+
+LOG = logging.getLogger(__name__)
+MAX_MESSAGE_BYTES = 1 << 20
+"""A statement of the gateway has 128 Ki characters; the rest is room for parameters."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`statement_seconds`: of a statement, SUBSCRIBE excepted; `stall_seconds`: how long a client may read nothing;
+    `start_seconds`: from the first byte to the session; `token_seconds`: between looks at the token."""
+
+    connections: int = 1000
+    statement_seconds: float = 3600.0
+    stall_seconds: float = 60.0
+    start_seconds: float = 30.0
+    token_seconds: float = 60.0
+
+
+class Server(Protocol):
+    """What a connection needs of its server."""
+
+    limits: Limits
+    link: GatewayLink
+    plain_allowed: bool
+
+    def tls(self) -> SSLContext: ...
+
+    @property
+    def has_tls(self) -> bool: ...
+
+    def cancel(self, asked: Cancel) -> None: ...
+
+    def enter(self, connection: Connection) -> None: ...
+
+
+class Connection:
+    """`pid`, `secret`: what a cancel request must have."""
+
+    def __init__(self, server: Server, wire: Wire, pid: int, secret: int) -> None:
+        self._server, self._wire, self.pid, self.secret = server, wire, pid, secret
+        self._running: asyncio.Task[None] | None = None
+        self._canceled = False
+        self._skipping = False
+
+    async def serve(self) -> None:
+        """Until the client goes, or sends what is no message."""
+        session: Session | None = None
+        watch: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(self._server.limits.start_seconds):
+                login = await self._begin()
+            if login is None:
+                return
+            session = self._session(login)
+            self._greet(session)
+            watch = asyncio.create_task(self._watch_token(login.token), name="token of a session")
+            await self._loop(session)
+        except TimeoutError:
+            self._tell(WireError(errors.INVALID_AUTHORIZATION, "the connection was not begun in time", fatal=True))
+        except WireError as error:
+            error.fatal = True
+            self._tell(error)
+        except Gone:
+            pass
+        except Exception:
+            LOG.exception("a connection ends by a defect")
+            self._tell(WireError(errors.INTERNAL_ERROR, "a defect: the server's log has it", fatal=True))
+        finally:
+            if watch is not None:
+                watch.cancel()
+            if session is not None:
+                await self._extended.close_portals()
+                await session.close()
+            await self._wire.close()
+
+    def cancel(self) -> None:
+        """End the statement that runs."""
+        if self._running is not None:
+            self._canceled = True
+            self._running.cancel()
+
+    def end(self, error: WireError) -> None:
+        """Tell the client why, and end the connection."""
+        error.fatal = True
+        self._tell(error)
+        self._wire.finish()
+
+    # --- the start ---
+
+    async def _begin(self) -> Login | None:
+        server = self._server
+        start = await negotiate(self._wire, server.tls if server.has_tls else None)
+        if isinstance(start, Cancel):
+            server.cancel(start)
+            return None
+        require_confidential(self._wire, server.plain_allowed)
+        server.enter(self)
+        return await log_in(self._wire, start, server.link)
+
+    def _session(self, login: Login) -> Session:
+        settings = Settings(login.user, login.settings)
+        facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
+        session = Session(self._server.link, self._wire, login.token, facts, settings)
+        self._extended = Extended(session)
+        return session
+
+    def _greet(self, session: Session) -> None:
+        self._told = session.settings.reported()
+        status = b"".join(backend.parameter_status(name, value) for name, value in self._told.items())
+        key = backend.backend_key(self.pid, self.secret)
+        self._wire.write(backend.AUTHENTICATION_OK + status + key + backend.ready_for_query(b"I"))
+
+    async def _watch_token(self, token: str) -> None:
+        """The gateway checks it with each call; this ends sessions that make none."""
+        while True:
+            await asyncio.sleep(self._server.limits.token_seconds * random.uniform(0.8, 1.0))
+            try:
+                await self._server.link.user(token)
+            except WireError as error:
+                if error.sqlstate == errors.INVALID_AUTHORIZATION:
+                    self.end(WireError(errors.INVALID_AUTHORIZATION, "the token is not valid any more: connect anew"))
+                    return
+
+    # --- messages ---
+
+    async def _loop(self, session: Session) -> None:
+        while True:
+            message = decode(*await self._wire.frame(MAX_MESSAGE_BYTES))
+            if isinstance(message, frontend.Terminate):
+                return
+            if self._skipping and not isinstance(message, frontend.Sync):
+                continue
+            try:
+                await self._handle(session, message)
+            except ProtocolError:
+                raise
+            except WireError as error:
+                session.transaction.fail()
+                self._tell(error)
+                if isinstance(message, frontend.Query):
+                    self._ready(session)
+                else:
+                    self._skipping = True
+            await self._wire.drain()
+
+    async def _handle(self, session: Session, message: Message) -> None:
+        extended = self._extended
+        match message:
+            case frontend.Query(text):
+                await self._simple(session, text)
+                self._ready(session)
+            case frontend.Parse():
+                await extended.parse(message)
+            case frontend.Bind():
+                await extended.bind(message)
+            case frontend.Describe():
+                await self._limited(session, extended.describe(message))
+            case frontend.Execute():
+                await self._limited(session, extended.execute(message))
+            case frontend.Close():
+                await extended.close(message)
+            case frontend.Sync():
+                self._skipping = False
+                if not session.transaction.explicit:
+                    await extended.close_portals()
+                self._ready(session)
+
+    async def _simple(self, session: Session, text: str) -> None:
+        await self._extended.close_portal("")
+        found = split(text, session.settings.dialect)
+        if not found:
+            self._wire.write(backend.EMPTY_QUERY)
+        for statement, at in found:
+            try:
+                await self._limited(session, self._statement(session, statement), _is_endless(statement))
+            except WireError as error:
+                error.position += at if error.position else 0
+                raise
+
+    async def _statement(self, session: Session, text: str) -> None:
+        command = parse(text, session.settings.dialect)
+        if not isinstance(command, sql.Commit | sql.Rollback):
+            session.transaction.require_usable()
+        wire = self._wire
+        if isinstance(command, sql.Fetch) and not command.move:
+            portal = cursor(session, command.name)
+            portal.reformat(())
+            wire.write(portal.description())
+            sent = await fetch(session, portal, command.count)
+            wire.write(backend.command_complete(f"FETCH {sent}"))
+        elif isinstance(command, ROWS):
+            portal = Portal(await open_rows(session, command, ()), (), session.settings.zone)
+            try:
+                wire.write(portal.description())
+                sent, _ = await portal.send(wire)
+                wire.write(backend.command_complete(f"{portal.tag} {sent}"))
+            finally:
+                await portal.close()
+        else:
+            wire.write(backend.command_complete(await self._extended.run(command)))
+
+    # --- the time of a statement ---
+
+    async def _limited(self, session: Session, work: Coroutine[Any, Any, None], endless: bool = False) -> None:
+        """Raises WireError where it takes too long or is canceled, Gone where its client goes."""
+        limit = session.settings.statement_seconds or (None if endless else self._server.limits.statement_seconds)
+        self._running = task = asyncio.create_task(work, name="statement")
+        try:
+            await asyncio.wait({task, self._wire.lost}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            late = not task.done()
+            if late:
+                task.cancel()
+                await asyncio.wait({task})
+        finally:
+            self._running = None
+            canceled, self._canceled = self._canceled, False
+            task.cancel()
+        if self._wire.lost.done():
+            _forget(task)
+            raise Gone
+        if task.cancelled():
+            why = "user request" if canceled else "statement timeout"
+            raise WireError(errors.QUERY_CANCELED, f"canceling statement due to {why}")
+        task.result()
+
+    # --- what the client is told ---
+
+    def _tell(self, error: WireError) -> None:
+        self._wire.write(backend.error(error))
+
+    def _ready(self, session: Session) -> None:
+        now = session.settings.reported()
+        for name, value in now.items():
+            if value != self._told[name]:
+                self._wire.write(backend.parameter_status(name, value))
+        self._told = now
+        self._wire.write(backend.ready_for_query(session.transaction.state))
+
+
+def _is_endless(statement: str) -> bool:
+    return "SUBSCRIBE" in statement.upper()
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """The outcome has nobody to be told to."""
+    if not task.cancelled():
+        task.exception()

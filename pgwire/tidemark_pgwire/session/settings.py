@@ -1,0 +1,277 @@
+"""The settings of a session.
+
+    tidemark.as_of      ms since 1970, or a time such as 2026-01-31 12:00: statements read at it; empty: the freshest
+    tidemark.strict     on: answers have everything that was ingested when they were asked for
+    tidemark.instance   the ComputeInstance where queries with operators run; empty: the only one
+    dialect             postgres or spark: whose SQL statements are
+    statement_timeout   ms, or with a unit; 0: the server's limit
+
+The others are PostgreSQL's, and have the values that are true here, or no effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from tidemark_pgwire.errors import INVALID_PARAMETER, WireError
+from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
+
+SERVER_VERSION = "15.0"
+REPORTED = {
+    "server_version": "server_version",
+    "server_encoding": "server_encoding",
+    "is_superuser": "is_superuser",
+    "client_encoding": "client_encoding",
+    "application_name": "application_name",
+    "datestyle": "DateStyle",
+    "intervalstyle": "IntervalStyle",
+    "timezone": "TimeZone",
+    "integer_datetimes": "integer_datetimes",
+    "standard_conforming_strings": "standard_conforming_strings",
+    "in_hot_standby": "in_hot_standby",
+    "session_authorization": "session_authorization",
+    "default_transaction_read_only": "default_transaction_read_only",
+}
+"""What clients are told of when it changes, under PostgreSQL's spelling."""
+DEFAULTS = {
+    "tidemark.as_of": "",
+    "tidemark.strict": "off",
+    "tidemark.instance": "",
+    "dialect": POSTGRES,
+    "statement_timeout": "0",
+    "application_name": "",
+    "client_encoding": "UTF8",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "extra_float_digits": "1",
+    "search_path": '"$user", public',
+    "client_min_messages": "notice",
+    "standard_conforming_strings": "on",
+    "bytea_output": "hex",
+    "default_transaction_isolation": "repeatable read",
+    "transaction_isolation": "repeatable read",
+    "default_transaction_read_only": "on",
+    "transaction_read_only": "on",
+    "default_transaction_deferrable": "off",
+    "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "0",
+    "escape_string_warning": "on",
+    "idle_session_timeout": "0",
+    "row_security": "on",
+    "jit": "off",
+    "geqo": "on",
+    "work_mem": "4MB",
+    "synchronous_commit": "on",
+    "enable_seqscan": "on",
+    "xmloption": "content",
+    "lc_messages": "C",
+    "default_text_search_config": "pg_catalog.simple",
+    "max_parallel_workers_per_gather": "0",
+    "synchronize_seqscans": "on",
+    "quote_all_identifiers": "off",
+    "plan_cache_mode": "auto",
+}
+_FIXED = {
+    "server_version": SERVER_VERSION,
+    "server_version_num": "150000",
+    "server_encoding": "UTF8",
+    "is_superuser": "off",
+    "integer_datetimes": "on",
+    "in_hot_standby": "on",
+    "max_identifier_length": "255",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+    "block_size": "8192",
+    "max_index_keys": "32",
+    "ssl": "on",
+}
+"""Which nobody can set."""
+_ONLY = {
+    "client_encoding": ("UTF8", "UTF-8", "UNICODE"),
+    "standard_conforming_strings": ("ON", "TRUE", "1"),
+    "bytea_output": ("HEX",),
+    "intervalstyle": ("POSTGRES",),
+}
+"""The only values that are true here."""
+_UNITS_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*", re.ASCII)
+_BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
+
+
+class Settings:
+    """`values`: by name in lower case; the same object for as long as the session lasts."""
+
+    def __init__(self, user: str, given: dict[str, str]) -> None:
+        """`given`: of the client's start. Raises WireError."""
+        self.values = {**DEFAULTS, **_FIXED, "session_authorization": user}
+        for name, value in given.items():
+            self._put(name, value)
+        self._defaults = dict(self.values)
+        self._before: dict[str, str] | None = None
+        self._local: dict[str, str] = {}
+
+    def set(self, name: str, value: str | None, local: bool = False) -> None:
+        """Raises WireError: there is no such setting, or no such value."""
+        name = _known(name)
+        if local and self._before is None:
+            return
+        if local:
+            self._local.setdefault(name, self.values[name])
+        else:
+            self._local.pop(name, None)
+        self._put(name, self._defaults[name] if value is None else value)
+
+    def reset(self, name: str = "") -> None:
+        """To what they were at the client's start; empty: all."""
+        if name:
+            self.set(name, None)
+        else:
+            self.values.update(self._defaults)
+
+    def begin(self) -> None:
+        self._before, self._local = dict(self.values), {}
+
+    def commit(self) -> None:
+        self.values.update(self._local)
+        self._before, self._local = None, {}
+
+    def rollback(self) -> None:
+        self.values.update(self._before or {})
+        self._before, self._local = None, {}
+
+    def reported(self) -> dict[str, str]:
+        return {shown: self.values[name] for name, shown in REPORTED.items()}
+
+    # --- those that Tidemark reads ---
+
+    @property
+    def as_of(self) -> int | None:
+        return int(self.values["tidemark.as_of"]) if self.values["tidemark.as_of"] else None
+
+    @property
+    def strict(self) -> bool:
+        return self.values["tidemark.strict"] == "on"
+
+    @property
+    def instance(self) -> str:
+        return self.values["tidemark.instance"]
+
+    @property
+    def dialect(self) -> str:
+        return self.values["dialect"]
+
+    @property
+    def zone(self) -> str:
+        return self.values["timezone"]
+
+    @property
+    def statement_seconds(self) -> float | None:
+        """None: no limit of the session's own."""
+        return int(self.values["statement_timeout"]) / 1000 or None
+
+    def _put(self, name: str, value: str) -> None:
+        name = _known(name)
+        check = _CHECKS.get(name)
+        self.values[name] = value if check is None else check(value)
+
+
+def _known(name: str) -> str:
+    name = {"tidemark.dialect": "dialect", "time zone": "timezone"}.get(name.lower(), name.lower())
+    if name in _FIXED or name == "session_authorization":
+        raise WireError("55P02", f'parameter "{name}" cannot be changed')
+    if name not in DEFAULTS:
+        raise WireError("42704", f'unrecognized configuration parameter "{name}"')
+    return name
+
+
+def _wrong(name: str, value: str, hint: str = "") -> WireError:
+    return WireError(INVALID_PARAMETER, f'invalid value for parameter "{name}": "{value:.80}"', hint=hint)
+
+
+def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value.strip().upper() not in allowed:
+            raise _wrong(name, value, f"It can only be {allowed[0]} here.")
+        return DEFAULTS[name]
+
+    return check
+
+
+def _bool(name: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if (found := _BOOLS.get(value.strip().lower())) is None:
+            raise _wrong(name, value)
+        return found
+
+    return check
+
+
+def _read_only(name: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        _bool(name)(value)
+        return "on"
+
+    return check
+
+
+def _dialect(value: str) -> str:
+    if value.strip().lower() not in (POSTGRES, SPARK):
+        raise _wrong("dialect", value, f"It is {POSTGRES} or {SPARK}.")
+    return value.strip().lower()
+
+
+def _datestyle(value: str) -> str:
+    if not value.strip().upper().startswith("ISO"):
+        raise _wrong("datestyle", value, "It can only be ISO here.")
+    return DEFAULTS["datestyle"]
+
+
+def _zone(value: str) -> str:
+    if value.strip().upper() in ("UTC", "GMT", "Z", "ETC/UTC", "0"):
+        return "UTC"
+    try:
+        return ZoneInfo(value.strip()).key
+    except (ValueError, OSError, KeyError):
+        raise _wrong("timezone", value, "It is a name such as Europe/Berlin.") from None
+
+
+def _timeout(value: str) -> str:
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        raise _wrong("statement_timeout", value)
+    return str(int(int(found[1]) * _UNITS_MS[found[2]]))
+
+
+def _as_of(value: str) -> str:
+    text = value.strip()
+    if not text or (text.isascii() and text.isdigit() and len(text) < 19):
+        return text
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise _wrong("tidemark.as_of", value, "It is milliseconds since 1970, or 2026-01-31 12:00 (UTC).") from None
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+    return str(int(time.timestamp() * 1000))
+
+
+def _name(value: str) -> str:
+    if len(value) > 253:
+        raise _wrong("tidemark.instance", value)
+    return value.strip()
+
+
+_CHECKS: dict[str, Callable[[str], str]] = {
+    **{name: _one_of(name, allowed) for name, allowed in _ONLY.items()},
+    **{name: _read_only(name) for name in ("default_transaction_read_only", "transaction_read_only")},
+    "tidemark.as_of": _as_of,
+    "tidemark.strict": _bool("tidemark.strict"),
+    "tidemark.instance": _name,
+    "dialect": _dialect,
+    "datestyle": _datestyle,
+    "timezone": _zone,
+    "statement_timeout": _timeout,
+}

@@ -1,0 +1,116 @@
+"""From a connection's first bytes to its session.
+
+    SSLRequest ──► S ──► TLS        GSSENCRequest ──► N        CancelRequest ──► a statement of another session ends
+    StartupMessage: user, database, settings ──► "the password, please" ──► a token ──► the gateway knows its user
+
+The password goes over TLS only. A plain connection is refused, unless the listener is on loopback and was told to take
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ssl import SSLContext
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.errors import ProtocolError, WireError
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.messages import backend
+from tidemark_pgwire.messages.frontend import Cancel, Encryption, Startup, decode_password, decode_startup
+from tidemark_pgwire.messages.wire import Wire
+
+MAX_PASSWORD_BYTES = 32 * 1024
+MAX_TOKEN_CHARACTERS = 7_500
+"""gRPC takes 8 KiB of metadata with a call."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_OPTION = re.compile(r"(?:-c\s*|--)(?P<name>[\w.]+)=(?P<value>(?:\\.|[^\\\s])*)\s*")
+_OWN = ("user", "database", "options", "replication")
+
+
+@dataclass(frozen=True)
+class Login:
+    """`user`: of the token, as the gateway knows it. `settings`: of the client's start."""
+
+    token: str
+    user: str
+    namespace: str
+    settings: dict[str, str]
+
+
+async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup | Cancel:
+    """Encrypt the connection, if the client asks for it. Raises ProtocolError, Gone."""
+    for _ in range(3):
+        asked = decode_startup(await wire.startup_packet())
+        if not isinstance(asked, Encryption):
+            return asked
+        if not asked.tls or tls is None or wire.encrypted:
+            wire.write(b"N")
+            continue
+        if wire.has_received:  # it would count as sent over TLS
+            raise ProtocolError("received unencrypted data after SSL request")
+        wire.write(b"S")
+        await wire.start_tls(tls())
+    raise ProtocolError("the client asks for encryption again and again")
+
+
+def require_confidential(wire: Wire, plain_allowed: bool) -> None:
+    """Raises WireError where others could read the token on its way."""
+    if not (wire.encrypted or plain_allowed):
+        raise WireError(
+            errors.INVALID_AUTHORIZATION,
+            "this server takes connections over TLS only, as the password is a token",
+            hint="Connect with sslmode=verify-full, or sslmode=require.",
+            fatal=True,
+        )
+
+
+async def log_in(wire: Wire, start: Startup, link: GatewayLink) -> Login:
+    """Ask for the token, and the gateway for its user. Raises WireError, Gone."""
+    namespace, settings = _namespace(start), _settings(start)
+    unknown = [name for name in start.options if name.startswith("_pq_.")]
+    if start.minor or unknown:
+        wire.write(backend.negotiate_version(unknown))
+    wire.write(backend.CLEARTEXT_PASSWORD)
+    token = decode_password(*await wire.frame(MAX_PASSWORD_BYTES)).strip()
+    if not 0 < len(token) <= MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable():
+        raise _refused()
+    try:
+        user = await link.user(token)
+    except WireError as error:
+        if error.sqlstate == errors.INVALID_AUTHORIZATION:
+            raise _refused() from None
+        raise WireError(error.sqlstate, str(error), hint=error.hint, fatal=True) from None
+    return Login(token, user, namespace, settings)
+
+
+def _refused() -> WireError:
+    return WireError(
+        errors.INVALID_PASSWORD,
+        "the password is no valid token for the gateway",
+        hint="Make one with: kubectl create token NAME --audience tidemark-gateway",
+        fatal=True,
+    )
+
+
+def _namespace(start: Startup) -> str:
+    if start.options.get("replication", "false") not in ("false", "off", "no", "0"):
+        raise WireError(errors.FEATURE_NOT_SUPPORTED, "replication connections are not supported", fatal=True)
+    name = start.options.get("database") or start.options.get("user", "")
+    if _NAMESPACE.fullmatch(name) is None:
+        raise WireError("3D000", f'database "{name:.80}" does not exist: it is the name of a namespace', fatal=True)
+    return name
+
+
+def _settings(start: Startup) -> dict[str, str]:
+    """Of the message, and of `-c name=value` in its options."""
+    found = {name: value for name, value in start.options.items() if name not in _OWN and not name.startswith("_pq_.")}
+    text, at = start.options.get("options", "").strip(), 0
+    while at < len(text):
+        option = _OPTION.match(text, at)
+        if option is None:
+            raise WireError(errors.SYNTAX_ERROR, f"invalid command-line argument: {text[at:]:.80}", fatal=True)
+        found[option["name"].replace("-", "_")] = re.sub(r"\\(.)", r"\1", option["value"])
+        at = option.end()
+    return found

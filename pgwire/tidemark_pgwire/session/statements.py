@@ -1,0 +1,273 @@
+"""Runs one statement of a session.
+
+text ──► command ──► a command of the session: done at once, with a tag
+                ──► rows: the catalogue's, or the gateway's with the user's token ──► a portal
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Relation, SessionFacts
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.messages import backend
+from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session import answers
+from tidemark_pgwire.session.answers import Answer
+from tidemark_pgwire.session.portal import Portal
+from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.transaction import Transaction
+from tidemark_pgwire.statements import commands as sql
+from tidemark_pgwire.statements.binding import bind
+from tidemark_pgwire.statements.commands import Command
+from tidemark_pgwire.values.parameters import Parameter
+from tidemark_pgwire.values.rows import Column, columns_of_oids
+from tidemark_pgwire.values.types import TEXT, of_sql
+from tidemark_pgwire.values.types import modifier as modifier_of
+from tidemark_protocol.pb import gateway_pb2 as pb
+
+RELATIONS_SECONDS = 1.0
+"""How long a session believes in the relations that it was told of."""
+MAX_CURSORS = 64
+Done = str
+"""The tag of a command that has no rows."""
+
+
+@dataclass
+class Session:
+    """What the statements of one connection share."""
+
+    link: GatewayLink
+    wire: Wire
+    token: str = field(repr=False)
+    facts: SessionFacts
+    settings: Settings
+    transaction: Transaction = field(default_factory=Transaction)
+    cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
+    """Portals of DECLARE, and whether each outlives its transaction."""
+
+    def __post_init__(self) -> None:
+        self.catalogue = Catalogue(self.facts)
+        self._relations: tuple[float, tuple[Relation, ...]] = (0.0, ())
+
+    @property
+    def namespace(self) -> str:
+        return self.facts.database
+
+    async def relations(self) -> tuple[Relation, ...]:
+        """What the user may see, as it was a second ago at most. Raises WireError."""
+        asked, found = self._relations
+        now = time.monotonic()
+        if not asked or now - asked > RELATIONS_SECONDS:
+            found = await self.link.relations(self.token, self.namespace)
+            self._relations = (now, found)
+        return found
+
+    async def close(self) -> None:
+        for name in list(self.cursors):
+            await self.close_cursor(name)
+
+    async def close_cursor(self, name: str) -> None:
+        portal, _ = self.cursors.pop(name)
+        await portal.close()
+
+    async def end_transaction(self) -> None:
+        self.transaction.end()
+        for name, (_, hold) in list(self.cursors.items()):
+            if not hold:
+                await self.close_cursor(name)
+
+
+async def open_rows(session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]) -> Answer:
+    """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
+    if isinstance(command, sql.Subscribe):
+        return await answers.subscribe(session.link, session.token, _subscribe_request(session, command, parameters))
+    dialect = session.settings.dialect
+    if isinstance(command, sql.Explain):
+        request = pb.ExplainRequest(
+            namespace=session.namespace, subject=_bound(command.sql, dialect, parameters), dialect=dialect
+        )
+        text = await session.link.explain(session.token, request)
+        return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
+    if session.catalogue.answers(command.sql):
+        return await _of_catalogue(session, command.sql, parameters)
+    try:
+        answer = await answers.query(session.link, session.token, query_request(session, command.sql, parameters))
+    except WireError as error:
+        if error.position and not parameters:
+            error.position += command.at
+        elif parameters:
+            error.position = 0  # of the text with literals
+        raise
+    if answer.as_of is not None:
+        session.transaction.pin(answer.as_of)
+    return answer
+
+
+async def describe(session: Session, command: Command, parameters: Sequence[Parameter]) -> tuple[Column, ...] | None:
+    """The columns of a statement that does not run yet; None: it has no rows. Raises WireError."""
+    match command:
+        case sql.Explain():
+            return (Column("QUERY PLAN", TEXT),)
+        case sql.Fetch(name, _, False) if name in session.cursors:
+            return session.cursors[name][0].columns
+        case sql.Select(text) if session.catalogue.answers(text):
+            answer = await _of_catalogue(session, text, parameters)
+            await answer.close()
+            return answer.columns
+        case sql.Select(text):
+            found = await session.link.describe(session.token, query_request(session, text, parameters))
+            return tuple(Column(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
+        case sql.Subscribe():
+            answer = await open_rows(session, command, parameters)
+            await answer.close()
+            return answer.columns
+    return None
+
+
+def query_request(session: Session, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
+    settings, dialect = session.settings, session.settings.dialect
+    as_of = settings.as_of if settings.as_of is not None else session.transaction.as_of
+    return pb.QueryRequest(
+        namespace=session.namespace,
+        sql=_bound(text, dialect, parameters),
+        as_of=as_of,
+        instance=settings.instance,
+        strict=settings.strict and as_of is None,
+        dialect=dialect,
+    )
+
+
+async def run(session: Session, command: Command, parameters: Sequence[Parameter] = ()) -> Done:
+    """A command that gives no rows of its own: its tag. Raises WireError."""
+    match command:
+        case sql.Begin() | sql.Commit() | sql.Rollback() | sql.Savepoint() | sql.Release():
+            return await _transact(session, command)
+        case sql.SetTo(name, value, local):
+            session.settings.set(name, value, local)
+            return "SET"
+        case sql.Reset(name):
+            session.settings.reset(name)
+            return "RESET"
+        case sql.Declare():
+            return await _declare(session, command, parameters)
+        case sql.CloseCursor(name):
+            return await _close_cursor(session, name)
+        case sql.Fetch(name, count, _):
+            portal = cursor(session, name)
+            skipped = await portal.skip(0 if count == sql.ALL else count) if count else 0
+            return f"MOVE {skipped}"
+        case sql.CopyOut():
+            return await _copy(session, command, parameters)
+        case sql.Nothing(tag):
+            return tag
+    raise WireError(errors.INTERNAL_ERROR, f"{type(command).__name__} has no rows and is no command")
+
+
+def cursor(session: Session, name: str) -> Portal:
+    """Raises WireError."""
+    if name not in session.cursors:
+        raise WireError(errors.INVALID_CURSOR, f'cursor "{name}" does not exist')
+    return session.cursors[name][0]
+
+
+def _bound(text: str, dialect: str, parameters: Sequence[Parameter]) -> str:
+    return bind(text, dialect, parameters) if parameters else text
+
+
+def _subscribe_request(
+    session: Session, command: sql.Subscribe, parameters: Sequence[Parameter]
+) -> pb.SubscribeRequest:
+    dialect, as_of = session.settings.dialect, command.as_of
+    return pb.SubscribeRequest(
+        namespace=session.namespace,
+        subject=_bound(command.subject, dialect, parameters),
+        instance=session.settings.instance,
+        as_of=as_of if as_of is not None else session.settings.as_of,
+        up_to=command.up_to,
+        without_snapshot=not command.snapshot,
+        dialect=dialect,
+    )
+
+
+async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parameter]) -> Answer:
+    relations = await session.relations()
+    try:
+        found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
+    except CatalogueError as error:
+        raise WireError(error.sqlstate, str(error)) from None
+    return answers.table(found.rows, columns_of_oids(found.rows.column_names, found.oids))
+
+
+async def _transact(session: Session, command: Command) -> Done:
+    transaction, settings = session.transaction, session.settings
+    match command:
+        case sql.Begin(tag):
+            if transaction.explicit:
+                _warn(session, "25001", "there is already a transaction in progress")
+            else:
+                transaction.begin()
+                settings.begin()
+            return tag
+        case sql.Commit():
+            failed = transaction.failed
+            if not transaction.explicit:
+                _warn(session, errors.NO_ACTIVE_TRANSACTION, "there is no transaction in progress")
+            settings.rollback() if failed else settings.commit()
+            await session.end_transaction()
+            return "ROLLBACK" if failed else "COMMIT"
+        case sql.Rollback(""):
+            if not transaction.explicit:
+                _warn(session, errors.NO_ACTIVE_TRANSACTION, "there is no transaction in progress")
+            settings.rollback()
+            await session.end_transaction()
+        case sql.Rollback(to):
+            transaction.rollback_to(to)
+        case sql.Savepoint(name):
+            transaction.savepoint(name)
+            return "SAVEPOINT"
+        case sql.Release(name):
+            transaction.release(name)
+            return "RELEASE"
+    return "ROLLBACK"
+
+
+def _warn(session: Session, sqlstate: str, text: str) -> None:
+    session.wire.write(backend.notice(text, sqlstate, "WARNING"))
+
+
+async def _declare(session: Session, command: sql.Declare, parameters: Sequence[Parameter]) -> Done:
+    if not (session.transaction.explicit or command.hold):
+        raise WireError(errors.NO_ACTIVE_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
+    if command.name in session.cursors:
+        raise WireError(errors.DUPLICATE_CURSOR, f'cursor "{command.name}" already exists')
+    if len(session.cursors) >= MAX_CURSORS:
+        raise WireError(errors.LIMIT_EXCEEDED, f"a session has at most {MAX_CURSORS} cursors: close one")
+    answer = await open_rows(session, command.source, parameters)
+    session.cursors[command.name] = Portal(answer, (), session.settings.zone, "FETCH"), command.hold
+    return "DECLARE CURSOR"
+
+
+async def _close_cursor(session: Session, name: str) -> Done:
+    if not name:
+        await session.close()
+        return "CLOSE CURSOR ALL"
+    cursor(session, name)
+    await session.close_cursor(name)
+    return "CLOSE CURSOR"
+
+
+async def _copy(session: Session, command: sql.CopyOut, parameters: Sequence[Parameter]) -> Done:
+    answer = await open_rows(session, command.source, parameters)
+    portal = Portal(answer, (), session.settings.zone)
+    try:
+        session.wire.write(backend.copy_out(len(answer.columns)))
+        sent = await portal.copy(session.wire, command.options)
+        session.wire.write(backend.COPY_DONE)
+    finally:
+        await portal.close()
+    return f"COPY {sent}"

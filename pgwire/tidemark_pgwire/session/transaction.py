@@ -1,0 +1,71 @@
+"""Transactions: nothing is written, so one is a time that its statements read at.
+
+BEGIN ──► the first query reads at the freshest time ──► all later ones read at it ──► COMMIT, ROLLBACK: forgotten
+            │ an error
+            └──► failed: every statement is refused until ROLLBACK
+"""
+
+from __future__ import annotations
+
+from tidemark_pgwire.errors import IN_FAILED_TRANSACTION, NO_ACTIVE_TRANSACTION, WireError
+
+
+class Transaction:
+    """Of one session. `explicit`: between BEGIN and its end."""
+
+    def __init__(self) -> None:
+        self.explicit = self.failed = False
+        self.as_of: int | None = None
+        self._savepoints = list[str]()
+
+    @property
+    def state(self) -> bytes:
+        """Of ReadyForQuery."""
+        return b"E" if self.failed else b"T" if self.explicit else b"I"
+
+    def begin(self) -> None:
+        self.explicit = True
+
+    def end(self) -> None:
+        self.explicit = self.failed = False
+        self.as_of = None
+        self._savepoints.clear()
+
+    def fail(self) -> None:
+        """A statement failed."""
+        self.failed = self.explicit
+
+    def pin(self, as_of: int) -> None:
+        """The time of a query's answer: that of the first one holds."""
+        if self.explicit and self.as_of is None:
+            self.as_of = as_of
+
+    def require_usable(self) -> None:
+        if self.failed:
+            raise WireError(
+                IN_FAILED_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+
+    def savepoint(self, name: str) -> None:
+        self._require_explicit("SAVEPOINT")
+        self._savepoints.append(name)
+
+    def release(self, name: str) -> None:
+        self._require_explicit("RELEASE SAVEPOINT")
+        del self._savepoints[self._found(name) :]
+
+    def rollback_to(self, name: str) -> None:
+        self._require_explicit("ROLLBACK TO SAVEPOINT")
+        del self._savepoints[self._found(name) + 1 :]
+        self.failed = False
+
+    def _require_explicit(self, what: str) -> None:
+        if not self.explicit:
+            raise WireError(NO_ACTIVE_TRANSACTION, f"{what} can only be used in transaction blocks")
+
+    def _found(self, name: str) -> int:
+        for at in range(len(self._savepoints) - 1, -1, -1):
+            if self._savepoints[at] == name:
+                return at
+        raise WireError("3B001", f'savepoint "{name}" does not exist')

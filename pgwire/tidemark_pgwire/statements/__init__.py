@@ -1,0 +1,8 @@
+"""The text of statements.
+
+module      what it does
+lexer       words, texts, names, comments and parameters, by PostgreSQL's rules or Spark's
+commands    what a statement is: a query, or a command of the session
+options     the options of COPY
+binding     $1, $2 ... become literals
+"""

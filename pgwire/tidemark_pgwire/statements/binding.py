@@ -1,0 +1,101 @@
+"""Parameters of statements: each $n becomes a literal that no value can leave.
+
+    SELECT * FROM t WHERE k = $1 AND n = $2 LIMIT $3      int4 7, an untyped text, int8 10
+    SELECT * FROM t WHERE k =  CAST('7' AS int)  AND n =  'O''Hara'  LIMIT 10
+
+A typed value is a cast of its text, so that it has the type that the client said, and no token beside it can become a
+part of it. A text without a type is an untyped literal, as PostgreSQL takes it. A literal has blanks on both sides, and
+is refused beside another text: SQL would join both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.errors import DataError, InterfaceError
+from tidemark.literals import literal as spark_literal
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, SYNTAX_ERROR, WireError
+from tidemark_pgwire.statements.lexer import SPARK, Token, significant
+from tidemark_pgwire.values.parameters import Parameter, decimal_size
+
+MAX_PARAMETER_NUMBER = 65_535
+_CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision", "float4": "real"}
+_COUNTS = ("LIMIT", "OFFSET")
+
+
+def parameter_count(sql: str, dialect: str) -> int:
+    """The greatest n of $n. Raises WireError."""
+    numbers = [int(token.text[1:]) for token in significant(sql, dialect) if token.kind == "parameter"]
+    for number in numbers:
+        if not 1 <= number <= MAX_PARAMETER_NUMBER:
+            raise WireError("42P02", f"there is no parameter ${number}")
+    return max(numbers, default=0)
+
+
+def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
+    """The statement with literals. Raises WireError."""
+    parts, start, before = list[str](), 0, Token("mark", "", 0)
+    for token in significant(sql, dialect):
+        joined = {before.kind, token.kind}
+        if "parameter" in joined and joined <= {"parameter", "text"}:
+            raise WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.20}"', position=token.at + 1)
+        if token.kind == "parameter":
+            number = int(token.text[1:])
+            if not 1 <= number <= len(parameters):
+                raise WireError("42P02", f"there is no parameter ${number}", position=token.at + 1)
+            value = parameters[number - 1]
+            made = _count(before.word, value) if before.word in _COUNTS else _literal(value, dialect)
+            parts += (sql[start : token.at], f" {made} ")
+            start = token.end
+        before = token
+    return "".join([*parts, sql[start:]])
+
+
+def _count(word: str, of: Parameter) -> str:
+    """Of LIMIT and OFFSET, which take digits alone. NULL: no limit."""
+    if of.value is None:
+        return "0" if word == "OFFSET" else str(2**31 - 1)
+    text = str(of.value)
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise WireError(INVALID_PARAMETER, f"a limit is a number of rows, not {text!r:.40}")
+    return str(int(text))
+
+
+def _literal(of: Parameter, dialect: str) -> str:
+    try:
+        return spark_literal(of.value) if dialect == SPARK else _postgres_literal(of)
+    except (DataError, InterfaceError) as error:
+        raise WireError(INVALID_PARAMETER, str(error)) from None
+
+
+def _postgres_literal(of: Parameter) -> str:
+    kind, value = of.kind, of.value
+    if kind == "numeric" and value is not None:
+        precision, scale = decimal_size(value)
+        return f"CAST('{value:f}' AS numeric({precision}, {scale}))"
+    if kind in _CASTS:
+        return f"CAST({_quoted(value)} AS {_CASTS[kind]})"
+    if kind == "bool":
+        return "CAST(NULL AS boolean)" if value is None else str(value).upper()
+    if kind == "date":
+        return f"CAST({_quoted(value)} AS date)"
+    if kind == "text":
+        return f"CAST({_quoted(value)} AS text)"
+    if value is None:
+        return "NULL"
+    if kind == "unknown":
+        return _quoted(value)
+    if kind == "timestamp":
+        return f"TIMESTAMP '{value.isoformat(' ')}'"
+    if kind == "timestamptz":
+        return f"TIMESTAMPTZ '{value.isoformat(' ')}'"
+    raise WireError(
+        FEATURE_NOT_SUPPORTED,
+        f"a parameter of type {kind} has no literal in this dialect",
+        hint="Send it as text and cast it, or SET dialect = spark.",
+    )
+
+
+def _quoted(value: object) -> str:
+    """A text of standard SQL, in which a backslash is itself."""
+    return "NULL" if value is None else "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,485 @@
+"""What a statement is: a query, which the gateway or the catalogue answers, or a command of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, WireError
+from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
+from tidemark_pgwire.statements.lexer import Token, significant
+
+ALL = -1
+"""Of FETCH: all rows that are left."""
+
+
+@dataclass(frozen=True)
+class Select:
+    """A query. `at`: where its text begins in the client's."""
+
+    sql: str
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """The rows of a name or a query, then their changes. `subject`: SQL or a name."""
+
+    subject: str
+    as_of: int | None = None
+    up_to: int | None = None
+    snapshot: bool = True
+
+
+Source = Select | Subscribe
+
+
+@dataclass(frozen=True)
+class Begin:
+    """BEGIN, whose text is the tag of its completion, or START TRANSACTION."""
+
+    tag: str = "BEGIN"
+
+
+@dataclass(frozen=True)
+class Commit:
+    pass
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """`to`: a savepoint; empty: the whole transaction."""
+
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    name: str
+
+
+@dataclass(frozen=True)
+class Release:
+    name: str
+
+
+@dataclass(frozen=True)
+class SetTo:
+    """`value` None: the default. `local`: for the transaction alone."""
+
+    name: str
+    value: str | None
+    local: bool = False
+
+
+@dataclass(frozen=True)
+class Reset:
+    """`name` empty: all."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Discard:
+    """`what`: ALL, PLANS, SEQUENCES, TEMP."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Declare:
+    name: str
+    source: Source
+    hold: bool = False
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """`count`: rows; ALL: as many as are left. `move`: no rows are sent."""
+
+    name: str
+    count: int = 1
+    move: bool = False
+
+
+@dataclass(frozen=True)
+class CloseCursor:
+    """`name` empty: all."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    """`name` empty: all."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CopyOut:
+    source: Source
+    options: CopyOptions = field(default_factory=CopyOptions)
+
+
+@dataclass(frozen=True)
+class Explain:
+    sql: str
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """A command that has no effect here: UNLISTEN. `tag`: of its completion."""
+
+    tag: str
+
+
+Command = (
+    Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
+    | CloseCursor | Deallocate | CopyOut | Explain | Nothing
+)  # fmt: skip
+_WRITES = frozenset(
+    "INSERT UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
+    "CALL DO CLUSTER IMPORT REASSIGN SECURITY NOTIFY".split()
+)
+_PLACES = ("NEXT", "FORWARD", "ALL")
+
+
+class Words:
+    """The tokens of one statement, taken from the left."""
+
+    def __init__(self, sql: str, found: list[Token]) -> None:
+        self.sql, self._found, self._at = sql, found, 0
+
+    def peek(self) -> Token:
+        return self._found[self._at] if self._at < len(self._found) else Token("end", "", len(self.sql))
+
+    def next(self) -> Token:
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def take(self, *words: str) -> bool:
+        """Take these words, if they come next."""
+        ahead = self._found[self._at : self._at + len(words)]
+        if [token.word for token in ahead] != list(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def take_mark(self, mark: str) -> bool:
+        if self.peek().kind == "mark" and self.peek().text == mark:
+            self._at += 1
+            return True
+        return False
+
+    def require(self, *words: str) -> None:
+        if not self.take(*words):
+            raise self.wrong()
+
+    def name(self) -> str:
+        token = self.next()
+        if token.kind not in ("word", "name"):
+            raise self.wrong(token)
+        return token.identifier
+
+    def end(self) -> None:
+        if self.peek().kind != "end":
+            raise self.wrong()
+
+    def in_parentheses(self) -> tuple[str, int]:
+        """The text within the parentheses that come next, and where it begins."""
+        opened = self.next()
+        if opened.text != "(":
+            raise self.wrong(opened)
+        depth = 1
+        while depth:
+            token = self.next()
+            if token.kind == "end":
+                raise self.wrong(token)
+            if token.kind == "mark":
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+        return self.sql[opened.end : token.at], opened.end
+
+    def rest(self) -> tuple[str, int]:
+        at = self.peek().at
+        self._at = len(self._found)
+        return self.sql[at:], at
+
+    def wrong(self, token: Token | None = None) -> WireError:
+        token = token or self.peek()
+        if token.kind == "end":
+            return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
+        return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
+
+
+def parse(sql: str, dialect: str) -> Command:
+    """Raises WireError: the text does not end, a command is malformed, or it is none that is there."""
+    words = Words(sql, significant(sql, dialect))
+    first = words.peek()
+    if (parser := _PARSERS.get(first.word)) is not None:
+        words.next()
+        made = parser(words)
+        words.end()
+        return made
+    if first.word in _WRITES:
+        raise WireError(
+            READ_ONLY,
+            f"cannot execute {first.word}: connections of this kind only read",
+            hint="Apply Dataflows and DataSources with kubectl; write rows with kubectl tidemark insert.",
+        )
+    if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
+        raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
+    return Select(sql)
+
+
+def _begin(words: Words) -> Command:
+    words.take("WORK") or words.take("TRANSACTION")
+    return _modes(words, Begin())
+
+
+def _start(words: Words) -> Command:
+    words.require("TRANSACTION")
+    return _modes(words, Begin("START TRANSACTION"))
+
+
+def _modes(words: Words, begin: Begin) -> Begin:
+    """Isolation levels and the like: each statement of a transaction reads at one time, whatever they say."""
+    while words.peek().kind != "end":
+        if words.take("ISOLATION", "LEVEL"):
+            taken = words.take("READ", "COMMITTED") or words.take("REPEATABLE", "READ") or words.take("SERIALIZABLE")
+            if not (taken or words.take("READ", "UNCOMMITTED")):
+                raise words.wrong()
+        elif not (words.take("READ", "ONLY") or words.take("READ", "WRITE") or words.take("DEFERRABLE")):
+            words.require("NOT", "DEFERRABLE")
+        words.take_mark(",")
+    return begin
+
+
+def _commit(words: Words) -> Command:
+    words.take("WORK") or words.take("TRANSACTION")
+    return Commit()
+
+
+def _rollback(words: Words) -> Command:
+    words.take("WORK") or words.take("TRANSACTION")
+    if words.take("TO"):
+        words.take("SAVEPOINT")
+        return Rollback(words.name())
+    return Rollback()
+
+
+def _release(words: Words) -> Command:
+    words.take("SAVEPOINT")
+    return Release(words.name())
+
+
+def _set(words: Words) -> Command:
+    local = words.take("LOCAL")
+    if not local:
+        words.take("SESSION")
+    if words.take("TIME", "ZONE"):
+        return SetTo("timezone", _value(words), local)
+    if words.take("CHARACTERISTICS", "AS", "TRANSACTION") or words.take("TRANSACTION"):
+        _modes(words, Begin())
+        return Nothing("SET")
+    if words.take("NAMES"):
+        return SetTo("client_encoding", _value(words), local)
+    name = setting_name(words)
+    if not (words.take_mark("=") or words.take("TO")):
+        raise words.wrong()
+    return SetTo(name, _value(words), local)
+
+
+def setting_name(words: Words) -> str:
+    """NAME, or PART.NAME, in lower case."""
+    name = words.name()
+    while words.take_mark("."):
+        name += "." + words.name()
+    return name.lower()
+
+
+def _value(words: Words) -> str | None:
+    """The values, with commas between; None for DEFAULT."""
+    if words.take("DEFAULT") or words.take("LOCAL"):
+        return None
+    values = list[str]()
+    while True:
+        token = words.next()
+        sign = token.text if token.kind == "mark" and token.text in ("-", "+") else ""
+        if sign:
+            token = words.next()
+        if token.kind == "text":
+            values.append(token.value)
+        elif token.kind in ("word", "name", "number"):
+            values.append(sign + (token.identifier if token.kind == "name" else token.text))
+        else:
+            raise words.wrong(token)
+        if not words.take_mark(","):
+            return ", ".join(values)
+
+
+def _reset(words: Words) -> Command:
+    if words.take("ALL"):
+        return Reset("")
+    if words.take("TIME", "ZONE"):
+        return Reset("timezone")
+    return Reset(setting_name(words))
+
+
+def _discard(words: Words) -> Command:
+    what = words.next().word
+    if what not in ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"):
+        raise words.wrong()
+    return Discard(what)
+
+
+def _declare(words: Words) -> Command:
+    name, hold = words.name(), False
+    while not words.take("CURSOR"):
+        if words.take("SCROLL"):
+            raise WireError(FEATURE_NOT_SUPPORTED, "cursors go forward only: leave SCROLL out")
+        if not (words.take("BINARY") or words.take("INSENSITIVE") or words.take("ASENSITIVE")):
+            words.require("NO", "SCROLL")
+    if words.take("WITH", "HOLD"):
+        hold = True
+    else:
+        words.take("WITHOUT", "HOLD")
+    words.require("FOR")
+    return Declare(name, source_of(words), hold)
+
+
+def source_of(words: Words) -> Source:
+    """The query or SUBSCRIBE that the rest of the statement is."""
+    if words.take("SUBSCRIBE"):
+        return subscribe(words)
+    return Select(*words.rest())
+
+
+def _fetch(words: Words, move: bool = False) -> Command:
+    count = 1
+    if words.take("FIRST") or words.take("LAST") or words.take("PRIOR") or words.take("BACKWARD"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "cursors go forward only")
+    if words.take("ALL") or words.take("FORWARD", "ALL"):
+        count = ALL
+    elif not words.take("NEXT"):
+        words.take("FORWARD")
+        if words.peek().kind == "number":
+            digits = words.next().text
+            if not digits.isdigit() or len(digits) > 18:
+                raise words.wrong()
+            count = int(digits)
+    if not words.take("FROM"):
+        words.take("IN")
+    return Fetch(words.name(), count, move)
+
+
+def _move(words: Words) -> Command:
+    return _fetch(words, move=True)
+
+
+def _close(words: Words) -> Command:
+    return CloseCursor("" if words.take("ALL") else words.name())
+
+
+def _deallocate(words: Words) -> Command:
+    words.take("PREPARE")
+    return Deallocate("" if words.take("ALL") else words.name())
+
+
+def _copy(words: Words) -> Command:
+    if words.peek().text == "(":
+        inner, at = words.in_parentheses()
+        lead = Words(inner, significant(inner, "postgres"))
+        source = subscribe(lead) if lead.take("SUBSCRIBE") else Select(inner, at)
+    else:
+        at = words.peek().at
+        while words.peek().word not in ("TO", "FROM") and words.peek().kind != "end":
+            words.next()
+        source = Select("SELECT * FROM " + words.sql[at : words.peek().at])
+    if words.take("FROM"):
+        raise WireError(READ_ONLY, "cannot execute COPY FROM: connections of this kind only read")
+    words.require("TO", "STDOUT")
+    return CopyOut(source, parse_copy_options(words))
+
+
+def _explain(words: Words) -> Command:
+    if words.peek().text == "(":
+        options, _ = words.in_parentheses()
+        if "ANALYZE" in options.upper():
+            raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
+    if words.take("ANALYZE"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
+    words.take("VERBOSE")
+    return Explain(words.rest()[0])
+
+
+def subscribe(words: Words) -> Subscribe:
+    """SUBSCRIBE [TO] name | (query) [WITH (SNAPSHOT [=] bool)] [AS OF ms] [UP TO ms], after its first word."""
+    words.take("TO")
+    if words.peek().text == "(":
+        subject, _ = words.in_parentheses()
+    else:
+        subject = words.name()
+        if words.take_mark("."):
+            subject += "." + words.name()
+    snapshot, as_of, up_to = True, None, None
+    while words.peek().kind != "end":
+        if words.take("AS", "OF"):
+            as_of = _milliseconds(words)
+        elif words.take("UP", "TO"):
+            up_to = _milliseconds(words)
+        else:
+            words.require("WITH")
+            snapshot = _with_snapshot(words)
+    return Subscribe(subject, as_of, up_to, snapshot)
+
+
+def _with_snapshot(words: Words) -> bool:
+    """(SNAPSHOT), (SNAPSHOT = false)"""
+    if not words.take_mark("("):
+        raise words.wrong()
+    words.require("SNAPSHOT")
+    words.take_mark("=")
+    snapshot = not words.take("FALSE")
+    words.take("TRUE")
+    if not words.take_mark(")"):
+        raise words.wrong()
+    return snapshot
+
+
+def _milliseconds(words: Words) -> int:
+    token = words.next()
+    text = token.value if token.kind == "text" else token.text
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise words.wrong(token)
+    return int(text)
+
+
+def _unlisten(words: Words) -> Command:
+    words.rest()
+    return Nothing("UNLISTEN")
+
+
+_PARSERS: dict[str, Callable[[Words], Command]] = {
+    "BEGIN": _begin,
+    "START": _start,
+    "COMMIT": _commit,
+    "END": _commit,
+    "ROLLBACK": _rollback,
+    "ABORT": _rollback,
+    "SAVEPOINT": lambda words: Savepoint(words.name()),
+    "RELEASE": _release,
+    "SET": _set,
+    "RESET": _reset,
+    "DISCARD": _discard,
+    "DECLARE": _declare,
+    "FETCH": _fetch,
+    "MOVE": _move,
+    "CLOSE": _close,
+    "DEALLOCATE": _deallocate,
+    "COPY": _copy,
+    "EXPLAIN": _explain,
+    "SUBSCRIBE": subscribe,
+    "UNLISTEN": _unlisten,
+}

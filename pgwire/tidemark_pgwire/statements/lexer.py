@@ -1,0 +1,126 @@
+"""The tokens of SQL: enough to divide statements at `;`, and to find parameters, by the rules of each dialect.
+
+    SELECT ';' AS a; SELECT $1 -- $2; not     ──►  SELECT ';' AS a   |   SELECT $1 -- $2; not
+
+PostgreSQL: texts '...' with doubled quotes, E'...' with backslashes, $tag$...$tag$; names "..."; comments within
+comments. Spark: texts '...' and "..." with backslashes, r'...' without; names `...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
+
+POSTGRES, SPARK = "postgres", "spark"
+_NUMBER = r"(?P<number> \d[\w.]* | \.\d[\w.]* )"
+_POSTGRES = re.compile(
+    rf"""
+    (?P<blank> \s+ | --[^\r\n]* )
+    | (?P<comment> /\* )
+    | (?P<text> [eE]'(?:[^'\\]|\\.|'')*' | (?:[uU]&|[bBxXnN])?'(?:[^']|'')*' )
+    | (?P<name> (?:[uU]&)?"(?:[^"]|"")*" )
+    | (?P<parameter> \$\d+ )
+    | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$ )
+    | (?P<word> [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* )
+    | {_NUMBER}
+    | (?P<open> ['"] )
+    | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SPARK = re.compile(
+    r"""
+    (?P<blank> \s+ | --(?:\\\n|[^\r\n])* )
+    | (?P<comment> /\* )
+    | (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
+    | (?P<name> `(?:[^`]|``)*` )
+    | (?P<parameter> \$\d+ )
+    | (?P<word> \w+ )
+    | (?P<open> ['"`] )
+    | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_RULES = {POSTGRES: _POSTGRES, SPARK: _SPARK}
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+
+
+@dataclass(frozen=True)
+class Token:
+    """`kind`: blank (also a comment), text, name, parameter, word, number or mark. `at`: of its first character."""
+
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def end(self) -> int:
+        return self.at + len(self.text)
+
+    @property
+    def word(self) -> str:
+        """In upper case; empty where it is none."""
+        return self.text.upper() if self.kind == "word" else ""
+
+    @property
+    def identifier(self) -> str:
+        """The name that it is: a word in lower case, or what is between quotes."""
+        if self.kind == "name":
+            quote = self.text[-1]
+            return self.text[1:-1].replace(quote * 2, quote)
+        return self.text.lower()
+
+    @property
+    def value(self) -> str:
+        """The value of a plain text."""
+        return self.text[1:-1].replace("''", "'")
+
+
+def tokens(sql: str, dialect: str) -> Iterator[Token]:
+    """Raises WireError where a text, name or comment does not end."""
+    rules, at = _RULES[dialect], 0
+    while (found := rules.match(sql, at)) is not None:
+        kind = found.lastgroup or "mark"
+        end = found.end()
+        if kind == "open":
+            raise WireError(
+                SYNTAX_ERROR, f"unterminated quoted string at or near {sql[at : at + 20]!r}", position=at + 1
+            )
+        if kind == "comment":
+            kind, end = "blank", _end_of_comment(sql, at)
+        elif kind == "dollar":
+            kind, end = "text", sql.find(found[0], end) + len(found[0])
+            if end < at + 2 * len(found[0]):
+                raise WireError(SYNTAX_ERROR, "unterminated dollar-quoted string", position=at + 1)
+        yield Token(kind, sql[at:end], at)
+        at = end
+
+
+def significant(sql: str, dialect: str) -> list[Token]:
+    """Without blanks and comments. Raises as `tokens`."""
+    return [token for token in tokens(sql, dialect) if token.kind != "blank"]
+
+
+def split(sql: str, dialect: str) -> list[tuple[str, int]]:
+    """The statements, without their `;`, and where each begins; empty ones are left out. Raises as `tokens`."""
+    found, start, empty = list[tuple[str, int]](), 0, True
+    for token in tokens(sql, dialect):
+        if token.kind == "mark" and token.text == ";":
+            if not empty:
+                found.append((sql[start : token.at], start))
+            start, empty = token.end, True
+        elif token.kind != "blank":
+            empty = False
+    return found if empty else [*found, (sql[start:], start)]
+
+
+def _end_of_comment(sql: str, at: int) -> int:
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(sql, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if not depth:
+            return mark.end()
+    raise WireError(SYNTAX_ERROR, "unterminated /* comment", position=at + 1)

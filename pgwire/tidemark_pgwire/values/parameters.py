@@ -1,0 +1,231 @@
+"""The values of parameters, from the text or the binary format: what a client says that they are, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, WireError
+from tidemark_pgwire.messages.backend import BINARY
+from tidemark_pgwire.values.types import BY_OID
+
+UNKNOWN = (0, 705)
+_KINDS = {
+    16: "bool",
+    17: "bytea",
+    20: "int8",
+    21: "int2",
+    23: "int4",
+    25: "text",
+    19: "text",
+    700: "float4",
+    701: "float8",
+    1042: "text",
+    1043: "text",
+    1082: "date",
+    1114: "timestamp",
+    1184: "timestamptz",
+    1700: "numeric",
+    26: "int8",
+    2950: "text",
+    0: "unknown",
+    705: "unknown",
+}
+_RANGES = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
+_BOOLS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "on", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "off", "0"), False),
+}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_EPOCH = datetime(2000, 1, 1)
+_MAX_DIGITS = 38
+_NUMERIC_HEAD = struct.Struct("!HhHH")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, or unknown: a
+    text whose type its place in the statement tells. `text`: of the value, for statements that take texts."""
+
+    kind: str
+    value: Any
+    text: str | None
+
+
+def kind_of(oid: int) -> str:
+    """Raises WireError for a type that parameters cannot have."""
+    if (kind := _KINDS.get(oid)) is None:
+        name = BY_OID[oid].name if oid in BY_OID else f"with oid {oid}"
+        raise WireError(
+            FEATURE_NOT_SUPPORTED,
+            f"parameters of type {name} are not supported",
+            hint="Send the value as text, and cast it in the statement.",
+        )
+    return kind
+
+
+def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
+    """Raises WireError where the bytes are no value of the type."""
+    kind = kind_of(oid)
+    if data is None:
+        return Parameter(kind, None, None)
+    if format == BINARY:
+        try:
+            value = UUID(bytes=data) if oid == 2950 else _BINARY[kind](data)
+        except (struct.error, ValueError, OverflowError, UnicodeDecodeError):
+            raise WireError(INVALID_BINARY, f"incorrect binary data format for a parameter of type {kind}") from None
+        value = str(value) if oid == 2950 else value
+        return Parameter(kind, value, _as_text(value))
+    return _of_text(kind, _utf8(data))
+
+
+def null_of(oid: int) -> Parameter:
+    """NULL of a type, where no value is known yet."""
+    return Parameter(kind_of(oid), None, None)
+
+
+def _of_text(kind: str, text: str) -> Parameter:
+    try:
+        return Parameter(kind, _TEXT[kind](text.strip() if kind not in ("text", "unknown") else text), text)
+    except (ValueError, OverflowError, InvalidOperation):
+        raise WireError(INVALID_TEXT, f"invalid input syntax for type {kind}: {text!r:.80}") from None
+
+
+def _utf8(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise WireError("22021", 'invalid byte sequence for encoding "UTF8"')
+    return text
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _bool(text: str) -> bool:
+    if (value := _BOOLS.get(text.lower())) is None:
+        raise ValueError(text)
+    return value
+
+
+def _int(kind: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if _INTEGER.fullmatch(text) is None or not -_RANGES[kind] <= int(text) < _RANGES[kind]:
+            raise ValueError(text)
+        return int(text)
+
+    return parse
+
+
+def _real(text: str) -> float:
+    if _FLOAT.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text)
+
+
+def _decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if not (value.is_finite() and text.isascii()) or "_" in text:
+        raise ValueError(text)
+    decimal_size(value)
+    return value
+
+
+def decimal_size(value: Decimal) -> tuple[int, int]:
+    """Precision and scale. Raises ValueError beyond 38 digits."""
+    _, digits, exponent = value.as_tuple()
+    scale = max(-int(exponent), 0)
+    precision = max(len(digits) + max(int(exponent), 0), scale, 1)
+    if precision > _MAX_DIGITS:
+        raise ValueError(f"more than {_MAX_DIGITS} digits")
+    return precision, scale
+
+
+def _date(text: str) -> date:
+    if _DATE.fullmatch(text) is None:
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
+def _timestamp(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+
+
+def _timestamptz(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _bytea(text: str) -> bytes:
+    if not text.startswith("\\x"):
+        raise ValueError(text)
+    return bytes.fromhex(text[2:])
+
+
+def _fixed(format: str) -> Callable[[bytes], Any]:
+    unpack = struct.Struct(f"!{format}").unpack
+    return lambda data: unpack(data)[0]
+
+
+def _binary_numeric(data: bytes) -> Decimal:
+    count, weight, sign, scale = _NUMERIC_HEAD.unpack_from(data)
+    groups = struct.unpack(f"!{count}H", data[_NUMERIC_HEAD.size :])
+    if sign not in (0x0000, 0x4000) or any(group > 9999 for group in groups) or scale > _MAX_DIGITS or abs(weight) > 10:
+        raise ValueError("not a finite numeric of at most 38 digits")
+    exponents = [4 * (weight - at) + scale for at in range(count)]
+    parts = (g * 10**e if e >= 0 else g // 10**-e for g, e in zip(groups, exponents, strict=True))
+    value = Decimal((int(sign > 0), tuple(map(int, str(sum(parts)))), -scale))
+    decimal_size(value)
+    return value
+
+
+def _binary_time(data: bytes) -> datetime:
+    return _EPOCH + timedelta(microseconds=struct.unpack("!q", data)[0])
+
+
+_TEXT: dict[str, Callable[[str], Any]] = {
+    "bool": _bool,
+    "int2": _int("int2"),
+    "int4": _int("int4"),
+    "int8": _int("int8"),
+    "float4": _real,
+    "float8": _real,
+    "numeric": _decimal,
+    "text": str,
+    "unknown": str,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamptz,
+    "bytea": _bytea,
+}
+_BINARY: dict[str, Callable[[bytes], Any]] = {
+    "bool": _fixed("?"),
+    "int2": _fixed("h"),
+    "int4": _fixed("i"),
+    "int8": lambda data: int.from_bytes(data, "big", signed=True) if len(data) == 8 else _fixed("I")(data),
+    "float4": _fixed("f"),
+    "float8": _fixed("d"),
+    "numeric": _binary_numeric,
+    "text": _utf8,
+    "unknown": _utf8,
+    "date": lambda data: (_EPOCH + timedelta(days=struct.unpack("!i", data)[0])).date(),
+    "timestamp": _binary_time,
+    "timestamptz": lambda data: _binary_time(data).replace(tzinfo=UTC),
+    "bytea": bytes,
+}

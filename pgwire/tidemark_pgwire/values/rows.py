@@ -1,0 +1,94 @@
+"""Record batches as messages: DataRow, or lines of COPY."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.messages.backend import BINARY, TEXT, Field
+from tidemark_pgwire.values.binary import binaries
+from tidemark_pgwire.values.text import texts
+from tidemark_pgwire.values.types import PgType, modifier, of_oid, of_sql
+from tidemark_protocol.types import SqlType
+
+SLICE_ROWS = 1000
+"""Rows that are encoded at a time: what a session holds of an answer besides its record batch."""
+_NULL = b"\xff\xff\xff\xff"
+_HEAD = struct.Struct("!cIH")
+_SIZE = struct.Struct("!i").pack
+NUL_IN_TEXT = "22021"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of an answer. `modifier`: the typmod."""
+
+    name: str
+    type: PgType
+    modifier: int = -1
+
+    def field(self, format: int) -> Field:
+        return Field(self.name, self.type.oid, self.type.size, self.modifier, format)
+
+
+def columns_of(names: Sequence[str], types: Sequence[str]) -> tuple[Column, ...]:
+    """Of names and SQL types, as the gateway sends them."""
+    parsed = map(SqlType.parse, types)
+    return tuple(Column(name, of_sql(type), modifier(type)) for name, type in zip(names, parsed, strict=True))
+
+
+def columns_of_oids(names: Sequence[str], oids: Sequence[int]) -> tuple[Column, ...]:
+    return tuple(Column(name, of_oid(oid)) for name, oid in zip(names, oids, strict=True))
+
+
+def data_rows(batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequence[int], zone: str) -> list[bytes]:
+    """A DataRow for each row. `formats`: of each column. Raises WireError where a text holds NUL."""
+    if not columns:
+        return [_HEAD.pack(b"D", 6, 0)] * batch.num_rows
+    encoded = [
+        _fields(array, column, format, zone)
+        for array, column, format in zip(batch.columns, columns, formats, strict=True)
+    ]
+    rows, count = list[bytes](), len(columns)
+    for row in zip(*encoded, strict=True):
+        body = b"".join(row)
+        rows.append(_HEAD.pack(b"D", len(body) + 6, count) + body)
+    return rows
+
+
+def text_columns(batch: pa.RecordBatch, columns: Sequence[Column], zone: str) -> list[list[bytes | None]]:
+    """The texts of each column. Raises WireError where a text holds NUL."""
+    for array in batch.columns:
+        _require_no_nul(array)
+    return [texts(array, column.type, zone) for array, column in zip(batch.columns, columns, strict=True)]
+
+
+def _fields(array: pa.Array, column: Column, format: int, zone: str) -> list[bytes]:
+    """With the length before each value."""
+    _require_no_nul(array)
+    found = binaries(array, column.type) if format == BINARY else texts(array, column.type, zone)
+    return [_NULL if each is None else _SIZE(len(each)) + each for each in found]
+
+
+def _require_no_nul(array: pa.Array) -> None:
+    """PostgreSQL's texts have no NUL, at which many clients would cut a value."""
+    if pa.types.is_list(array.type):
+        array = array.flatten()
+    if pa.types.is_string(array.type) and pc.any(pc.match_substring(array, "\0")).as_py():
+        raise WireError(NUL_IN_TEXT, "a text of the answer holds the character NUL, which clients cut texts at")
+
+
+def result_formats(asked: Sequence[int], count: int) -> list[int]:
+    """Of each column, as Bind asks: none, one for all, or one for each."""
+    if not asked:
+        return [TEXT] * count
+    if len(asked) == 1:
+        return [asked[0]] * count
+    if len(asked) != count:
+        raise WireError("08P01", f"bind message has {len(asked)} result formats but query has {count} columns")
+    return list(asked)

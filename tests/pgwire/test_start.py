@@ -1,0 +1,175 @@
+"""From the first bytes to the session: TLS, tokens, limits, cancel requests, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.authorities import Authority
+from tests.gateway.test_access import ANNE
+from tests.pgwire.served import ONE, Served, served
+from tests.waiting import BOUND, until
+from tidemark.gateway.discovery import Gateway
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.server import ListenerRefused, PgServer
+from tidemark_pgwire.session.session import Limits
+
+SSL_REQUEST = struct.pack("!II", 8, 80877103)
+
+
+def refused(server: Served, **options: Any) -> psycopg.OperationalError:
+    with pytest.raises(psycopg.OperationalError) as failed:
+        server.connect(**options)
+    return failed.value
+
+
+def raw(server: Served, data: bytes) -> bytes:
+    """Everything that the server answers to these bytes before it closes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND) as client:
+        client.sendall(data)
+        found = b""
+        while piece := client.recv(65536):
+            found += piece
+    return found
+
+
+def startup(**options: str) -> bytes:
+    body = struct.pack("!I", 3 << 16) + b"".join(f"{k}\0{v}\0".encode() for k, v in options.items()) + b"\0"
+    return struct.pack("!I", len(body) + 4) + body
+
+
+def test_a_session_has_the_name_of_its_token(server: Served) -> None:
+    with server.connect(user="somebody") as connection:
+        assert connection.info.parameter_status("session_authorization") == ANNE.name
+        assert connection.info.parameter_status("server_encoding") == "UTF8"
+        assert connection.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("token", ["other", " ", "x" * 20_000, "t\xf6ken"])
+def test_a_wrong_token_is_refused(server: Served, token: str) -> None:
+    assert "no valid token" in str(refused(server, password=token))
+
+
+def test_a_connection_without_tls_is_refused_before_the_password(server: Served) -> None:
+    assert "over TLS only" in str(refused(server, sslmode="disable"))
+    assert b"R\0\0\0\x08\0\0\0\x03" not in raw(server, startup(user="anne", database="ns"))
+
+
+def test_another_authority_is_not_trusted(server: Served, tmp_path: Path) -> None:
+    other = tmp_path / "other.crt"
+    other.write_bytes(Authority.named("other").pair.certificate)
+    assert "certificate verify failed" in str(refused(server, sslrootcert=str(other)))
+
+
+def test_bytes_before_the_handshake_end_the_connection(server: Served) -> None:
+    """They would count as sent over TLS, and anybody on the way can add them."""
+    assert b"unencrypted data after SSL request" in raw(server, SSL_REQUEST + startup(user="anne", database="ns"))
+
+
+def test_encryption_by_gssapi_is_declined(server: Served) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND) as client:
+        client.sendall(struct.pack("!II", 8, 80877104))
+        assert client.recv(1) == b"N"
+
+
+@pytest.mark.parametrize("name", ["Team", "a.b", "x" * 64, "../a"])
+def test_a_database_is_a_namespace(server: Served, name: str) -> None:
+    assert "does not exist: it is the name of a namespace" in str(refused(server, dbname=name))
+
+
+def test_settings_come_with_the_start(server: Served) -> None:
+    options = r"-c tidemark.as_of=300 -c application_name=a\ b --dialect=spark"
+    with server.connect(options=options) as connection:
+        assert connection.execute("SHOW application_name").fetchone() == ("a b",)
+        connection.execute("SELECT a FROM s.a")
+    assert server.answers.asked[-1:] in ([], [("SELECT a FROM s.a", "spark")])
+    assert server.answers.read[-1] == 300
+    assert "unrecognized configuration parameter" in str(refused(server, options="-c nonsense=1"))
+
+
+def test_without_tls_the_listener_is_on_loopback_and_told_so(tmp_path: Path) -> None:
+    with served(tmp_path, tls=False) as made, made.connect() as connection:
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
+
+    async def listen(host: str, insecure: bool) -> None:
+        await PgServer(GatewayLink(lambda: Gateway("", "")), Limits(), None, insecure).start(host, 0)
+
+    for host, insecure in (("127.0.0.1", False), ("0.0.0.0", True), ("localhost.example", True)):
+        with pytest.raises(ListenerRefused):
+            asyncio.run(listen(host, insecure))
+
+
+def test_a_renewed_certificate_is_used_by_the_next_connection(tmp_path: Path) -> None:
+    with served(tmp_path) as made, made.connect() as before:
+        renewed = Authority.named("renewed")
+        made.authority.write_bytes(renewed.pair.certificate)
+        made.issue(renewed)
+        with made.connect() as after:
+            assert after.execute("SELECT a FROM s.a").fetchone() == (1,)
+        (tmp_path / "tls.key").write_bytes(b"half a ke")
+        with made.connect() as later:
+            assert later.execute("SELECT a FROM s.a").fetchone() == (1,)
+        assert before.execute("SELECT a FROM s.a").fetchone() == (1,)
+
+
+def test_there_are_at_most_so_many_connections(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(connections=2)) as made:
+        with made.connect(), made.connect():
+            assert "too many clients" in str(refused(made))
+        until(lambda: not made.loop.call(lambda: len(made.server._connections)))
+        with made.connect():
+            pass
+
+
+def test_a_client_that_begins_nothing_is_disconnected(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(start_seconds=0.2)) as made:
+        assert b"not begun in time" in raw(made, b"")
+        assert b"not begun in time" in raw(made, SSL_REQUEST[:5])
+
+
+def test_a_token_that_expires_ends_the_session(tmp_path: Path) -> None:
+    """Also one that asks for nothing."""
+    with served(tmp_path, limits=Limits(token_seconds=0.1)) as made, made.connect() as connection:
+        made.api_server.away = False
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
+        made.gateway._door._users._answers.clear()
+
+        async def nobody(token: str) -> None:
+            return None
+
+        made.api_server.user = nobody  # type: ignore[method-assign, assignment]
+        until(lambda: not made.loop.call(lambda: len(made.server._connections)))
+        with pytest.raises(psycopg.OperationalError, match="token is not valid any more"):
+            connection.execute("SELECT a FROM s.a")
+
+
+def test_the_gateway_restarts_while_a_session_is_open(tmp_path: Path) -> None:
+    with served(tmp_path) as made, made.connect() as connection:
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
+        made.restart_gateway()
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
+
+
+def test_clients_are_told_that_the_server_ends(tmp_path: Path) -> None:
+    with served(tmp_path) as made, made.connect() as connection:
+        made.loop.run(made.server.close())
+        with pytest.raises(psycopg.OperationalError, match="the server ends"):
+            connection.execute("SELECT a FROM s.a")
+
+
+def test_no_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    with served(tmp_path) as made:
+        with made.connect():
+            pass
+        refused(made, password="a-wrong-token")
+        made.says(lambda sql, dialect: ONE)
+    assert "a-wrong-token" not in caplog.text
+    assert os.environ.get("PGPASSWORD") is None

@@ -1,0 +1,163 @@
+"""Statements of sessions, by psycopg and raw libpq: queries, transactions, settings, cursors, COPY, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from tests.pgwire.frames import Frames
+from tests.pgwire.served import ONE, Rows, Served
+from tidemark_protocol.messages.planning import Diagnostic, Refused
+from tidemark_protocol.types import BIGINT, Column
+
+MANY = Rows((Column("a", BIGINT),), pa.table({"a": pa.array(range(5000), pa.int64())}))
+
+
+def statements(server: Served) -> list[str]:
+    return [sql for sql, _ in server.answers.asked]
+
+
+def test_statements_are_divided_as_postgresql_does(server: Served) -> None:
+    with server.connect() as connection:
+        found = connection.execute("SELECT 'a;b' AS x FROM s.a; /* ; */ SELECT $$;$$ FROM s.a;; -- ;")
+        assert found.fetchall() == [(1,), (2,), (3,)]
+        assert found.nextset()
+        assert not found.nextset()
+    assert statements(server) == ["SELECT 'a;b' AS x FROM s.a", " /* ; */ SELECT $$;$$ FROM s.a"]
+
+
+def test_a_transaction_reads_at_one_time(server: Served) -> None:
+    with server.connect(autocommit=True) as connection, connection.transaction():
+        server.answers.read.clear()
+        connection.execute("SELECT a FROM s.a")
+        connection.execute("SELECT a FROM s.a WHERE a > 1")
+        assert server.answers.read == [499, 499]
+
+
+def test_a_transaction_that_failed_refuses_statements_until_its_end(server: Served) -> None:
+    server.says(lambda sql, dialect: Refused((Diagnostic("SYNTAX", "no"),)) if "wrong" in sql else ONE)
+    with server.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT a FROM s.a")
+        connection.execute("SAVEPOINT before")
+        with pytest.raises(psycopg.errors.SyntaxError):
+            connection.execute("SELECT wrong")
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute("SELECT a FROM s.a")
+        connection.execute("ROLLBACK TO before")
+        connection.execute("SELECT a FROM s.a")
+        with pytest.raises(psycopg.errors.SyntaxError):
+            connection.execute("SELECT wrong")
+        assert connection.execute("COMMIT").statusmessage == "ROLLBACK"
+        connection.execute("SELECT a FROM s.a")
+
+
+def test_errors_have_their_sqlstate_and_position(server: Served) -> None:
+    wrong = Diagnostic("UNRESOLVED_COLUMN", "no such column", line=2, column=3, word="nme")
+    server.says(lambda sql, dialect: Refused((wrong,)))
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+            connection.execute("SELECT 1 FROM s.a; SELECT\n  nme FROM s.a".partition("; ")[2])
+        assert failed.value.diag.statement_position == "10"
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="cannot execute INSERT"):
+            connection.execute("INSERT INTO t VALUES (1)")
+
+
+@pytest.mark.parametrize(("setting", "value", "field", "expected"), [
+    ("tidemark.as_of", "321", "read", 321),
+    ("tidemark.as_of", "1970-01-01 00:00:00.321", "read", 321),
+    ("dialect", "spark", "dialect", "spark"),
+])  # fmt: skip
+def test_settings_of_tidemark(server: Served, setting: str, value: str, field: str, expected: Any) -> None:
+    with server.connect() as connection:
+        connection.execute(f"SET {setting} = '{value}'")
+        connection.execute("SELECT count(a) AS first FROM s.a")
+        found = server.answers.read[-1] if field == "read" else server.answers.asked[-1][1]
+        assert found == expected
+        connection.execute(f"RESET {setting}")
+        connection.execute("SELECT count(a) FROM s.a")
+        assert (server.answers.read[-1], server.answers.asked[-1][1]) == (499, "postgres")
+
+
+def test_set_in_a_transaction_is_rolled_back(server: Served) -> None:
+    with server.connect() as connection:
+        for end, expected in (("ROLLBACK", "UTC"), ("COMMIT", "Europe/Berlin")):
+            connection.execute("BEGIN")
+            connection.execute("SET TIME ZONE 'Europe/Berlin'")
+            connection.execute("SET LOCAL application_name = 'x'")
+            assert connection.execute("SHOW application_name").fetchone() == ("x",)
+            connection.execute(end)
+            assert connection.execute("SHOW timezone").fetchone() == (expected,)
+            assert connection.execute("SHOW application_name").fetchone() == ("",)
+            assert connection.info.parameter_status("TimeZone") == expected
+        with pytest.raises(psycopg.errors.UndefinedObject):
+            connection.execute("SET nonsense = 1")
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            connection.execute("SET timezone = 'Nowhere/Else'")
+
+
+def test_cursors_of_sql_and_of_psycopg(server: Served) -> None:
+    server.says(lambda sql, dialect: MANY)
+    with server.connect(autocommit=True) as connection, connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SELECT a FROM s.a")
+        assert connection.execute("FETCH 3 FROM c").fetchall() == [(0,), (1,), (2,)]
+        assert connection.execute("MOVE 10 IN c").statusmessage == "MOVE 10"
+        assert connection.execute("FETCH c", binary=True).fetchall() == [(13,)]
+        assert len(connection.execute("FETCH ALL c").fetchall()) == 5000 - 14
+        assert connection.execute("FETCH 1 FROM c").fetchall() == []
+        connection.execute("CLOSE c")
+        with pytest.raises(psycopg.errors.InvalidCursorName), connection.transaction():
+            connection.execute("FETCH c")
+        for binary in (False, True):
+            with connection.cursor("named", binary=binary) as cursor:
+                cursor.itersize = 700
+                cursor.execute("SELECT a FROM s.a WHERE a >= %s", [0])
+                assert [a for (a,) in cursor] == list(range(5000))
+
+
+def test_execute_with_a_limit_of_rows_suspends_the_portal(server: Served) -> None:
+    """As JDBC's fetch size does. libpq has no such call, so the frames are ours."""
+    server.says(lambda sql, dialect: MANY)
+    with Frames(server) as frames:
+        frames.send(b"P", b"\0SELECT a FROM s.a\0\0\0")
+        frames.send(b"B", b"p\0\0\0\0\0\0\0\0")
+        frames.send(b"E", b"p\0\0\0\0\x02")
+        frames.send(b"E", b"p\0\0\0\0\x03")
+        frames.send(b"E", b"p\0\0\0\0\x00")
+        frames.send(b"S")
+        kinds = [kind for kind, _ in frames.until_ready()]
+    text = b"".join(kinds)
+    assert text == b"12" + b"DDs" + b"DDDs" + b"D" * 4995 + b"CZ"
+
+
+def test_copy_writes_text_and_csv(server: Served) -> None:
+    columns = (Column("a", BIGINT), Column("b c", BIGINT))
+    rows = Rows(columns, pa.table({"a": [1, None], "b": [2, 3]}))
+    server.says(lambda sql, dialect: rows)
+    with server.connect() as connection:
+        for options, expected in (
+            ("", "1\t2\n\\N\t3\n"),
+            ("WITH (FORMAT csv, HEADER)", "a,b c\n1,2\n,3\n"),
+            ("CSV HEADER DELIMITER ';' NULL 'nil'", "a;b c\n1;2\nnil;3\n"),
+        ):
+            with connection.cursor().copy(f"COPY (SELECT a, b FROM s.a) TO STDOUT {options}") as copy:
+                assert b"".join(copy).decode() == expected
+        with connection.cursor().copy("COPY s.a TO STDOUT") as copy:
+            assert b"".join(copy).decode() == "1\t2\n\\N\t3\n"
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), connection.cursor().copy("COPY a FROM STDIN"):
+            pass
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1, 2)
+    assert statements(server)[0] == "SELECT a, b FROM s.a"
+
+
+def test_prepared_statements_are_used_again(server: Served) -> None:
+    with server.connect(prepare_threshold=0) as connection:
+        for value in (1, 2, 3):
+            assert len(connection.execute("SELECT a FROM s.a WHERE a > %s", [value]).fetchall()) == 3
+        connection.execute("DISCARD ALL")
+        assert connection.execute("SELECT a FROM s.a", prepare=False).fetchone() == (1,)
+    assert [sql[-22:] for sql in statements(server)[:2]] == ["CAST('1' AS smallint) ", "CAST('2' AS smallint) "]
