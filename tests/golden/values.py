@@ -321,5 +321,6 @@ MEMBERS: tuple[Any, ...] = (
     KAFKA_SINK,
     MaterializedViewSink(SHARD, None, None, None, KAFKA_SINK),
     replace(PUBLISHED, empty_on_error=True),
+    replace(PUBLISHED, change_data_feed=True),
 )
 """The order is that of the lines of `members.tsv`."""

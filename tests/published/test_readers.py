@@ -90,3 +90,27 @@ def test_spark_reads_it_with_its_history(tmp_path: Path) -> None:
     published = publication.publish(Time(shard.refresh().upper - 1))
     assert published.anew_because == "", "what Spark's OPTIMIZE does is no change"
     assert published.rows == len(rows) - 1
+
+
+@pytest.mark.slow
+def test_spark_follows_its_change_data_feed(tmp_path: Path) -> None:
+    """Each row that came or went, by the commit, and no row of a file that was only rewritten."""
+    shard = create_or_open(f"{tmp_path}/shard", SCHEMA, shard_id="u1")
+    options = TableOptions(f"{tmp_path}/published", "shop.flow.view", change_data_feed=True)
+    expected, folded = list[tuple[int, str, str]](), [(k, f"name {k}") for k in range(300)]
+    append(shard, [(k, name, 1) for k, name in folded])
+    for number in range(4):
+        Publication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
+        expected += [(number, f"name {number}", "delete"), (number, "another", "insert"), (number, "another", "insert")]
+        append(shard, [(number, f"name {number}", -1), (number, "another", 2)])
+    Publication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
+    with SparkWriter(tmp_path / "spark.log") as spark:
+        spark.sql(
+            f"INSERT OVERWRITE DIRECTORY '{tmp_path}/feed' USING parquet SELECT k, name, _change_type, _commit_version "
+            f"FROM table_changes_by_path('{options.location}', 0)"
+        )
+    read = f"SELECT k, name, _change_type, _commit_version FROM read_parquet('{tmp_path}/feed/*.parquet')"
+    changes = duckdb.sql(read).fetchall()
+    assert sorted(change[:3] for change in changes if change[3]) == sorted(expected)
+    assert sorted(change[:2] for change in changes if not change[3]) == sorted(folded)
+    assert {change[2] for change in changes if not change[3]} == {"insert"}

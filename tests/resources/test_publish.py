@@ -35,6 +35,7 @@ def test_what_is_not_said_needs_no_feature_of_replicas() -> None:
     ("publish", "feature"),
     [
         ({"onError": "empty"}, "publishEmptyOnError"),
+        ({"changeDataFeed": True}, "publishChangeDataFeed"),
     ],
 )
 def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: dict[str, Any], feature: str) -> None:

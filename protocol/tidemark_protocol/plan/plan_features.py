@@ -20,6 +20,7 @@ FEATURES = {
     "MaterializedViewSink.refresh": "refresh",
     "MaterializedViewSink.publish": "publish",
     "PublishedView.empty_on_error": "publishEmptyOnError",
+    "PublishedView.change_data_feed": "publishChangeDataFeed",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
 }

@@ -22,13 +22,15 @@ _REMOVAL = "published"
 class PublishedView:
     """`owner`: the view's name in all namespaces, which the table keeps. `every_ms`: the least time between commits, 0
     for each change; commits are at multiples of it. `retention_hours`: how long replaced files stay for readers.
-    `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before."""
+    `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before.
+    `change_data_feed`: readers may ask which rows came and went."""
 
     location: str
     owner: str
     every_ms: int
     retention_hours: int
     empty_on_error: bool = False
+    change_data_feed: bool = False
 
     def check(self) -> None:
         """Raises ValueError where a number is negative."""

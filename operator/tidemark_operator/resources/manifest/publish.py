@@ -1,6 +1,8 @@
 """How a materialized view is published as an ordinary table, as manifests write it.
 
-publish: {every: 1m, retention: 24h, onError: keep}       every: onCommit publishes each change
+publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false}
+
+`every: onCommit` publishes each change.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Publish:
     every_ms: int
     retention_hours: int
     on_error: OnError = OnError.KEEP
+    change_data_feed: bool = False
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
@@ -39,12 +42,13 @@ class Publish:
             every_ms=every_ms(publish, DEFAULT_EVERY),
             retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),
             on_error=publish.choice("onError", OnError, OnError.KEEP),
+            change_data_feed=publish.flag("changeDataFeed", False),
         )
 
     def view(self, location: str, owner: str) -> PublishedView:
         """The same, as plans have it. `owner`: the view's name in all namespaces."""
         empty = self.on_error is OnError.EMPTY
-        return PublishedView(location, owner, self.every_ms, self.retention_hours, empty)
+        return PublishedView(location, owner, self.every_ms, self.retention_hours, empty, self.change_data_feed)
 
     @property
     def history_ms(self) -> int:

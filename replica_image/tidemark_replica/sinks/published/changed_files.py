@@ -136,6 +136,39 @@ def replaced(
     return removed
 
 
+def separated(
+    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
+) -> tuple[list[PublishedFile], list[PublishedFile]]:
+    """Writes files with the same rows as those that they replace, in which the rows that the table is to lose are alone
+    in files of their own. Returns the replaced files, and those of the lost rows. Raises RowMissing, StorageError."""
+    of = hashes(changes)
+    negative = np.asarray(pc.less(changes.column(DIFF), 0))
+    gone = changes.filter(pa.array(negative))
+    lost = LostRows(gone, of[negative])
+    by_prefix: dict[str, list[PublishedFile]] = defaultdict(list)
+    for file in files:
+        by_prefix[file.prefix].append(file)
+    growing = {prefix for prefix, _ in longest(of[~negative], by_prefix)}
+    removed = []
+    for prefix in sorted(by_prefix, key=len, reverse=True):
+        none = changes.slice(0, 0)
+        merging = prefix in growing
+        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, none, file_bytes, merging)
+    lost.check_none_left()
+    before = len(written.files)
+    counts = gone.schema.get_field_index(DIFF)
+    written.write("", copies(gone.set_column(counts, DIFF, pc.negate(gone.column(DIFF)))))
+    return removed, written.files[before:]
+
+
+def write_new(written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table) -> None:
+    """Writes the rows that the table gets to files of their own, which replace none. `files`: those of the table.
+    Raises StorageError."""
+    new = changes.filter(pc.greater(changes.column(DIFF), 0))
+    for prefix, positions in longest(hashes(new), {file.prefix for file in files}):
+        written.write(prefix, copies(new.take(pa.array(positions))))
+
+
 def _replaced_of_prefix(
     written: WrittenFiles,
     prefix: str,
@@ -143,10 +176,12 @@ def _replaced_of_prefix(
     lost: LostRows,
     added: pa.Table,
     file_bytes: int,
+    merging: bool = False,
 ) -> list[PublishedFile]:
-    """Writes the new files of one prefix, and returns those that they replace."""
+    """Writes the new files of one prefix, and returns those that they replace. `merging`: many small files become one
+    although none is touched."""
     touched = [file for file in files if lost.may_be_in(written, file)]
-    if not touched and not added.num_rows:
+    if not touched and not added.num_rows and not merging:
         return []
     if len(files) - len(touched) >= FILES_PER_PREFIX_MAX:
         touched += [file for file in files if file.size < file_bytes // 2 and file not in touched]

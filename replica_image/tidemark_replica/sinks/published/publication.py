@@ -34,13 +34,22 @@ from tidemark_replica.sinks.destinations.shard_contents import (
     net_changes,
     share_bits,
 )
-from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
+from tidemark_replica.sinks.published.changed_files import (
+    FILE_BYTES,
+    RowMissing,
+    WrittenFiles,
+    copies,
+    replaced,
+    separated,
+    write_new,
+)
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedFile,
     PublishedTable,
     Replacement,
+    TableMoved,
     TableOptions,
     create_table,
     open_table,
@@ -87,9 +96,10 @@ class Publication:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
 
         Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, TableBeingDeleted, Interrupted,
-        NotCommitted, NotReadable (the shard is not there yet), ShardNotFound, StorageError: the table is unchanged, or
-        has the contents at `time`.
+        ColumnsNotSupported, NotCommitted, NotReadable (the shard is not there yet), ShardNotFound, StorageError: the
+        table is unchanged, or has the contents at `time`.
         """
+        self.options.check_columns(self.shard.schema)
         try:
             return self._publish(time)
         except ViewInError:
@@ -104,6 +114,8 @@ class Publication:
         table.check_term()
         if table.schema != self.shard.schema:
             return self._rebuild(table, time, "the view's columns are others")
+        if not table.is_configured:
+            return self._rebuild(table, time, "its change data feed is switched on or off")
         published = table.time_of(self.shard.shard_id)
         if published is None:
             reason = "another program changed the table, or it had the rows of an earlier view"
@@ -128,6 +140,8 @@ class Publication:
             raise TooManyChanges("more than a quarter of the rows has changed")
         if not changes.num_rows and time - published < IDLE_MS:
             return Published(published, time, table.rows, table.bytes)
+        if self.options.change_data_feed:
+            return self._update_exactly(table, published, time, changes)
         written = WrittenFiles(Storage.at(self.options.location), table.schema, interrupted=self.interrupted)
         try:
             removed = replaced(written, table.files, changes, self.file_bytes)
@@ -139,6 +153,42 @@ class Publication:
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(removed)
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
+
+    def _update_exactly(self, table: PublishedTable, published: Time, time: Time, changes: pa.Table) -> Published:
+        """By two commits, so that a change data feed has no other rows than the changes: the first one moves the rows
+        that are to go to files of their own, and changes no data; the second one removes those and adds the new rows.
+        Raises RowMissing."""
+        written = WrittenFiles(Storage.at(self.options.location), table.schema, interrupted=self.interrupted)
+        try:
+            replaced_files, lost = separated(written, table.files, changes, self.file_bytes)
+            written.check_not_interrupted()
+        except BaseException:
+            written.discard()
+            raise
+        moved = list(written.files)
+        if moved or replaced_files:
+            change = Replacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
+            self._commit(table, written, change)
+            table = self._after(table)
+        written = WrittenFiles(written.storage, table.schema, interrupted=self.interrupted)
+        try:
+            write_new(written, table.files, changes)
+            written.check_not_interrupted()
+        except BaseException:
+            written.discard()
+            raise
+        self._commit(table, written, Replacement(time, tuple(written.files), tuple(lost)))
+        rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
+        size = table.bytes + _size(written.files) - _size(lost)
+        added, removed = [*moved, *written.files], [*replaced_files, *lost]
+        return Published(time, time, rows, size, _size(added), len(added), len(removed))
+
+    def _after(self, table: PublishedTable) -> PublishedTable:
+        """The table after this publication's commit to it. Raises TableMoved where there is another one after that."""
+        now = open_table(self.options)
+        if now is None or now.version != table.version + 1:
+            raise TableMoved(f"{self.options.location}: another program committed")
+        return now
 
     def _empty(self, time: Time) -> Published:
         """Takes all rows away, since the view has errors at the time. A table that is empty for that reason gets the

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
@@ -33,10 +33,17 @@ from tidemark_replica.sinks.published.hash_prefix import prefix_of
 
 TIME_PROPERTY = "tidemark.time"
 COMMIT_PROPERTY = "tidemark.commit"
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+RESERVED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+"""Columns of a change data feed."""
 
 
 class PublishedByAnother(PersistError):
     """The location holds a table that is not of this view."""
+
+
+class ColumnsNotSupported(PersistError):
+    """The view has a column that the table cannot have."""
 
 
 class NotCommitted(PersistError):
@@ -58,13 +65,24 @@ LAST_TERM = (1 << 63) - 1
 @dataclass(frozen=True)
 class TableOptions:
     """`owner`: the view, as `namespace.dataflow.view`. `retention_hours`: how long replaced files stay for readers.
-    `uid`, `term`: the Dataflow, and the writer term of the revision that publishes."""
+    `uid`, `term`: the Dataflow, and the writer term of the revision that publishes. `change_data_feed`: readers may ask
+    which rows came and went."""
 
     location: str
     owner: str
     retention_hours: int = 24
     uid: str = ""
     term: int = 0
+    change_data_feed: bool = False
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raises ColumnsNotSupported where a view of these columns cannot be published so."""
+        reserved = sorted(RESERVED_COLUMNS.intersection(schema.names)) if self.change_data_feed else []
+        if reserved:
+            raise ColumnsNotSupported(
+                f"a table with a change data feed cannot have column {reserved[0]}: rename it, or set changeDataFeed: "
+                "false"
+            )
 
 
 @dataclass(frozen=True)
@@ -84,12 +102,14 @@ class PublishedFile:
 @dataclass(frozen=True)
 class Replacement:
     """One commit: `removed` files go, `added` files come, and the contents are those at `time`. `is_in_error`: the view
-    has errors then, and the table has no rows instead of its contents."""
+    has errors then, and the table has no rows instead of its contents. `changes_data`: False where the rows are those
+    of before, in other files."""
 
     time: Time
     added: tuple[PublishedFile, ...] = ()
     removed: tuple[PublishedFile, ...] = ()
     is_in_error: bool = False
+    changes_data: bool = True
 
 
 class PublishedTable:
@@ -101,6 +121,9 @@ class PublishedTable:
             self.version = int(table.version())
             self.schema = pa.schema(table.schema().to_arrow())
             self.files = _live_files(table)
+            configuration = table.metadata().configuration
+        self.is_configured = (configuration.get(CHANGE_DATA_FEED) == "true") == options.change_data_feed
+        """Whether it has the properties that the options ask for."""
 
     @property
     def rows(self) -> int:
@@ -140,13 +163,13 @@ class PublishedTable:
             return emptied is not None and emptied == self._table.transaction_version(_time_id(shard))
 
     def commit(self, shard: ShardId, change: Replacement, schema: pa.Schema | None = None) -> None:
-        """Replaces files. `schema`: replaces all files, and the columns. Raises NotCommitted where nothing was written,
-        StorageError where the commit may have landed."""
+        """Replaces files. `schema`: replaces all files, the columns and the properties. Raises NotCommitted where
+        nothing was written, StorageError where the commit may have landed."""
         commit_id = uuid.uuid4().hex
         properties = _properties(self._options, shard, change, self.version + 1, commit_id)
         with self._storage.errors("committing", writing=True):
             try:
-                if schema is None or schema == self.schema:
+                if schema is None or (schema == self.schema and self.is_configured):
                     self._replace(change, properties, everything=schema is not None)
                 else:  # other types may need another protocol, which a write transaction does not set
                     _create(self._options, self._storage, schema, change, properties, "overwrite")
@@ -160,9 +183,9 @@ class PublishedTable:
                     raise TableMoved(f"{self._options.location}: another program committed first") from None
 
     def _replace(self, change: Replacement, properties: CommitProperties, everything: bool) -> None:
-        removes = [RemoveAction(each.path, True, _now_ms(), each.size, {}) for each in change.removed]
+        removes = [RemoveAction(f.path, change.changes_data, _now_ms(), f.size, {}) for f in change.removed]
         self._table.create_write_transaction(
-            [*_adds(change.added), *removes],
+            [*_adds(change), *removes],
             "overwrite" if everything else "append",
             Schema.from_arrow(self.schema),
             commit_properties=properties,
@@ -235,22 +258,25 @@ def _create(
 ) -> None:
     """Creates the table, or with "overwrite" replaces all of it, in one commit."""
     retention = f"interval {options.retention_hours} hours"
+    configuration = {"delta.deletedFileRetentionDuration": retention, "delta.logRetentionDuration": retention}
+    if options.change_data_feed:
+        configuration |= {CHANGE_DATA_FEED: "true"}
     create_table_with_add_actions(
         storage.location,
         Schema.from_arrow(schema),
-        _adds(change.added),
+        _adds(change),
         mode=mode,
         name=options.owner,
         description="the current rows of a Tidemark view; Tidemark replaces what other programs write here",
-        configuration={"delta.deletedFileRetentionDuration": retention, "delta.logRetentionDuration": retention},
+        configuration=configuration,
         storage_options=storage.settings,
         commit_properties=properties,
     )
 
 
-def _adds(files: Iterable[PublishedFile]) -> list[AddAction]:
-    now = _now_ms()
-    return [AddAction(f.path, f.size, {}, now, True, json.dumps({"numRecords": f.rows})) for f in files]
+def _adds(change: Replacement) -> list[AddAction]:
+    now, changes = _now_ms(), change.changes_data
+    return [AddAction(f.path, f.size, {}, now, changes, json.dumps({"numRecords": f.rows})) for f in change.added]
 
 
 def _properties(

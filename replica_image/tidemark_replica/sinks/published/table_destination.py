@@ -52,4 +52,5 @@ class TableDestination:
 
     def _options(self, term: WriterTerm) -> TableOptions:
         uid = self.id.partition("/")[0]
-        return TableOptions(self.view.location, self.view.owner, self.view.retention_hours, uid, term)
+        view = self.view
+        return TableOptions(view.location, view.owner, view.retention_hours, uid, term, view.change_data_feed)
