@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from threading import Event, Thread
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.persist.model import COLUMNS, batch, changes, contents
 from tests.s3_fixtures import Place
 from tests.waiting import BOUND
-from tidemark_persist import DIFF, DataFile, MaintenancePolicy, Shard, create_or_open
+from tidemark_persist import DIFF, TIME, DataFile, MaintenancePolicy, Shard, create_or_open
 from tidemark_persist.maintenance.compaction import GROWTH, choose, rewrite, run_of
 from tidemark_persist.maintenance.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
@@ -123,6 +124,28 @@ def test_compaction_keeps_insertions_and_retractions_in_row_groups_of_their_own(
     with shard._log.storage.open_input(merged.path) as source, pq.ParquetFile(source) as file:
         groups = [set(file.read_row_group(g).column(DIFF).to_pylist()) for g in range(file.num_row_groups)]
     assert groups == [{1}, {-1}]
+
+
+@pytest.mark.parametrize("type", [pa.string(), pa.list_(pa.int64())])
+def test_compaction_puts_rows_with_the_same_first_column_side_by_side(place: Place, type: pa.DataType) -> None:
+    """So statistics rule out row groups; a nested column has none, and only times are in order."""
+    schema = pa.schema([("k", type)])
+    shard = create_or_open(place.location, schema, shard_id="s", policy=MaintenancePolicy())
+    keys = [str(i % 10) if pa.types.is_string(type) else [i % 10] for i in range(100)]
+    updates = pa.table({"k": pa.array(keys, type), TIME: [i // 50 for i in range(100)], DIFF: [1] * 100})
+    shard.compare_and_append(updates, expected_upper=0, new_upper=2, term=1)
+    files = tuple(shard._log.state.files())
+    (merged,) = rewrite(shard._log.storage, files, shard._table_schema, Time(0), 1_000_000)
+
+    with shard._log.storage.open_input(merged.path) as source:
+        rows = pq.read_table(source)
+    found = list(
+        zip(rows.column(TIME).to_pylist(), rows.column("k").to_pylist(), rows.column(DIFF).to_pylist(), strict=True)
+    )
+    if pa.types.is_string(type):
+        assert found == [(time, str(k), 5) for time in (0, 1) for k in range(10)]
+    else:
+        assert sorted(found) == [(time, [k], 5) for time in (0, 1) for k in range(10)]
 
 
 def test_log_files_and_data_stay_bounded(place: Place) -> None:

@@ -27,7 +27,7 @@ from tidemark_persist.schema import DIFF, TIME, physical_schema, user_schema
 from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import EMPTY, Time
 
-ROW_GROUP_ROWS = 131_072
+ROW_GROUP_ROWS = 65_536
 STAGED_AGE_MAX_SECONDS = 12 * 3600.0  # half the age at which vacuum deletes files of unknown origin
 CHECK_THREADS = 8
 

@@ -21,6 +21,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,10 +109,21 @@ def _updates(storage: Storage, files: Sequence[DataFile], since: Time) -> Iterat
 
 
 def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The consolidation: insertions, then retractions, each in the order of time, in pieces that become row groups. So
-    row groups can be skipped by time, and readers find the retractions without reading insertions."""
-    merged = consolidate_stream(tables, schema).sort_by(TIME)
+    """The consolidation: insertions, then retractions, each in order, in pieces that become row groups. So row groups
+    can be skipped by time and by the first column, and readers find the retractions without reading insertions."""
+    merged = _in_order(consolidate_stream(tables, schema))
     retracted = pc.less(merged.column(DIFF), 0)
     for updates in (merged.filter(pc.invert(retracted)), merged.filter(retracted)):
         for start in range(0, updates.num_rows, ROW_GROUP_ROWS):
             yield updates.slice(start, ROW_GROUP_ROWS)
+
+
+def _in_order(updates: pa.Table) -> pa.Table:
+    """By time, and at each time by the first column, unless that is nested. (Two sorts by one key take half as long as
+    one by two.)"""
+    first = updates.column(0)
+    by_column = None if pa.types.is_nested(first.type) else pc.sort_indices(first).to_numpy()
+    times = updates.column(TIME).to_numpy()
+    if by_column is None:
+        return updates.take(pa.array(np.argsort(times, kind="stable")))
+    return updates.take(pa.array(by_column[np.argsort(times[by_column], kind="stable")]))
