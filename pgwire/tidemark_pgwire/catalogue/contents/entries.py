@@ -1,0 +1,197 @@
+"""The user's relations as a catalogue has them: with oids, schemas, types of their rows, indexes and constraints.
+
+Relation ──► Entry ──┬──► its key of a table: an index and a constraint
+                     ├──► its other keys: unique indexes
+                     └──► the columns of an index of the replicas: an index
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+
+from tidemark_pgwire.catalogue.facts import Relation, SessionFacts
+from tidemark_pgwire.catalogue.oids import Oids
+from tidemark_pgwire.catalogue.settings import settings_of
+from tidemark_pgwire.catalogue.system_relations import INFORMATION_SCHEMA, PG_CATALOG, system_relations
+from tidemark_pgwire.catalogue.types import system_types
+
+SCHEMA_OIDS: Mapping[str, int] = {PG_CATALOG: 11, "public": 2200, INFORMATION_SCHEMA: 13_207}
+OWNER, OWNER_OID = "tidemark", 10
+"""The role that everything belongs to."""
+_KINDS = {"table": "r", "materialized view": "m", "view": "v"}
+
+
+@dataclass(frozen=True)
+class Index:
+    """`columns`: numbers of the columns of its relation, from 1."""
+
+    oid: int
+    name: str
+    columns: tuple[int, ...]
+    unique: bool
+    primary: bool
+    constraint: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`type`, `array`: the oids of the type of its rows, and of their arrays. `visible`: its name alone means it."""
+
+    relation: Relation
+    oid: int
+    schema: int
+    type: int
+    array: int
+    visible: bool
+    indexes: tuple[Index, ...]
+
+    @property
+    def kind(self) -> str:
+        return _KINDS.get(self.relation.kind, "r")
+
+    @property
+    def name(self) -> str:
+        return self.relation.name
+
+    @property
+    def full_name(self) -> str:
+        """As SQL names it."""
+        return f"{quoted(self.relation.namespace)}.{quoted(self.name)}"
+
+    @property
+    def shown_name(self) -> str:
+        """As `oid::regclass` prints it: the shortest name that SQL takes."""
+        return self.shown(self.name)
+
+    def shown(self, name: str) -> str:
+        """A name of its schema, with the schema where it is needed."""
+        alone = self.relation.namespace == "public" or _is_short(self.relation)
+        return quoted(name) if alone else f"{quoted(self.relation.namespace)}.{quoted(name)}"
+
+    def column_names(self, index: Index) -> list[str]:
+        return [self.relation.columns[number - 1].name for number in index.columns]
+
+
+class Contents:
+    """Of one answer."""
+
+    def __init__(self, session: SessionFacts, relations: Sequence[Relation], oids: Oids) -> None:
+        self.session, self.oids = session, oids
+        self.settings = settings_of(session)
+        self.database_oid = oids.of("database", session.database)
+        self.user_oid = OWNER_OID if session.user == OWNER else oids.of("role", session.user)
+        self._relations = relations
+
+    @cached_property
+    def schemas(self) -> Mapping[str, int]:
+        """Oids by name."""
+        ours = sorted({r.namespace for r in self._relations} - set(SCHEMA_OIDS))
+        return {**SCHEMA_OIDS, **{name: self.oids.of("schema", name) for name in ours}}
+
+    @cached_property
+    def entries(self) -> Sequence[Entry]:
+        alone = {name for name in self._names if self._names[name] == 1} - {
+            name for schema, name in system_relations() if schema == PG_CATALOG
+        }
+        return [self._entry(one, one.name in alone or _is_short(one)) for one in self._relations]
+
+    @cached_property
+    def _names(self) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        for one in self._relations:
+            counts[one.name] = counts.get(one.name, 0) + 1
+        return counts
+
+    def _entry(self, one: Relation, visible: bool) -> Entry:
+        def oid(kind: str) -> int:
+            return self.oids.of(kind, one.namespace, one.name)
+
+        indexes = self._indexes(one)
+        schema = self.schemas[one.namespace]
+        return Entry(one, oid("relation"), schema, oid("type"), oid("array"), visible, indexes)
+
+    def _indexes(self, one: Relation) -> tuple[Index, ...]:
+        numbers = {column.name: number for number, column in enumerate(one.columns, 1)}
+        found: list[Index] = []
+
+        def add(suffix: str, columns: tuple[str, ...], unique: bool, primary: bool) -> None:
+            if not columns or not set(columns) <= set(numbers):
+                return
+            name = f"{one.name}_{suffix}"
+            oid = self.oids.of("relation", one.namespace, name, "index")
+            constraint = self.oids.of("constraint", one.namespace, name) if primary else 0
+            found.append(Index(oid, name, tuple(numbers[c] for c in columns), unique, primary, constraint))
+
+        for number, key in enumerate(one.keys):
+            if number == 0 and one.kind == "table":
+                add("pkey", key, True, True)
+            else:
+                add(f"key{number or ''}", key, True, False)
+        add("idx", one.index_key, False, False)
+        return tuple(found)
+
+    def index_definition(self, entry: Entry, index: Index, name: str) -> str:
+        """`name`: of the relation, as it is to stand there."""
+        unique = "UNIQUE " if index.unique else ""
+        columns = ", ".join(map(quoted, entry.column_names(index)))
+        return f"CREATE {unique}INDEX {quoted(index.name)} ON {name} USING btree ({columns})"
+
+    def constraint_definition(self, entry: Entry, index: Index) -> str:
+        return f"PRIMARY KEY ({', '.join(map(quoted, entry.column_names(index)))})"
+
+    @cached_property
+    def roles(self) -> Mapping[int, str]:
+        return {OWNER_OID: OWNER, self.user_oid: self.session.user}
+
+    @cached_property
+    def rights(self) -> list[str]:
+        """The access list of each relation: its owner's, and the user's, who reads."""
+        user = self.session.user
+        plain = user.isascii() and user.replace("_", "a").isalnum()
+        shown = user if plain else '"' + user.replace('"', '""') + '"'
+        return [f"{OWNER}=arwdDxt/{OWNER}", f"{shown}=r/{OWNER}"]
+
+    @cached_property
+    def functions(self) -> Mapping[int, str]:
+        """Those that types name."""
+        return {oid: name for one in system_types().values() for oid, name in one.functions if oid}
+
+
+def _is_short(one: Relation) -> bool:
+    return one.short and one.namespace == one.name
+
+
+def quoted(name: str) -> str:
+    """A name as SQL needs it: in quotes unless it is plain, in lower case, and no keyword."""
+    plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
+    return name if plain and name not in RESERVED else '"' + name.replace('"', '""') + '"'
+
+
+_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(?:\.|$)')
+
+
+def parts_of_name(text: str) -> list[str]:
+    """The parts of a name with its schemas: in lower case unless in quotes. Empty: the text is no name."""
+    parts, end = [], 0
+    for found in _PART.finditer(text):
+        if found.start() != end:
+            return []
+        parts.append(found[1].replace('""', '"') if found[1] else found[2].lower())
+        end = found.end()
+    return parts if end == len(text) and not text.rstrip().endswith(".") else []
+
+
+KEYWORDS: Mapping[str, Sequence[str]] = {
+    code: words.split()
+    for code, words in (
+        line.split("\t")
+        for line in files("tidemark_pgwire.catalogue").joinpath("system_keywords.tsv").read_text().splitlines()
+    )
+}
+"""PostgreSQL's keywords by kind: R reserved, T and C for functions, types or columns, U names like any."""
+RESERVED = frozenset(word for code, words in KEYWORDS.items() for word in words if code != "U")
+"""Words that PostgreSQL takes for names in quotes alone."""

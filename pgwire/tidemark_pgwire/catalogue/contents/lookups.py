@@ -1,0 +1,205 @@
+"""Maps that macros read, and what a name means: `'revenue'::regclass`, `oid::regtype`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_pgwire.catalogue.contents.entries import RESERVED, Contents, parts_of_name, quoted
+from tidemark_pgwire.catalogue.facts import CatalogueError
+from tidemark_pgwire.catalogue.system_relations import PG_CATALOG, system_relations
+from tidemark_pgwire.catalogue.types import resolved, system_types
+
+Pairs = Iterator[tuple[Any, Any]]
+
+
+def _types(contents: Contents) -> Pairs:
+    for one in system_types().values():
+        yield one.oid, one.printed
+    for entry in contents.entries:
+        yield entry.type, entry.shown_name
+        yield entry.array, f"{entry.shown_name}[]"
+
+
+def _type_oids(contents: Contents) -> Pairs:
+    for one in system_types().values():
+        yield from ((one.name, one.oid), (one.printed, one.oid), (f"pg_catalog.{one.name}", one.oid))
+    for entry in contents.entries:
+        yield from ((entry.full_name, entry.type), (entry.shown_name, entry.type))
+
+
+def _classes(contents: Contents) -> Pairs:
+    for system in system_relations().values():
+        yield system.oid, system.name if system.schema == PG_CATALOG else system.stored_name
+    for entry in contents.entries:
+        yield entry.oid, entry.shown_name
+        for index in entry.indexes:
+            yield index.oid, entry.shown(index.name)
+
+
+def _class_oids(contents: Contents) -> Pairs:
+    """Later ones win: the name that a schema qualifies is never another's."""
+    for entry in contents.entries:
+        if entry.visible:
+            yield quoted(entry.name), entry.oid
+    for system in system_relations().values():
+        if system.schema == PG_CATALOG:
+            yield system.name, system.oid
+        yield system.stored_name, system.oid
+    for entry in contents.entries:
+        yield entry.full_name, entry.oid
+        for index in entry.indexes:
+            yield f"{quoted(entry.relation.namespace)}.{quoted(index.name)}", index.oid
+
+
+def _visible(contents: Contents) -> Pairs:
+    for system in system_relations().values():
+        yield system.oid, system.schema == PG_CATALOG
+    for entry in contents.entries:
+        yield entry.oid, entry.visible
+        for index in entry.indexes:
+            yield index.oid, entry.visible
+
+
+def _visible_types(contents: Contents) -> Pairs:
+    for one in system_types().values():
+        yield one.oid, True
+    for entry in contents.entries:
+        yield from ((entry.type, entry.visible), (entry.array, entry.visible))
+
+
+def _comments(contents: Contents) -> Pairs:
+    for entry in contents.entries:
+        if entry.relation.comment:
+            yield f"pg_class/{entry.oid}", entry.relation.comment
+
+
+def _index_definitions(contents: Contents) -> Pairs:
+    for entry in contents.entries:
+        for index in entry.indexes:
+            yield index.oid, contents.index_definition(entry, index, entry.full_name)
+
+
+def _short_index_definitions(contents: Contents) -> Pairs:
+    for entry in contents.entries:
+        for index in entry.indexes:
+            yield index.oid, contents.index_definition(entry, index, entry.shown_name)
+
+
+def _settings(contents: Contents) -> Pairs:
+    yield from contents.settings.items()
+
+
+def _index_columns(contents: Contents) -> Pairs:
+    for entry in contents.entries:
+        for index in entry.indexes:
+            for number, name in enumerate(entry.column_names(index), 1):
+                yield f"{index.oid}/{number}", quoted(name)
+
+
+def _constraint_definitions(contents: Contents) -> Pairs:
+    for entry in contents.entries:
+        for index in entry.indexes:
+            if index.constraint:
+                yield index.constraint, contents.constraint_definition(entry, index)
+
+
+def _functions(contents: Contents) -> Pairs:
+    yield from contents.functions.items()
+
+
+def _function_oids(contents: Contents) -> Pairs:
+    for oid, name in contents.functions.items():
+        yield from ((name, oid), (f"pg_catalog.{name}", oid))
+
+
+def _schemas(contents: Contents) -> Pairs:
+    for name, oid in contents.schemas.items():
+        yield oid, quoted(name)
+
+
+def _schema_oids(contents: Contents) -> Pairs:
+    for name, oid in contents.schemas.items():
+        yield quoted(name), oid
+
+
+def _roles(contents: Contents) -> Pairs:
+    yield from contents.roles.items()
+
+
+def _role_oids(contents: Contents) -> Pairs:
+    for oid, name in contents.roles.items():
+        yield quoted(name), oid
+
+
+def _reserved(contents: Contents) -> Pairs:
+    for word in sorted(RESERVED):
+        yield word, True
+
+
+_LOOKUPS: Mapping[str, tuple[Callable[[Contents], Pairs], pa.DataType, pa.DataType]] = {
+    "class_oids": (_class_oids, pa.string(), pa.int64()),
+    "classes": (_classes, pa.int64(), pa.string()),
+    "comments": (_comments, pa.string(), pa.string()),
+    "constraint_definitions": (_constraint_definitions, pa.int64(), pa.string()),
+    "function_oids": (_function_oids, pa.string(), pa.int64()),
+    "functions": (_functions, pa.int64(), pa.string()),
+    "index_columns": (_index_columns, pa.string(), pa.string()),
+    "index_definitions": (_index_definitions, pa.int64(), pa.string()),
+    "reserved": (_reserved, pa.string(), pa.bool_()),
+    "role_oids": (_role_oids, pa.string(), pa.int64()),
+    "roles": (_roles, pa.int64(), pa.string()),
+    "schema_oids": (_schema_oids, pa.string(), pa.int64()),
+    "schemas": (_schemas, pa.int64(), pa.string()),
+    "settings": (_settings, pa.string(), pa.string()),
+    "short_index_definitions": (_short_index_definitions, pa.int64(), pa.string()),
+    "type_oids": (_type_oids, pa.string(), pa.int64()),
+    "types": (_types, pa.int64(), pa.string()),
+    "visible": (_visible, pa.int64(), pa.bool_()),
+    "visible_types": (_visible_types, pa.int64(), pa.bool_()),
+}
+
+
+def lookup_of(name: str, contents: Contents) -> pa.Table:
+    """Columns `k` and `v`; each key once."""
+    pairs, key_type, value_type = _LOOKUPS[name]
+    found = dict(pairs(contents))
+    return pa.table({"k": pa.array(found.keys(), key_type), "v": pa.array(found.values(), value_type)})
+
+
+_REGISTERED: Mapping[str, tuple[Callable[[Contents], Pairs], str, str]] = {
+    "regclass": (_class_oids, "42P01", "relation"),
+    "regtype": (_type_oids, "42704", "type"),
+    "regproc": (_function_oids, "42883", "function"),
+    "regprocedure": (_function_oids, "42883", "function"),
+    "regnamespace": (_schema_oids, "3F000", "schema"),
+    "regrole": (_role_oids, "42704", "role"),
+}
+
+
+def oid_of_name(type: str, text: str, contents: Contents, missing: int | None = -1) -> int | None:
+    """What `'text'::type` means. `missing`: None, to answer None for a name that nothing has.
+
+    Raises CatalogueError: nothing has the name.
+    """
+    if text.strip().isdigit() or text.strip() == "-":
+        return 0 if text.strip() == "-" else int(text)
+    if type not in _REGISTERED:
+        raise CatalogueError("0A000", f"names of type {type} are not known here")
+    pairs, sqlstate, what = _REGISTERED[type]
+    found = dict(pairs(contents))
+    name = _folded(text)
+    oid = found.get(name)
+    if oid is None and type == "regtype":
+        system = resolved(text.strip().lower())
+        oid = system_types()[system].oid if system else found.get(f"_{name}")
+    if oid is None and missing is not None:
+        raise CatalogueError(sqlstate, f'{what} "{text[:127]}" does not exist')
+    return oid
+
+
+def _folded(text: str) -> str:
+    """A name as `quoted` writes it: folded to lower case unless in quotes."""
+    return ".".join(map(quoted, parts_of_name(text))) or text

@@ -1,0 +1,71 @@
+"""What the catalogue is told of a session and of the user's relations, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidemark_protocol.types import Column
+
+
+class CatalogueError(Exception):
+    """A statement that the catalogue refuses. `sqlstate`: PostgreSQL's code; the text says why."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation that the user may read.
+
+    `namespace`: the DataSource or Dataflow, which is the schema of SQL: relations are `namespace.name`. `short`: the
+    name `namespace` alone means it, too. `kind`: `table`, `materialized view` or `view` (an index of a view: its rows
+    are kept in memory). `keys`: names of the columns of each unique key. `index_key`: the columns by which rows are
+    looked up. `comment`: empty where there is none.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    columns: tuple[Column, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
+    index_key: tuple[str, ...] = ()
+    short: bool = False
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """`database`: the Kubernetes namespace. `parameters`: settings by name in lower case, as they are at each moment.
+    `address`: the client's, HOST:PORT."""
+
+    user: str
+    database: str
+    backend_pid: int
+    address: str
+    parameters: MutableMapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CatalogueAnswer:
+    """`oids`: PostgreSQL's type of each column of `rows`.
+
+    The columns of `rows` have the Arrow type of what they hold: integers (an oid is an int64), booleans, lists. A type
+    that Arrow lacks (`int2vector`, `regclass`, `"char"`, `name`) is a string, as PostgreSQL prints it.
+    """
+
+    rows: pa.Table
+    oids: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What an answer will be, before its parameters have values. Types are PostgreSQL's oids."""
+
+    parameters: Sequence[int]
+    names: Sequence[str]
+    oids: Sequence[int]

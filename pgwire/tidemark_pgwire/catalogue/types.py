@@ -1,0 +1,164 @@
+"""PostgreSQL's types: those of `system_types.tsv`, and what a type of ours is called there.
+
+A line of the file is a type of PostgreSQL 15: its oid, its name, the name that `format_type` prints, and columns of
+pg_type from `typlen` on. Functions are written `OID NAME`, and `0 -` where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from tidemark_protocol.types import SqlType
+
+NUMERIC_MODIFIER_BASE = 4
+"""A modifier of numeric is this and `precision << 16 | scale`."""
+
+_OURS = {
+    "boolean": "bool",
+    "tinyint": "int2",
+    "smallint": "int2",
+    "int": "int4",
+    "bigint": "int8",
+    "float": "float4",
+    "double": "float8",
+    "decimal": "numeric",
+    "string": "text",
+    "binary": "bytea",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+    "struct": "json",
+}
+_ALIASES = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "int": "int4",
+    "integer": "int4",
+    "bigint": "int8",
+    "real": "float4",
+    "float": "float8",
+    "double": "float8",
+    "double precision": "float8",
+    "decimal": "numeric",
+    "character varying": "varchar",
+    "character": "bpchar",
+    '"char"': "char",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz",
+    "time without time zone": "time",
+    "time with time zone": "timetz",
+    "sql_identifier": "name",
+    "character_data": "varchar",
+    "cardinal_number": "int4",
+    "yes_or_no": "varchar",
+}
+_INTEGERS = ("int2", "int4", "int8")
+VECTORS = {"int2vector": "int2", "oidvector": "oid"}
+"""Arrays whose first element has the subscript 0, printed with blanks."""
+REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regcollation", "regoper")
+"""Oids that print as the name of what they stand for."""
+_OIDS = ("oid", "xid", "cid", *REGISTERED)
+_SAME = ("date", "timestamp", "timestamptz", "interval", "bool", "float4", "float8", "time")
+
+
+@dataclass(frozen=True)
+class PgType:
+    """A row of pg_type. `printed`: what format_type says. `functions`: oid and name of typinput, typoutput, typreceive,
+    typsend, typmodin, typmodout, typsubscript and typanalyze."""
+
+    oid: int
+    name: str
+    printed: str
+    length: int
+    by_value: bool
+    kind: str
+    category: str
+    preferred: bool
+    delimiter: str
+    element: int
+    array: int
+    alignment: str
+    storage: str
+    collation: int
+    functions: tuple[tuple[int, str], ...]
+
+
+@cache
+def system_types() -> Mapping[str, PgType]:
+    """By name."""
+    lines = files(__package__).joinpath("system_types.tsv").read_text().splitlines()
+    return {one.name: one for one in map(_type_of, lines)}
+
+
+def _type_of(line: str) -> PgType:
+    oid, name, printed, length, by_value, kind, category, preferred, delimiter, *rest = line.split("\t")
+    element, array, alignment, storage, collation, *functions = rest
+    called = tuple((int(number), called) for number, called in (f.split(" ") for f in functions))
+    return PgType(
+        int(oid), name, printed, int(length), by_value == "1", kind, category, preferred == "1", delimiter,
+        int(element), int(array), alignment, storage, int(collation), called,
+    )  # fmt: skip
+
+
+@cache
+def types_by_oid() -> Mapping[int, PgType]:
+    return {one.oid: one for one in system_types().values()}
+
+
+def oid_of(name: str) -> int:
+    """Text where the type is not known, as PostgreSQL takes a literal."""
+    known = name in system_types() and name != "unknown"
+    return system_types()[name if known else "text"].oid
+
+
+def resolved(name: str) -> str | None:
+    """The name in pg_type of a type as SQL writes it, in lower case; None: there is no such type."""
+    name = name.strip().removeprefix("pg_catalog.").removeprefix("information_schema.")
+    if name.endswith("[]"):
+        element = resolved(name.removesuffix("[]"))
+        return None if element is None else array_of(element)
+    name = _ALIASES.get(name, name)
+    return name if name in system_types() else None
+
+
+def array_of(element: str) -> str | None:
+    """An array of arrays is an array."""
+    if element.startswith("_"):
+        return element
+    found = types_by_oid().get(system_types()[element].array)
+    return found.name if found else None
+
+
+def element_of(array: str) -> str:
+    found = types_by_oid().get(system_types()[array].element) if array in system_types() else None
+    return found.name if found else "text"
+
+
+def type_name_of(type: SqlType) -> str:
+    """The name in pg_type of a column's type. An array of arrays or structs is json, as it is on the wire."""
+    if type.is_array:
+        return "json" if type.element.is_nested else array_of(type_name_of(type.element)) or "json"
+    return _OURS.get(type.name, "text")
+
+
+def modifier_of(type: SqlType) -> int:
+    type = type.element if type.is_array else type
+    return (type.precision << 16 | type.scale) + NUMERIC_MODIFIER_BASE if type.is_decimal else -1
+
+
+def stored_as(name: str) -> str:
+    """DuckDB's type for the values of a type of pg_type."""
+    if name in VECTORS:
+        return f"{stored_as(VECTORS[name])}[]"
+    if name.startswith("_") and name in system_types():
+        return f"{stored_as(element_of(name))}[]"
+    if name in _OIDS:
+        return "BIGINT"
+    if name in _INTEGERS:
+        return {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[name]
+    if name == "numeric":
+        return "DECIMAL(38, 9)"
+    return name.upper() if name in _SAME else "VARCHAR"

@@ -1,0 +1,238 @@
+"""Which statements are the catalogue's, and what it says of the session, its relations, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.pg_catalogue.samples import RELATIONS, ask, column, rows, session
+from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Relation
+from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
+from tidemark_pgwire.catalogue.system_relations import system_relations
+from tidemark_pgwire.catalogue.types import system_types
+
+OURS = (
+    "SELECT version()",
+    "select 1",
+    "SELECT 'x'::text AS y;",
+    "SELECT current_schema(), current_user, session_user, user",
+    "SHOW transaction_isolation",
+    "show TimeZone;",
+    "SHOW TRANSACTION ISOLATION LEVEL",
+    "SELECT * FROM pg_class",
+    "SELECT * FROM pg_catalog.pg_not_there",
+    "select count(*) from INFORMATION_SCHEMA.Tables",
+    "WITH x AS (SELECT oid FROM pg_type) SELECT * FROM x",
+    "SELECT pg_is_in_recovery()",
+    "SELECT set_config('search_path', $1, false)",
+    "SELECT format_type(23, null)",
+    "SELECT relname FROM pg_class JOIN orders ON true",
+)
+OTHERS = (
+    "SELECT * FROM orders",
+    "SELECT 7 / 2",
+    "SELECT 1 + 1",
+    "SELECT 1.5",
+    "SELECT $1",
+    "SELECT lower('A')",
+    "SELECT DATE '2020-01-01'",
+    "SELECT current_user FROM orders",
+    "SELECT * FROM pg_orders",
+    "WITH pg_class AS (SELECT 1) SELECT * FROM orders",
+    "SELECT 'pg_class' FROM orders",
+    "INSERT INTO pg_class VALUES (1)",
+    "SET search_path = a",
+    "BEGIN",
+    "not sql",
+    "",
+)
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(session())
+
+
+@pytest.mark.parametrize("sql", OURS)
+def test_catalogue_answers(catalogue: Catalogue, sql: str) -> None:
+    assert catalogue.answers(sql)
+
+
+@pytest.mark.parametrize("sql", OTHERS)
+def test_gateway_answers(catalogue: Catalogue, sql: str) -> None:
+    assert not catalogue.answers(sql)
+
+
+def refusal(catalogue: Catalogue, sql: str, *values: str | None) -> str:
+    with pytest.raises(CatalogueError) as refused:
+        ask(catalogue, sql, *values)
+    return refused.value.sqlstate
+
+
+def test_session_values(catalogue: Catalogue) -> None:
+    answer = ask(
+        catalogue,
+        "SELECT current_database(), current_user, pg_backend_pid(), current_schemas(true), inet_client_port(),"
+        " version()",
+    )
+    assert answer.rows.to_pylist() == [
+        {
+            "current_database": "shop",
+            "current_user": "reader",
+            "pg_backend_pid": 77,
+            "current_schemas": ["pg_catalog", "public"],
+            "inet_client_port": 40000,
+            "version": "PostgreSQL 15.0 (Tidemark)",
+        }
+    ]
+    assert list(answer.oids) == [19, 19, 23, 1003, 23, 25]
+
+
+def test_settings_are_shown_as_they_are_now(catalogue: Catalogue) -> None:
+    assert rows(catalogue, "SHOW search_path") == ['"$user", public']
+    assert rows(catalogue, "SELECT set_config('search_path', $1, false)", "shop") == ["shop"]
+    assert rows(catalogue, "SHOW Search_Path") == ["shop"]
+    assert rows(catalogue, "SELECT current_setting('search_path')") == ["shop"]
+    assert rows(catalogue, "SELECT setting FROM pg_settings WHERE name = 'search_path'") == ["shop"]
+    assert rows(catalogue, "SELECT current_setting('nothing', true)") == [None]
+    assert refusal(catalogue, "SELECT current_setting('nothing')") == "42704"
+    assert refusal(catalogue, "SHOW nothing") == "42704"
+
+
+@pytest.mark.parametrize("name", ["server_version", "client_encoding", "timezone", "transaction_read_only"])
+def test_settings_that_mean_something_are_not_changed_by_a_query(catalogue: Catalogue, name: str) -> None:
+    assert refusal(catalogue, f"SELECT set_config('{name}', 'other', false)") == "0A000"
+
+
+def test_oids_last_as_long_as_the_session_and_are_not_shared() -> None:
+    many = tuple(
+        Relation(f"flow{n % 50}", f"view{n}", "materialized view", (column("k", "int"),), keys=(("k",),))
+        for n in range(1_000)
+    )
+    catalogue = Catalogue(session())
+    sql = "SELECT relname, oid, reltype FROM pg_class WHERE oid >= 16384"
+    before = {name: oids for name, *oids in rows(catalogue, sql, relations=many)}
+    taken = [oid for oids in before.values() for oid in oids if oid]
+    assert len(taken) == len(set(taken)) == 3_000
+    assert min(taken) >= FIRST_OF_USERS
+    fewer = (*many[:10], Relation("flow0", "another", "table", (column("k", "int"),)))
+    after = {name: oids for name, *oids in rows(catalogue, sql, relations=fewer)}
+    assert {name: oids for name, oids in after.items() if name != "another"}.items() <= before.items()
+    assert before == {name: oids for name, *oids in rows(Catalogue(session()), sql, relations=many)}
+
+
+def test_relations_of_two_schemas_with_one_name(catalogue: Catalogue) -> None:
+    twice = (
+        Relation("shop", "orders", "table", (column("id", "int"),)),
+        Relation("old", "orders", "table", (column("key", "bigint"),)),
+        Relation("revenue", "revenue", "materialized view", (column("part", "string"),), short=True),
+        Relation("more", "total", "materialized view", (column("part", "string"),)),
+    )
+    sql = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    visible = rows(catalogue, f"{sql} WHERE c.oid >= 16384 AND pg_table_is_visible(c.oid) ORDER BY 1", relations=twice)
+    assert visible == [("more", "total"), ("revenue", "revenue")]
+    shown = rows(catalogue, "SELECT oid::regclass FROM pg_class WHERE oid >= 16384 ORDER BY 1", relations=twice)
+    assert shown == ["more.total", "old.orders", "revenue", "shop.orders"]
+    sql = "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass"
+    assert rows(catalogue, sql, "old.orders", relations=twice) == ["key"]
+    assert rows(catalogue, sql, "revenue", relations=twice) == ["part"]
+    with pytest.raises(CatalogueError, match='relation "orders" does not exist'):
+        rows(catalogue, sql, "orders", relations=twice)
+
+
+def test_names_that_need_quotes(catalogue: Catalogue) -> None:
+    odd = (Relation("my-flow", 'Say "hi"', "view", (column("select", "int"),), index_key=("select",)),)
+    sql = "SELECT oid::regclass::text FROM pg_class WHERE oid >= 16384 AND relkind = 'v'"
+    (name,) = rows(catalogue, sql, relations=odd)
+    assert name == '"my-flow"."Say ""hi"""'
+    sql = "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = $1::regclass"
+    (definition,) = rows(catalogue, sql, name, relations=odd)
+    assert definition == f'CREATE INDEX "Say ""hi""_idx" ON {name} USING btree ("select")'
+
+
+def test_materialized_views_are_views_of_the_standard(catalogue: Catalogue) -> None:
+    sql = "SELECT table_name, table_type FROM information_schema.tables ORDER BY 1"
+    assert rows(catalogue, sql) == [("orders", "BASE TABLE"), ("recent", "VIEW"), ("totals", "VIEW")]
+    sql = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'totals'"
+    assert rows(catalogue, sql) == [("part", "text"), ("total", "numeric"), ("n", "bigint")]
+
+
+def test_system_relations_say_their_types_and_name_nothing_of_others(catalogue: Catalogue) -> None:
+    """Of users' relations, those that were given are named alone, in whichever system relation."""
+    texts = set()
+    for relation in system_relations().values():
+        answer = ask(catalogue, f"SELECT * FROM {relation.schema}.{relation.name}", relations=RELATIONS[:1])
+        assert answer.rows.column_names == [one.name for one in relation.columns]
+        assert list(answer.oids) == [system_types()[one.type].oid for one in relation.columns], relation
+        texts |= {str(value) for row in answer.rows.to_pylist() for value in row.values()}
+    assert "orders" in texts
+    assert not any("totals" in text or "recent" in text for text in texts)
+
+
+def test_description_before_values(catalogue: Catalogue) -> None:
+    sql = "SELECT oid, typname FROM pg_type WHERE oid = any($1::oid[]) AND typname = $2 AND typlen > $3 LIMIT $4"
+    found = asyncio.run(catalogue.describe(sql, RELATIONS))
+    assert (list(found.parameters), list(found.names), list(found.oids)) == (
+        [1028, 19, 21, 20],
+        ["oid", "typname"],
+        [26, 19],
+    )
+    found = asyncio.run(catalogue.describe("SHOW time zone", ()))
+    assert (list(found.parameters), list(found.names)) == ([], ["TimeZone"])
+
+
+def test_parameters_are_values_alone(catalogue: Catalogue) -> None:
+    sql = "SELECT relname FROM pg_class WHERE relname = $1"
+    for value in ("x' OR true --", "orders'; DROP TABLE x", "\\", "é\n", ""):
+        assert rows(catalogue, sql, value) == []
+    assert rows(catalogue, sql, None) == []
+    assert rows(catalogue, "SELECT relname FROM pg_class WHERE relname = any($1)", '{"x, y",orders,NULL}') == ["orders"]
+    assert refusal(catalogue, "SELECT 1 FROM pg_class WHERE oid = $1", "x") == "22P02"
+    assert refusal(catalogue, "SELECT 1 FROM pg_class WHERE oid = any($1)", "x") == "22P02"
+    assert refusal(catalogue, sql) == "08P01"
+
+
+@pytest.mark.parametrize(
+    ("sql", "sqlstate"),
+    [
+        ("SELECT * FROM pg_catalog.pg_not_there", "42P01"),
+        ("SELECT nothing FROM pg_class", "42703"),
+        ("SELECT x.* FROM pg_class", "42P01"),
+        ("SELECT pg_sleep(10) FROM pg_class", "42883"),
+        ("SELECT 'nothing'::regclass", "42P01"),
+        ("SELECT 'nothing'::regtype", "42704"),
+        ("SELECT oid::nothing FROM pg_class", "42704"),
+        ("SELECT c FROM pg_class c", "0A000"),
+        ("SELECT relname FROM pg_class JOIN orders ON true", "0A000"),
+        ("SELECT format_type(1, 2, 3, 4)", "42883"),
+        ("SELECT * FROM pg_catalog.pg_class; SELECT 1", "42601"),
+        ("SELECT FROM WHERE pg_catalog.pg_class", "42601"),
+        ("SELECT oid FROM pg_class UNION SELECT oid, relname FROM pg_class", "42601"),
+        ("SELECT 1 / 0 FROM pg_class", "0A000"),
+    ],
+)
+def test_refusals_have_a_code(catalogue: Catalogue, sql: str, sqlstate: str) -> None:
+    assert refusal(catalogue, sql) == sqlstate
+
+
+def test_event_loop_goes_on_during_an_answer(catalogue: Catalogue) -> None:
+    async def measured() -> float:
+        longest, done = 0.0, asyncio.Event()
+
+        async def ticks() -> None:
+            nonlocal longest
+            while not done.is_set():
+                before = time.monotonic()
+                await asyncio.sleep(0.005)
+                longest = max(longest, time.monotonic() - before)
+
+        task = asyncio.create_task(ticks())
+        for _ in range(5):
+            await catalogue.answer("SELECT count(*) FROM pg_attribute a, pg_attribute b", (), RELATIONS)
+        done.set()
+        await task
+        return longest
+
+    assert asyncio.run(measured()) < 5
