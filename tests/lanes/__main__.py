@@ -21,10 +21,24 @@ from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
 
 _SERVERS = "kafka or postgres"
+YIELDS = 5
+"""The niceness of lanes that compute: `cluster` and `e2e`, which mostly wait, go first."""
 LANES = (
-    Lane("fast", ("-m", f"not (slow or spark or cluster or e2e or node or {_SERVERS})"), 1, "worksteal"),
-    # the most work: two processes, each with a session of its own
-    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)"), 2, "worksteal", marks=("spark",)),
+    Lane(
+        "fast",
+        ("-m", f"not (slow or spark or cluster or e2e or node or {_SERVERS})"),
+        workers=2,
+        distribution="worksteal",
+        niceness=YIELDS,
+    ),
+    Lane(
+        "spark",
+        ("-m", "spark and not (slow or cluster or e2e)"),
+        workers=2,  # each with a session of its own
+        distribution="worksteal",
+        marks=("spark",),
+        niceness=YIELDS,
+    ),
     Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"), marks=("cluster", "kafka", "postgres")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )

@@ -45,6 +45,8 @@ class Lane:
     distribution: str = "loadfile"
     marks: tuple[str, ...] = ()
     """Only files that name one of these are collected, unless the arguments name paths; all files, where none are."""
+    niceness: int = 0
+    """What is added to the niceness of its processes: lanes that compute yield to those that mostly wait."""
 
     def command(self) -> list[str]:
         files = files_with(self.marks) if self.marks and not names_paths(self.arguments) else []
@@ -53,6 +55,7 @@ class Lane:
         return [
             "env",
             "--default-signal=INT",
+            *(["nice", "-n", str(self.niceness)] if self.niceness else []),
             sys.executable,
             "-m",
             "pytest",

@@ -101,9 +101,9 @@ def _changes(rng: random.Random, table: Table, moments: Sequence[int], most: int
     return made
 
 
-def random_bounds(history: History, seed: int) -> list[int]:
-    """Uppers of steps that cover the history, cut anywhere."""
+def random_bounds(history: History, seed: int, cuts: int | None = None) -> list[int]:
+    """Uppers of steps that cover the history, cut anywhere: `cuts` times, or 0 to 4 times."""
     rng = random.Random(f"bounds {seed}")
     end = history.last + 1 + rng.randrange(3)
     inside = range(history.as_of + 1, end)
-    return sorted({*rng.sample(inside, min(len(inside), rng.randint(0, 4))), end})
+    return sorted({*rng.sample(inside, min(len(inside), rng.randint(0, 4) if cuts is None else cuts)), end})

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.oracle.check import Case, rounded
 from tests.oracle.harness import Updates, contents
 from tests.oracle.histories import History
 from tests.oracle.reference import SETTINGS, Answer
+from tests.oracle.seeds import asks_for_many
 from tidemark_replica.values.arrow_types import sql_type
 
 FILE = Path(__file__).with_suffix(".json")
@@ -54,7 +54,7 @@ class KeptAnswers:
 
     def __init__(self) -> None:
         self._by_question: dict[str, KeptAnswer] = {}
-        if FILE.exists() and "TIDEMARK_ORACLE_SEEDS" not in os.environ:
+        if FILE.exists() and not asks_for_many():
             kept = [KeptAnswer(**answer) for answer in json.loads(FILE.read_text()).values()]
             self._by_question = {answer.question: answer for answer in kept}
 

@@ -11,6 +11,11 @@ FEW = 1
 """Histories of each case in `make test`."""
 
 
+def asks_for_many() -> bool:
+    """Whether this is `make oracle`."""
+    return "TIDEMARK_ORACLE_SEEDS" in os.environ
+
+
 def seeds(few: int) -> range:
     """The seeds, from 1 on unless another is the first."""
     first = int(os.environ.get("TIDEMARK_ORACLE_FIRST_SEED", 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.replica.process import alive, descendants, wait_until
-from tests.waiting import until
+from tests.waiting import BOUND, until
 from tidemark_replica.process.scratch import Scratch
 
 pytestmark = pytest.mark.spark
@@ -129,6 +129,58 @@ def test_crash_python_workers_end_with_their_daemon(tmp_path: Path) -> None:
             assert not later & workers
         finally:
             process.kill()
+
+
+IMPORTS = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from tidemark_replica.spark.session import start_spark
+
+def imported(batches):
+    # a worker has imported nothing itself yet: Spark hands it this function before any batch
+    import gc, sys
+    found = all(m in sys.modules for m in ("tidemark_replica.render.task.stage", "pyarrow.parquet", "numpy"))
+    yield from (pa.record_batch({"frozen": [gc.get_freeze_count()], "imported": [found]}) for _ in batches)
+
+spark = start_spark("local[2]", "512m", Path(sys.argv[1]))
+rows = spark.range(0, 2, 1, 2).mapInArrow(imported, "frozen long, imported boolean").collect()
+print(min(row.frozen for row in rows), all(row.imported for row in rows))
+spark.stop()
+"""
+
+
+def test_python_workers_begin_with_the_code_of_tasks(tmp_path: Path) -> None:
+    """Their daemon has imported it, and hidden it from the garbage collector."""
+    command = [sys.executable, "-c", IMPORTS, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    assert result.returncode == 0, result.stderr
+    frozen, imported = result.stdout.split()
+    assert imported == "True"
+    assert int(frozen) > 10_000
+
+
+LOOKUPS = """
+import sys
+from pathlib import Path
+from py4j.java_gateway import JVMView
+from tidemark_replica.spark.session import start_spark
+spark = start_spark("local[1]", "512m", Path(sys.argv[1]))
+asked, ask = [], JVMView.__getattr__
+JVMView.__getattr__ = lambda jvm, name: (asked.append(name), ask(jvm, name))[1]
+frame = spark.range(3).where("id > 0").mapInArrow(lambda batches: batches, "id long")
+frame._jdf.queryExecution().executedPlan()
+print(*sorted(name for name in asked if name[0].isalpha() and "." not in name))
+spark.stop()
+"""
+
+
+def test_classes_without_a_package_are_looked_up_once(tmp_path: Path) -> None:
+    """No stage that is prepared makes the JVM search its jars for a short name."""
+    command = [sys.executable, "-c", LOOKUPS, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
 
 
 def parent_of(pid: int) -> int:

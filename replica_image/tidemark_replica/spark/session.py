@@ -27,6 +27,8 @@ LOG = logging.getLogger(__name__)
 # code is compiled once and not twice, which is faster for short steps and at start
 STOP_SECONDS = 10.0
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_NAMES = ("PythonUtils", "PythonSQLUtils", "SimplePythonFunction", "functions")
+"""Classes of the JVM that PySpark asks for by these names, several times for each stage that is prepared."""
 
 
 def start_spark(
@@ -61,7 +63,15 @@ def start_spark(
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    keep_classes(session.sparkContext._jvm)
     return session
+
+
+def keep_classes(jvm: Any) -> None:
+    """Look the classes of SHORT_NAMES up once. Each lookup makes the JVM search all jars for a class without a package,
+    which takes 1 to 2 ms; `jvm` asks only for names that are not attributes of it."""
+    for name in SHORT_NAMES:
+        setattr(jvm, name, getattr(jvm, name))
 
 
 class SparkHolder:

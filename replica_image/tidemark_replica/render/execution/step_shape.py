@@ -62,7 +62,8 @@ class FragmentShapes:
             return FragmentShape(work.prepared.plan, work.prepared.fragment.stage, 1)
         # exchanges keep what went through them: a plan that is run again would read that. A copy is of the session that
         # is active on the JVM's side of this thread, which may be another than the one that made the plan
-        self._session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session._jsparkSession)
+        sessions = getattr(self._session._jvm, "org.apache.spark.sql.classic.SparkSession")
+        sessions.setActiveSession(self._session._jsparkSession)
         return FragmentShape(found.plan.clone(), found.stage, found.tasks)
 
     def _exchanged(self, fragment: Fragment, *, single_time: bool) -> FragmentShape | None:

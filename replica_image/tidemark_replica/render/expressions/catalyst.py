@@ -76,9 +76,10 @@ def _guarded(binding: Binding) -> Any:
     from pyspark.sql.classic.column import Column
 
     jvm = _jvm()
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    expression = utils.expression(F.expr(binding.text)._jc)
-    return Column(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expression)))
+    # A name in one piece is one call to the JVM; each part of `jvm.org.apache` is one more, and searches all jars.
+    utils = getattr(jvm, "org.apache.spark.sql.classic.ExpressionUtils")
+    try_eval = getattr(jvm, "org.apache.spark.sql.catalyst.expressions.TryEval")
+    return Column(utils.column(try_eval(utils.expression(F.expr(binding.text)._jc))))
 
 
 def _jvm() -> Any:
