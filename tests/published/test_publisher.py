@@ -12,18 +12,34 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard
-from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView, published_location
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.shards.shards import ShardHandles
-from tidemark_replica.sinks.destinations.destination import IDLE_MS
-from tidemark_replica.sinks.destinations.publisher import FIRST_CLEAN_SECONDS, TURN_SECONDS, Publisher
+from tidemark_replica.sinks.destinations.destination import IDLE_MS, Reached
+from tidemark_replica.sinks.destinations.publisher import (
+    FIRST_CLEAN_SECONDS,
+    SHORT_SECONDS,
+    TURN_SECONDS,
+    Publisher,
+)
 from tidemark_replica.sinks.published.table_destination import TableDestination
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
+
+
+class ShortPool:
+    """The pool of short publications. `names`: of the jobs that it was given."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica, self.names = replica, list[str]()
+
+    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
+        self.names.append(name)
+        return self.replica.submit(name, work, done)
 
 
 class Replica:
@@ -41,7 +57,8 @@ class Replica:
         self.location = location
         id = GlobalId("u/view/1")
         table = TableDestination(id, metadata, view, handles)
-        self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.respond, lambda: self.now)
+        self.short, clock = ShortPool(self), lambda: self.now
+        self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.respond, self.short, clock)
 
     def respond(self, response: Response) -> None:
         assert isinstance(response, Status)
@@ -161,6 +178,25 @@ def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
     replica.now += 60
     assert replica.advance() == 1
     assert "problem" not in replica.responses[-1].fields
+
+
+def test_short_publications_do_not_wait_behind_long_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one may be long, and so may the one after a long one."""
+    replica = Replica(tmp_path)
+    publish, lasts = TableDestination.publish, [0.0, 0.0, 2 * SHORT_SECONDS, 0.0, 0.0]
+
+    def lasting(table: TableDestination, time: Time, term: WriterTerm) -> Reached:
+        replica.now += lasts[len(given)]
+        return publish(table, time, term)
+
+    monkeypatch.setattr(TableDestination, "publish", lasting)
+    given = list[int]()
+    for number in range(len(lasts)):
+        replica.append(1_001 * (number + 1), number)
+        assert replica.advance() == 1
+        given.append(len(replica.short.names))
+    assert given == [0, 1, 2, 2, 3]
+    assert replica.rows() == [0, 1, 2, 3, 4]
 
 
 def test_an_emptied_table_is_told(tmp_path: Path) -> None:

@@ -49,5 +49,5 @@ class Loop:
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch
         hydrations, sinks = self.hydration_jobs, self.sink_jobs
-        pools = jobs, hydrations, jobs, sinks, sinks
+        pools = jobs, hydrations, jobs, sinks, sinks, sinks
         return DriverContext(renderer, handles, watch, *pools, say, SourceSecrets(None), Metrics(), clients)

@@ -85,9 +85,8 @@ class DataflowDriver:
 
     def __init__(self, dataflow: InstalledDataflow, context: DriverContext, refused: Callable[[str], None]) -> None:
         self._dataflow, self._context, self._refused = dataflow, context, refused
-        jobs = context.spark_jobs, context.hydration_jobs, context.io_jobs, context.sink_jobs, context.publish_jobs
-        waking = (WakingJobs(each, dataflow.wake) for each in jobs)
-        self._spark_jobs, self._hydration_jobs, self._io_jobs, sink_jobs, publish_jobs = waking
+        jobs = context.spark_jobs, context.hydration_jobs, context.io_jobs
+        self._spark_jobs, self._hydration_jobs, self._io_jobs = (WakingJobs(each, dataflow.wake) for each in jobs)
         self._rendered: RenderedDataflow | None = None
         self._self_read = SelfReadInput.of(dataflow.description, context.handles)
         self._inputs = StepInputs(dataflow.description.source_imports, context.handles, self._self_read)
@@ -100,7 +99,9 @@ class DataflowDriver:
         self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
         for source in dataflow.description.source_imports:
             context.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        pools = sink_jobs, publish_jobs, context.secrets
+        jobs = context.sink_jobs, context.publish_jobs, context.short_publish_jobs
+        sinks, publish, short = (WakingJobs(each, dataflow.wake) for each in jobs)
+        pools = sinks, publish, short, context.secrets
         shared = context.clients, context.handles, context.watch, *pools, context.respond, dataflow.wake
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}

@@ -29,6 +29,8 @@ class DriverContext:
     """Jobs of sinks may take as long as a table is large, so polls of shards do not wait behind them."""
     publish_jobs: Jobs
     """Publications take as long as a view is large, so appends do not wait behind them."""
+    short_publish_jobs: Jobs
+    """Publications of destinations whose last one was short do not wait behind long ones."""
     respond: Callable[[Response], None]
     secrets: SourceSecrets
     """Of the databases and brokers that views are written to."""

@@ -61,7 +61,7 @@ which the controller does not count, wait for the same threads. The number bound
 all."""
 IO_THREADS = 8
 SINK_THREADS = 8
-PUBLISH_THREADS = 2
+PUBLISH_THREADS, SHORT_PUBLISH_THREADS = 2, 1
 PEEK_THREADS, LOOKUP_THREADS = 4, 2
 STOP_SECONDS = 1.0
 RETRY_SECONDS = 1.0
@@ -86,6 +86,7 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
         self._publish_jobs = Jobs(self._mailbox, "publish", PUBLISH_THREADS)
+        self._short_publish_jobs = Jobs(self._mailbox, "publish-short", SHORT_PUBLISH_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, needs_maintenance=False)
         self._lookup_jobs = Jobs(self._mailbox, "lookup", LOOKUP_THREADS, needs_maintenance=False)
         self._store_jobs = Jobs(self._mailbox, "store", 1)  # polls of shards on `io` may hang while a store hangs
@@ -150,6 +151,7 @@ class Replica:
         self._io_jobs.shutdown()
         self._sink_jobs.shutdown()
         self._publish_jobs.shutdown()
+        self._short_publish_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._lookup_jobs.shutdown()
         self._store_jobs.shutdown()
@@ -201,6 +203,7 @@ class Replica:
             io_jobs=io,
             sink_jobs=self._sink_jobs,
             publish_jobs=self._publish_jobs,
+            short_publish_jobs=self._short_publish_jobs,
             secrets=self._secrets,
             respond=lambda response: dataflows.send(response),
             metrics=self._metrics,

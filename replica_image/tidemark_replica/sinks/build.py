@@ -36,6 +36,7 @@ def build_sink(
     watch: ShardWatch,
     jobs: Pool,
     publish_jobs: Pool,
+    short_publish_jobs: Pool,
     secrets: SourceSecrets,
     respond: Callable[[Response], None],
     wake: Callable[[], None],
@@ -50,7 +51,7 @@ def build_sink(
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
     publishers = tuple(
-        Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond)
+        Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond, short_publish_jobs)
         for every_ms, destination in _destinations(export.id, sink, handles, secrets)
     )
     return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publishers)

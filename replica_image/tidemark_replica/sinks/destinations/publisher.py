@@ -7,7 +7,8 @@ other.
     another replica's append did: this one waits TURN_SECONDS, then looks whether it has published
 
 The time that is published is the last one that is complete, so a destination is as new as its view when it is written.
-Only a sink that may write its shard publishes. The publisher lets the destination clean up once an hour. Where the
+A destination whose last publication was short has threads that long ones (first contents, rebuilds) do not occupy. Only
+a sink that may write its shard publishes. The publisher lets the destination clean up once an hour. Where the
 shard has no update since the last look, it leaves the destination alone, but for the newer time of an idle view
 (IDLE_MS).
 """
@@ -35,6 +36,7 @@ from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
 TURN_SECONDS = 15.0
+SHORT_SECONDS = 5.0
 CLEAN_SECONDS, FIRST_CLEAN_SECONDS = 3600.0, 300.0
 
 
@@ -51,12 +53,14 @@ class Publisher:
         handles: ShardHandles,
         jobs: Pool,
         respond: Callable[[Response], None],
+        short_jobs: Pool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`every_ms`: 0 for each change."""
+        """`every_ms`: 0 for each change. `short_jobs`: threads that publications of several minutes do not occupy;
+        None: `jobs` are for all."""
         self._id, self._shard, self._handles = id, shard, handles
         self._every_ms, self._destination = max(every_ms, 1), destination
-        self._jobs, self._respond, self._clock = jobs, respond, clock
+        self._jobs, self._short_jobs, self._respond, self._clock = jobs, short_jobs or jobs, respond, clock
         self._job: Job | None = None
         self._stopped = False
         self._backoff = Backoff(clock)
@@ -92,7 +96,8 @@ class Publisher:
             self._published, self._waits_since = complete, None
         elif self._is_own_turn(complete):
             self._waits_since = None
-            self._job = self._jobs.submit(
+            jobs = self._short_jobs if self._is_short else self._jobs
+            self._job = jobs.submit(
                 f"write {self._kind} of {self._id}", lambda: self._publish(complete, term), self._ended
             )
 
@@ -128,6 +133,11 @@ class Publisher:
         if self._waits_since is None:
             self._waits_since = self._clock()
         return self._clock() - self._waits_since >= max(TURN_SECONDS, 2 * self._seconds)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the next publication will probably be short: the last one was, and this replica has published."""
+        return self._published is not None and self._seconds <= SHORT_SECONDS
 
     def _publish(self, time: Time, term: WriterTerm) -> Reached:
         """Runs on the pool."""
