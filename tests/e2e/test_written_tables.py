@@ -46,7 +46,8 @@ def apply_example(system: System) -> None:
 def publish_spent(system: System) -> None:
     """The example's view, as a materialized view that is published at each change. All its times stay readable."""
     *_, flow = yaml.safe_load_all((EXAMPLE / "shop.yaml").read_text())
-    view = {"materializedView": {"publish": {"every": "onCommit"}}, "readPolicy": {"lag": "1h"}}
+    publish = {"every": "onCommit", "changeDataFeed": True, "partitionBy": ["name"], "fileSize": "1Mi"}
+    view = {"materializedView": {"publish": publish}, "readPolicy": {"lag": "1h"}}
     system.dataflow("published", flow["spec"]["sql"], **view)
 
 

@@ -322,5 +322,6 @@ MEMBERS: tuple[Any, ...] = (
     MaterializedViewSink(SHARD, None, None, None, KAFKA_SINK),
     replace(PUBLISHED, empty_on_error=True),
     replace(PUBLISHED, change_data_feed=True),
+    replace(PUBLISHED, partition_by=("day", "größe"), file_bytes=8 << 20),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -159,7 +159,7 @@ def test_it_is_switched_on_and_off(tmp_path: Path) -> None:
     view = View(tmp_path, 2)
     view.publication(tmp_path).publish(Time(view.step(20)))
     first = fed(view, tmp_path).publish(Time(view.step(20)))
-    assert first.anew_because == "its change data feed is switched on or off"
+    assert first.anew_because == "its change data feed or its partition columns are others"
     version, time = DeltaTable(tmp_path / "published").version(), view.step(5)
     assert fed(view, tmp_path).publish(Time(time)).anew_because == ""
     changed = Counter[Row]()

@@ -114,3 +114,30 @@ def test_spark_follows_its_change_data_feed(tmp_path: Path) -> None:
     assert sorted(change[:3] for change in changes if change[3]) == sorted(expected)
     assert sorted(change[:2] for change in changes if not change[3]) == sorted(folded)
     assert {change[2] for change in changes if not change[3]} == {"insert"}
+
+
+@pytest.mark.slow
+def test_spark_reads_its_partitions(tmp_path: Path) -> None:
+    """By the values in the log, NULL too; a partition of its own is found by a filter."""
+    shard = create_or_open(f"{tmp_path}/shard", SCHEMA, shard_id="u1")
+    options = TableOptions(f"{tmp_path}/published", "shop.flow.view", partition_by=("name",), change_data_feed=True)
+    names = ["a/b", "a=b", "ü %41", "../x"]
+    append(shard, [(k, names[k % 4], 1) for k in range(100)])
+    Publication(shard, options, 2_000).publish(Time(0))
+    append(shard, [(0, names[0], -1), (1, names[1], -1), (1, "new", 2)])
+    Publication(shard, options, 2_000).publish(Time(1))
+    table, changes = f"delta.`{options.location}`", f"table_changes_by_path('{options.location}', 1)"
+    queries = {
+        "all": f"SELECT k, name FROM {table}",
+        "one": f"SELECT k, name FROM {table} WHERE name = 'ü %41'",
+        "feed": f"SELECT k, name, _change_type FROM {changes}",
+    }
+    with SparkWriter(tmp_path / "spark.log") as spark:
+        for to, query in queries.items():
+            spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/{to}' USING parquet {query}")
+    found = {to: duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{to}/*.parquet')").fetchall() for to in queries}
+    rows = [(k, names[k % 4]) for k in range(2, 100)] + [(1, "new")] * 2
+    assert sorted(found["all"]) == sorted(rows)
+    assert sorted(found["one"]) == sorted(row for row in rows if row[1] == "ü %41")
+    removed = [(0, names[0], "delete"), (1, names[1], "delete")]
+    assert sorted(found["feed"]) == sorted([*removed, *[(1, "new", "insert")] * 2])

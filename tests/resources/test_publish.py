@@ -14,6 +14,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.types import BIGINT, DATE, Column, SqlType
 
 
 def published(publish: dict[str, Any]) -> Dataflow:
@@ -36,11 +37,28 @@ def test_what_is_not_said_needs_no_feature_of_replicas() -> None:
     [
         ({"onError": "empty"}, "publishEmptyOnError"),
         ({"changeDataFeed": True}, "publishChangeDataFeed"),
+        ({"partitionBy": ["day"]}, "publishPartitions"),
+        ({"fileSize": "8Mi"}, "publishFileSize"),
     ],
 )
 def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: dict[str, Any], feature: str) -> None:
     assert required_features(described(publish)) == {feature}
     assert spec_digest(published(publish)) != spec_digest(published({}))
+
+
+def test_partition_columns_are_columns_of_the_view_whose_text_is_exact() -> None:
+    columns = Column("n", BIGINT), Column("day", DATE), Column("price", SqlType.parse("decimal(10,2)"))
+    told = {
+        (): "",
+        ("day", "n"): "",
+        ("Day",): "partitionBy names Day, which is no column of the view: n, day, price",
+        ("price",): "partitionBy names price of type decimal(10,2): a partition column is one of",
+    }
+    for names, refusal in told.items():
+        publish = published({"partitionBy": list(names)}).publishes["flow"]
+        assert publish.refusal(columns).startswith(refusal)
+        assert bool(publish.refusal(columns)) == bool(refusal)
+    assert "all columns" in published({"partitionBy": ["n"]}).publishes["flow"].refusal(columns[:1])
 
 
 def test_an_emptied_table_has_a_reason_of_its_own() -> None:

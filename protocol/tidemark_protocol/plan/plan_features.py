@@ -21,6 +21,8 @@ FEATURES = {
     "MaterializedViewSink.publish": "publish",
     "PublishedView.empty_on_error": "publishEmptyOnError",
     "PublishedView.change_data_feed": "publishChangeDataFeed",
+    "PublishedView.partition_by": "publishPartitions",
+    "PublishedView.file_bytes": "publishFileSize",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
 }

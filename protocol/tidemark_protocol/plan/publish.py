@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import ShardId
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, SqlType
 from tidemark_protocol.vocabulary import wire_name
 
 FOLDER = "_published"
+PARTITION_TYPES = (BOOLEAN, SqlType("tinyint"), SqlType("smallint"), INT, BIGINT, DATE, STRING)
+"""The types of partition columns: those whose text in a Delta log is exact, and equal for equal values."""
 _REMOVAL = "published"
 
 
@@ -23,7 +26,8 @@ class PublishedView:
     """`owner`: the view's name in all namespaces, which the table keeps. `every_ms`: the least time between commits, 0
     for each change; commits are at multiples of it. `retention_hours`: how long replaced files stay for readers.
     `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before.
-    `change_data_feed`: readers may ask which rows came and went."""
+    `change_data_feed`: readers may ask which rows came and went. `partition_by`: the partition columns. `file_bytes`:
+    the wished size of its files; 0 for the replica's own."""
 
     location: str
     owner: str
@@ -31,11 +35,14 @@ class PublishedView:
     retention_hours: int
     empty_on_error: bool = False
     change_data_feed: bool = False
+    partition_by: tuple[str, ...] = ()
+    file_bytes: int = 0
 
     def check(self) -> None:
         """Raises ValueError where a number is negative."""
-        if self.every_ms < 0 or self.retention_hours < 0:
-            raise ValueError(f"a view published every {self.every_ms} ms, with {self.retention_hours} h of retention")
+        if self.every_ms < 0 or self.retention_hours < 0 or self.file_bytes < 0:
+            numbers = f"{self.every_ms} ms, with {self.retention_hours} h of retention, in {self.file_bytes} bytes"
+            raise ValueError(f"a view published every {numbers}")
 
 
 def published_folder(storage_location: str, namespace: str, dataflow: str) -> str:

@@ -116,6 +116,7 @@ class RevisionPlanner:
         outcome = await self._ask(state, dataflow, view)
         if not isinstance(outcome, Planned):
             return outcome
+        _check_published(dataflow, outcome)
         reads = parents(self._context.registry.sources(state.key.namespace), view, outcome.references)
         self._check_cycle(state, reads)
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
@@ -278,3 +279,11 @@ def _published(dataflow: Dataflow, storage: str) -> dict[str, PublishedView]:
         export: publish.view(published_location(storage, namespace, name, export), f"{namespace}.{name}.{export}")
         for export, publish in dataflow.publishes.items()
     }
+
+
+def _check_published(dataflow: Dataflow, planned: Planned) -> None:
+    """Raises Rejected where a view cannot be published as the manifest says."""
+    for export in planned.exports:
+        publish = dataflow.publishes.get(export.name)
+        if publish is not None and (refusal := publish.refusal(export.columns)):
+            raise Rejected("PartitionsNotPossible", f"materialized view {export.name}: {refusal}")

@@ -51,8 +51,10 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
 
 def _publish(publish: Publish) -> list[Any]:
     """A published table. Later fields are left out where they have their default."""
-    later = [publish.on_error.value] if publish.on_error is not OnError.KEEP else []
+    later: list[Any] = [publish.on_error.value] if publish.on_error is not OnError.KEEP else []
     later += ["changeDataFeed"] if publish.change_data_feed else []
+    if publish.partition_by or publish.file_bytes:
+        later += [[publish.partition_by, publish.file_bytes]]
     return [publish.every_ms, publish.retention_hours, *later]
 
 

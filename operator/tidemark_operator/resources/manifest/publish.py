@@ -1,18 +1,21 @@
 """How a materialized view is published as an ordinary table, as manifests write it.
 
-publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false}
+publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false, partitionBy: [day], fileSize: 32Mi}
 
 `every: onCommit` publishes each change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_operator.resources.manifest.quantities import size_bytes
+from tidemark_protocol.plan.publish import PARTITION_TYPES, PublishedView
+from tidemark_protocol.types import Column
 
 ON_COMMIT = "onCommit"
 DEFAULT_EVERY, DEFAULT_RETENTION = "1m", "24h"
@@ -29,12 +32,15 @@ class OnError(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """`every_ms`: 0 for each change. `retention_hours`: how long replaced files stay, in whole hours."""
+    """`every_ms`: 0 for each change. `retention_hours`: how long replaced files stay, in whole hours. `partition_by`:
+    the partition columns. `file_bytes`: the wished size of files; 0 where the manifest does not say."""
 
     every_ms: int
     retention_hours: int
     on_error: OnError = OnError.KEEP
     change_data_feed: bool = False
+    partition_by: tuple[str, ...] = ()
+    file_bytes: int = 0
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
@@ -43,12 +49,28 @@ class Publish:
             retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),
             on_error=publish.choice("onError", OnError, OnError.KEEP),
             change_data_feed=publish.flag("changeDataFeed", False),
+            partition_by=publish.texts("partitionBy"),
+            file_bytes=size_bytes(publish, "fileSize", "") if publish.has("fileSize") else 0,
         )
 
     def view(self, location: str, owner: str) -> PublishedView:
         """The same, as plans have it. `owner`: the view's name in all namespaces."""
         empty = self.on_error is OnError.EMPTY
-        return PublishedView(location, owner, self.every_ms, self.retention_hours, empty, self.change_data_feed)
+        features = empty, self.change_data_feed, self.partition_by, self.file_bytes
+        return PublishedView(location, owner, self.every_ms, self.retention_hours, *features)
+
+    def refusal(self, columns: Sequence[Column]) -> str:
+        """Why a view of these columns cannot be published so; empty where it can."""
+        types = {column.name: column.type for column in columns}
+        for name in self.partition_by:
+            if name not in types:
+                return f"partitionBy names {name}, which is no column of the view: {', '.join(types)}"
+            if types[name] not in PARTITION_TYPES:
+                allowed = ", ".join(map(str, PARTITION_TYPES))
+                return f"partitionBy names {name} of type {types[name]}: a partition column is one of {allowed}"
+        if self.partition_by and len(self.partition_by) == len(types):
+            return "partitionBy names all columns of the view: a file needs one that is not among them"
+        return ""
 
     @property
     def history_ms(self) -> int:

@@ -7,8 +7,9 @@ contents_shares   the rows at a time, divided by a hash, one share in memory at 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,8 +76,15 @@ def share_bits(parts: Sequence[Part], share_bytes: int) -> int:
 def contents_shares(shard: ShardReader, parts: Sequence[Part], bits: int) -> Iterator[pa.Table]:
     """The rows with `__diff`, in 2 ** `bits` shares by the first bits of their hash, which may be empty. Raises
     NegativeRows, StorageError."""
+    return contents_divided(shard, parts, 1 << bits, lambda table: first_bits(hashes(table), bits))
+
+
+def contents_divided(
+    shard: ShardReader, parts: Sequence[Part], shares: int, share_of: Callable[[pa.Table], np.ndarray]
+) -> Iterator[pa.Table]:
+    """The same, in shares by `share_of`, which gives equal rows the same one."""
     schema = pa.schema([*shard.schema, pa.field(DIFF, pa.int64())])
-    divided = divide(rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table), bits))
+    divided = divide(rows_of(parts, schema), schema, shares, share_of)
     for share in divided:
         rows = consolidate(pa.concat_tables([schema.empty_table(), *share]))
         if pc.any(pc.less(rows.column(DIFF), 0)).as_py():

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -31,6 +31,7 @@ from tidemark_replica.sinks.published.hash_prefix import (
     longest,
     new_file_name,
 )
+from tidemark_replica.sinks.published.partitions import Partition, partitions, with_partition
 from tidemark_replica.sinks.published.published_table import PublishedFile
 
 FILE_BYTES = 32 << 20
@@ -51,12 +52,24 @@ class Interrupted(PersistError):
 
 @dataclass
 class WrittenFiles:
-    """The files written so far, which no commit refers to yet. `interrupted`: once it is set, no more are written."""
+    """The files written so far, which no commit refers to yet. `interrupted`: once it is set, no more are written.
+    `partition_by`: the partition columns. `partition`: of the files that are written next."""
 
     storage: Storage
     schema: pa.Schema
     files: list[PublishedFile] = field(default_factory=list)
     interrupted: Event = field(default_factory=Event)
+    partition_by: tuple[str, ...] = ()
+    partition: Partition = ()
+
+    def in_partition(self, partition: Partition) -> WrittenFiles:
+        """The same, to write files of the partition."""
+        return replace(self, partition=partition)
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of a file."""
+        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
 
     def check_not_interrupted(self) -> None:
         """Raises Interrupted."""
@@ -66,7 +79,7 @@ class WrittenFiles:
     def write(self, prefix: str, tables: Iterable[pa.Table]) -> None:
         """Writes the rows as one file, unless there are none. Raises StorageError."""
         with ExitStack() as stack:
-            writer = _FileWriter(self.storage, self.schema, prefix)
+            writer = _FileWriter(self, prefix)
             stack.callback(writer.discard)
             for table in tables:
                 self.check_not_interrupted()
@@ -84,8 +97,9 @@ class WrittenFiles:
 class _FileWriter:
     """One Parquet file, made at its first row."""
 
-    def __init__(self, storage: Storage, schema: pa.Schema, prefix: str) -> None:
-        self._storage, self._schema, self._path = storage, schema, new_file_name(prefix)
+    def __init__(self, written: WrittenFiles, prefix: str) -> None:
+        self._storage, self._schema, self._path = written.storage, written.file_schema, new_file_name(prefix)
+        self._partition = written.partition
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
@@ -97,7 +111,7 @@ class _FileWriter:
             if self._writer is None:
                 self._sink = self._storage.open_output(self._path)
                 self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
-            self._writer.write_table(rows.cast(self._schema), row_group_size=ROW_GROUP_ROWS)
+            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=ROW_GROUP_ROWS)
         self._rows += rows.num_rows
 
     def finish(self) -> list[PublishedFile]:
@@ -107,7 +121,7 @@ class _FileWriter:
             self._writer.close()
             size = int(self._sink.tell())
             self._sink.close()
-        return [PublishedFile(self._path, size, self._rows)]
+        return [PublishedFile(self._path, size, self._rows, self._partition)]
 
     def discard(self) -> None:
         if self._writer is not None:
@@ -119,7 +133,17 @@ def replaced(
     written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
 ) -> list[PublishedFile]:
     """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. Raises
-    RowMissing, StorageError."""
+    RowMissing, PartitionsNotSupported, StorageError."""
+    removed = []
+    for partition, rows in partitions(changes, written.partition_by):
+        of = [file for file in files if file.partition == partition]
+        removed += _replaced_in_partition(written.in_partition(partition), of, rows, file_bytes)
+    return removed
+
+
+def _replaced_in_partition(
+    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
+) -> list[PublishedFile]:
     of = hashes(changes)
     negative = np.asarray(pc.less(changes.column(DIFF), 0))
     lost = LostRows(changes.filter(pa.array(negative)), of[negative])
@@ -140,7 +164,23 @@ def separated(
     written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
 ) -> tuple[list[PublishedFile], list[PublishedFile]]:
     """Writes files with the same rows as those that they replace, in which the rows that the table is to lose are alone
-    in files of their own. Returns the replaced files, and those of the lost rows. Raises RowMissing, StorageError."""
+    in files of their own. Returns the replaced files, and those of the lost rows. Raises RowMissing,
+    PartitionsNotSupported, StorageError."""
+    removed, lost = list[PublishedFile](), list[PublishedFile]()
+    for partition, rows in partitions(changes, written.partition_by):
+        of = [file for file in files if file.partition == partition]
+        removed += _separated_in_partition(written.in_partition(partition), of, rows, file_bytes, lost)
+    return removed, lost
+
+
+def _separated_in_partition(
+    written: WrittenFiles,
+    files: Sequence[PublishedFile],
+    changes: pa.Table,
+    file_bytes: int,
+    lost_files: list[PublishedFile],
+) -> list[PublishedFile]:
+    """Adds the files of the lost rows to `lost_files`, and returns the replaced ones."""
     of = hashes(changes)
     negative = np.asarray(pc.less(changes.column(DIFF), 0))
     gone = changes.filter(pa.array(negative))
@@ -158,15 +198,17 @@ def separated(
     before = len(written.files)
     counts = gone.schema.get_field_index(DIFF)
     written.write("", copies(gone.set_column(counts, DIFF, pc.negate(gone.column(DIFF)))))
-    return removed, written.files[before:]
+    lost_files += written.files[before:]
+    return removed
 
 
 def write_new(written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table) -> None:
     """Writes the rows that the table gets to files of their own, which replace none. `files`: those of the table.
     Raises StorageError."""
-    new = changes.filter(pc.greater(changes.column(DIFF), 0))
-    for prefix, positions in longest(hashes(new), {file.prefix for file in files}):
-        written.write(prefix, copies(new.take(pa.array(positions))))
+    for partition, new in partitions(changes.filter(pc.greater(changes.column(DIFF), 0)), written.partition_by):
+        prefixes = {file.prefix for file in files if file.partition == partition}
+        for prefix, positions in longest(hashes(new), prefixes):
+            written.in_partition(partition).write(prefix, copies(new.take(pa.array(positions))))
 
 
 def _replaced_of_prefix(
@@ -204,7 +246,7 @@ def _rows_left(
 
 def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table]) -> None:
     with ExitStack() as stack:
-        halves = [(each, _FileWriter(written.storage, written.schema, each)) for each in (f"{prefix}0", f"{prefix}1")]
+        halves = [(each, _FileWriter(written, each)) for each in (f"{prefix}0", f"{prefix}1")]
         for _, writer in halves:
             stack.callback(writer.discard)
         for table in tables:
@@ -272,7 +314,7 @@ def copies(rows: pa.Table) -> Iterator[pa.Table]:
 def read_rows(written: WrittenFiles, file: PublishedFile) -> Iterator[pa.Table]:
     """The rows of a live file, batch by batch, with the table's types. Raises RowMissing where the file is gone, is
     damaged, or has other columns: another program has changed the table; StorageError."""
-    schema, storage = written.schema, written.storage
+    schema, storage, names = written.schema, written.storage, written.file_schema.names
     try:
         with (
             storage.errors(f"reading {file.path}"),
@@ -280,6 +322,7 @@ def read_rows(written: WrittenFiles, file: PublishedFile) -> Iterator[pa.Table]:
             pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
         ):
             for batch in parquet.iter_batches(BATCH_ROWS):
-                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                rows = pa.Table.from_batches([batch]).select(names)
+                yield with_partition(rows, written.partition_by, file.partition, schema)
     except (FileNotFoundError, KeyError, pa.ArrowException) as error:
         raise RowMissing(f"file {file.path} of the table cannot be read: {type(error).__name__}") from error

@@ -16,6 +16,7 @@ file's rows. A view with errors at the time is not published: the table keeps wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Event
@@ -30,8 +31,10 @@ from tidemark_replica.sinks.destinations.shard_contents import (
     CHANGES_ROWS,
     TooManyChanges,
     check_no_errors,
+    contents_divided,
     contents_shares,
     net_changes,
+    rows_of,
     share_bits,
 )
 from tidemark_replica.sinks.published.changed_files import (
@@ -44,6 +47,13 @@ from tidemark_replica.sinks.published.changed_files import (
     write_new,
 )
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes
+from tidemark_replica.sinks.published.partitions import (
+    PARTITIONS_MAX,
+    Layout,
+    Partition,
+    PartitionsNotSupported,
+    partitions,
+)
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedFile,
@@ -96,8 +106,8 @@ class Publication:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
 
         Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, TableBeingDeleted, Interrupted,
-        ColumnsNotSupported, NotCommitted, NotReadable (the shard is not there yet), ShardNotFound, StorageError: the
-        table is unchanged, or has the contents at `time`.
+        ColumnsNotSupported, PartitionsNotSupported, NotCommitted, NotReadable (the shard is not there yet),
+        ShardNotFound, StorageError: the table is unchanged, or has the contents at `time`.
         """
         self.options.check_columns(self.shard.schema)
         try:
@@ -115,7 +125,7 @@ class Publication:
         if table.schema != self.shard.schema:
             return self._rebuild(table, time, "the view's columns are others")
         if not table.is_configured:
-            return self._rebuild(table, time, "its change data feed is switched on or off")
+            return self._rebuild(table, time, "its change data feed or its partition columns are others")
         published = table.time_of(self.shard.shard_id)
         if published is None:
             reason = "another program changed the table, or it had the rows of an earlier view"
@@ -142,7 +152,7 @@ class Publication:
             return Published(published, time, table.rows, table.bytes)
         if self.options.change_data_feed:
             return self._update_exactly(table, published, time, changes)
-        written = WrittenFiles(Storage.at(self.options.location), table.schema, interrupted=self.interrupted)
+        written = self._written(Storage.at(self.options.location), table.schema)
         try:
             removed = replaced(written, table.files, changes, self.file_bytes)
             written.check_not_interrupted()
@@ -158,7 +168,7 @@ class Publication:
         """By two commits, so that a change data feed has no other rows than the changes: the first one moves the rows
         that are to go to files of their own, and changes no data; the second one removes those and adds the new rows.
         Raises RowMissing."""
-        written = WrittenFiles(Storage.at(self.options.location), table.schema, interrupted=self.interrupted)
+        written = self._written(Storage.at(self.options.location), table.schema)
         try:
             replaced_files, lost = separated(written, table.files, changes, self.file_bytes)
             written.check_not_interrupted()
@@ -170,7 +180,7 @@ class Publication:
             change = Replacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
             self._commit(table, written, change)
             table = self._after(table)
-        written = WrittenFiles(written.storage, table.schema, interrupted=self.interrupted)
+        written = self._written(written.storage, table.schema)
         try:
             write_new(written, table.files, changes)
             written.check_not_interrupted()
@@ -214,7 +224,7 @@ class Publication:
             check_no_errors(shard, time, "the table")
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)
-            written = WrittenFiles(storage, shard.schema, interrupted=self.interrupted)
+            written = self._written(storage, shard.schema)
             try:
                 self._write_all(written, shard.snapshot_parts(time))
                 if table is None:  # no table is left of a Dataflow that was deleted with its tables meanwhile
@@ -242,10 +252,34 @@ class Publication:
             written.discard()
             raise
 
+    def _written(self, storage: Storage, schema: pa.Schema) -> WrittenFiles:
+        return WrittenFiles(storage, schema, interrupted=self.interrupted, partition_by=self.options.partition_by)
+
     def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
+        if self.options.partition_by:
+            self._write_partitions(written, parts)
+            return
         bits = share_bits(parts, self.file_bytes)
         for prefix, rows in zip(all_prefixes(bits), contents_shares(self.shard, parts, bits), strict=True):
             written.write(prefix, copies(rows))
+
+    def _write_partitions(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
+        """Each partition has files of its own. Reads the partition columns first, to divide large partitions, and to
+        compute small ones together."""
+        columns = self.options.partition_by
+        counts = Counter[Partition]()
+        only = pa.schema([self.shard.schema.field(name) for name in columns])
+        for table in rows_of(parts, only):
+            counts.update({partition: rows.num_rows for partition, rows in partitions(table, columns)})
+            if len(counts) > PARTITIONS_MAX:
+                raise PartitionsNotSupported(
+                    f"the view has more than {PARTITIONS_MAX:,} partitions by {', '.join(columns)}: take columns with "
+                    "fewer values"
+                )
+        layout = Layout.of(columns, counts, sum(part.size for part in parts), self.file_bytes)
+        for share, rows in enumerate(contents_divided(self.shard, parts, max(layout.shares, 1), layout.share_of)):
+            for partition, each in partitions(rows, columns):
+                written.in_partition(partition).write(layout.prefix(partition, share), copies(each))
 
 
 def _size(files: Sequence[PublishedFile]) -> int:

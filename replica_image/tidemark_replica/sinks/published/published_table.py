@@ -30,6 +30,7 @@ from tidemark_persist import PersistError, ShardId, Storage
 from tidemark_persist.storage.storage import LOG_DIR
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published.hash_prefix import prefix_of
+from tidemark_replica.sinks.published.partitions import Partition, partition_text
 
 TIME_PROPERTY = "tidemark.time"
 COMMIT_PROPERTY = "tidemark.commit"
@@ -66,7 +67,7 @@ LAST_TERM = (1 << 63) - 1
 class TableOptions:
     """`owner`: the view, as `namespace.dataflow.view`. `retention_hours`: how long replaced files stay for readers.
     `uid`, `term`: the Dataflow, and the writer term of the revision that publishes. `change_data_feed`: readers may ask
-    which rows came and went."""
+    which rows came and went. `partition_by`: the partition columns."""
 
     location: str
     owner: str
@@ -74,6 +75,7 @@ class TableOptions:
     uid: str = ""
     term: int = 0
     change_data_feed: bool = False
+    partition_by: tuple[str, ...] = ()
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raises ColumnsNotSupported where a view of these columns cannot be published so."""
@@ -92,6 +94,7 @@ class PublishedFile:
     path: str
     size: int
     rows: int
+    partition: Partition = ()
 
     @property
     def prefix(self) -> str:
@@ -121,9 +124,11 @@ class PublishedTable:
             self.version = int(table.version())
             self.schema = pa.schema(table.schema().to_arrow())
             self.files = _live_files(table)
-            configuration = table.metadata().configuration
-        self.is_configured = (configuration.get(CHANGE_DATA_FEED) == "true") == options.change_data_feed
-        """Whether it has the properties that the options ask for."""
+            metadata = table.metadata()
+        has_feed = metadata.configuration.get(CHANGE_DATA_FEED) == "true"
+        wanted = options.change_data_feed, list(options.partition_by)
+        self.is_configured = (has_feed, metadata.partition_columns) == wanted
+        """Whether it has the properties and the partition columns that the options ask for."""
 
     @property
     def rows(self) -> int:
@@ -183,11 +188,16 @@ class PublishedTable:
                     raise TableMoved(f"{self._options.location}: another program committed first") from None
 
     def _replace(self, change: Replacement, properties: CommitProperties, everything: bool) -> None:
-        removes = [RemoveAction(f.path, change.changes_data, _now_ms(), f.size, {}) for f in change.removed]
+        now, partition_by = _now_ms(), self._options.partition_by
+        removes = [
+            RemoveAction(f.path, change.changes_data, now, f.size, dict(zip(partition_by, f.partition, strict=True)))
+            for f in change.removed
+        ]
         self._table.create_write_transaction(
-            [*_adds(change), *removes],
+            [*_adds(change, partition_by), *removes],
             "overwrite" if everything else "append",
             Schema.from_arrow(self.schema),
+            partition_by=list(partition_by),
             commit_properties=properties,
         )
 
@@ -200,7 +210,11 @@ class PublishedTable:
         with self._storage.errors("committing", writing=True):
             try:
                 self._table.create_write_transaction(
-                    [], "overwrite", Schema.from_arrow(self.schema), commit_properties=properties
+                    [],
+                    "overwrite",
+                    Schema.from_arrow(self.schema),
+                    partition_by=self._table.metadata().partition_columns,
+                    commit_properties=properties,
                 )
             except CommitFailedError as error:
                 raise NotCommitted(f"{self._options.location}: {self._storage.redacted(error)}") from None
@@ -264,8 +278,9 @@ def _create(
     create_table_with_add_actions(
         storage.location,
         Schema.from_arrow(schema),
-        _adds(change),
+        _adds(change, options.partition_by),
         mode=mode,
+        partition_by=list(options.partition_by),
         name=options.owner,
         description="the current rows of a Tidemark view; Tidemark replaces what other programs write here",
         configuration=configuration,
@@ -274,9 +289,19 @@ def _create(
     )
 
 
-def _adds(change: Replacement) -> list[AddAction]:
+def _adds(change: Replacement, partition_by: Sequence[str]) -> list[AddAction]:
     now, changes = _now_ms(), change.changes_data
-    return [AddAction(f.path, f.size, {}, now, changes, json.dumps({"numRecords": f.rows})) for f in change.added]
+    return [
+        AddAction(
+            f.path,
+            f.size,
+            dict(zip(partition_by, f.partition, strict=True)),
+            now,
+            changes,
+            json.dumps({"numRecords": f.rows}),
+        )
+        for f in change.added
+    ]
 
 
 def _properties(
@@ -330,9 +355,11 @@ def _live_files(table: DeltaTable) -> Sequence[PublishedFile]:
         actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
     )
     paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    columns = [actions.column(f"partition.{name}").to_pylist() for name in table.metadata().partition_columns]
+    values = zip(*columns, strict=True) if columns else [()] * len(paths)
     return [
-        PublishedFile(path, size, -1 if rows is None else rows)
-        for path, size, rows in zip(paths, sizes, counts, strict=True)
+        PublishedFile(path, size, -1 if rows is None else rows, tuple(map(partition_text, partition)))
+        for path, size, rows, partition in zip(paths, sizes, counts, values, strict=True)
     ]
 
 

@@ -10,6 +10,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached
+from tidemark_replica.sinks.published.changed_files import FILE_BYTES
 from tidemark_replica.sinks.published.publication import Publication
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 
@@ -30,7 +31,11 @@ class TableDestination:
     def publish(self, time: Time, term: WriterTerm) -> Reached:
         reader = self.handles.reader(self.shard.location, self.shard.shard_id)
         publication = Publication(
-            reader, self._options(term), interrupted=self.interrupted, empty_on_error=self.view.empty_on_error
+            reader,
+            self._options(term),
+            self.view.file_bytes or FILE_BYTES,
+            interrupted=self.interrupted,
+            empty_on_error=self.view.empty_on_error,
         )
         published = publication.publish(time)
         fields = {"rows": str(published.rows), "bytes": str(published.bytes)}
@@ -53,4 +58,5 @@ class TableDestination:
     def _options(self, term: WriterTerm) -> TableOptions:
         uid = self.id.partition("/")[0]
         view = self.view
-        return TableOptions(view.location, view.owner, view.retention_hours, uid, term, view.change_data_feed)
+        features = view.change_data_feed, view.partition_by
+        return TableOptions(view.location, view.owner, view.retention_hours, uid, term, *features)

@@ -1,0 +1,110 @@
+"""The partitions of a table: the files that have the same values in its partition columns, which no file repeats.
+
+    partition   ("de", "2026-11-26", None)     the values as the log has them, in the order of the partition columns
+
+Delta Lake reads an empty text as NULL, so such a row is refused: the two would be one partition. The columns are of
+types whose text is exact (PARTITION_TYPES of the protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_persist import PersistError
+from tidemark_replica.sinks.published.hash_prefix import first_bits, hashes
+
+Partition = tuple[str | None, ...]
+PARTITIONS_MAX = 10_000
+SHARES = 64
+"""About into how many shares the contents are divided at most; there are no more than four times as many."""
+
+
+class PartitionsNotSupported(PersistError):
+    """The view's rows cannot be partitioned as its manifest says."""
+
+
+def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
+    """The rows of each partition, in their order. Without columns all rows are of one partition, also where there are
+    none. Raises PartitionsNotSupported."""
+    if not columns:
+        yield (), rows
+        return
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in columns:
+        encoded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, np.append(starts, len(order))[1:], strict=True):
+        found = rows.take(pa.array(order[start:end]))
+        yield tuple(_text(name, found.column(name)[0].as_py()) for name in columns), found
+
+
+def _text(column: str, value: object) -> str | None:
+    if value == "":
+        raise PartitionsNotSupported(
+            f"column {column} has an empty text, which partitions of Delta tables cannot tell from NULL: write "
+            f"nullif({column}, '') in the SQL, or take the column out of partitionBy"
+        )
+    return partition_text(value)
+
+
+def partition_text(value: object) -> str | None:
+    """A value of a partition column as the log has it."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def with_partition(rows: pa.Table, columns: Sequence[str], partition: Partition, schema: pa.Schema) -> pa.Table:
+    """The rows of a file, with the columns that it does not repeat."""
+    for name, text in zip(columns, partition, strict=True):
+        constant = pa.scalar(text, pa.string()).cast(schema.field(name).type)
+        rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
+    return rows.select(schema.names).cast(schema)
+
+
+@dataclass
+class Layout:
+    """How the contents are divided into shares, and these into files: a large partition has 2 ** `bits` shares by the
+    first bits of the rows' hashes, and several small ones have a share together."""
+
+    columns: Sequence[str]
+    shares: int = 0
+    _first: dict[Partition, int] = field(default_factory=dict)
+    _bits: dict[Partition, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Mapping[Partition, int], size: int, file_bytes: int) -> Layout:
+        """`rows`: about how many each partition has. `size`: bytes of all, `file_bytes`: of a file."""
+        layout, packed = cls(columns), 0.0
+        unit, total = max(file_bytes, size // SHARES), max(sum(rows.values()), 1)
+        for partition, count in sorted(rows.items(), key=lambda each: each[1]):
+            part = count * size / total
+            bits = 0 if part <= unit else int(np.ceil(np.log2(part / unit)))
+            if bits or packed + part > unit or not layout.shares:
+                layout.shares, packed = layout.shares + (1 << bits), 0.0
+            packed += part
+            layout._first[partition], layout._bits[partition] = layout.shares - (1 << bits), bits
+        return layout
+
+    def share_of(self, rows: pa.Table) -> np.ndarray:
+        """The share of each row."""
+        numbered = rows.append_column("", pa.array(np.arange(rows.num_rows)))
+        shares = np.zeros(rows.num_rows, np.int64)
+        for partition, of in partitions(numbered, self.columns):
+            at = of.column("").to_numpy()
+            shares[at] = self._first[partition] + first_bits(hashes(of.drop_columns([""])), self._bits[partition])
+        return shares
+
+    def prefix(self, partition: Partition, share: int) -> str:
+        """The first bits of the hashes of the partition's rows in the share."""
+        bits = self._bits[partition]
+        return format(share - self._first[partition], f"0{bits}b") if bits else ""

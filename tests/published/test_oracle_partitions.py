@@ -1,0 +1,179 @@
+"""A partitioned table has the view's rows at each version, each of them in a file of its partition and its prefix."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from tests.published.test_oracle_change_data_feed import check
+from tests.published.test_publication import SCHEMA, Row, View, contents, times_of_versions
+from tidemark_persist import DIFF, TIME, create_or_open
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published import changed_files, partitions, publication
+from tidemark_replica.sinks.published.hash_prefix import hashes, have_prefix
+from tidemark_replica.sinks.published.partitions import Layout, PartitionsNotSupported
+from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.published_table import open_table
+
+
+class PartitionedView(View):
+    """A view without empty texts."""
+
+    def row(self) -> Row:
+        k, name, price, tags = super().row()
+        return k, name or None, price, tags
+
+    def partitioned(self, folder: Path, by: tuple[str, ...], file_bytes: int, feed: bool = False) -> Publication:
+        of = self.publication(folder, file_bytes)
+        return replace(of, options=replace(of.options, partition_by=by, change_data_feed=feed))
+
+
+def check_files(of: Publication) -> set[str]:
+    """Each live file has rows of its partition alone, without the columns of it. Returns the prefixes."""
+    table = open_table(of.options)
+    assert table is not None
+    by = of.options.partition_by
+    for file in table.files:
+        rows = pq.read_table(f"{of.options.location}/{file.path}", partitioning=None)
+        assert rows.column_names == [name for name in SCHEMA.names if name not in by]
+        assert rows.num_rows == file.rows
+        whole = partitions.with_partition(rows, by, file.partition, SCHEMA)
+        assert have_prefix(hashes(whole), file.prefix).all(), file
+    return {file.prefix for file in table.files}
+
+
+@pytest.mark.parametrize("by", [("name",), ("k", "name"), ("k",)], ids=",".join)
+@pytest.mark.parametrize("seed", range(4))
+def test_each_version_has_the_rows_of_its_time(
+    tmp_path: Path, seed: int, by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random histories, with a change data feed and without one; all contents are written anew now and then."""
+    view, chance = PartitionedView(tmp_path, seed, keys=5), random.Random(seed)
+    monkeypatch.setattr(changed_files, "FILES_PER_PREFIX_MAX", chance.choice([1, 3]))
+    monkeypatch.setattr(publication, "REBUILD_ROWS", chance.choice([20, 1_000_000]))
+    feed, rebuilt = bool(seed % 2), set[int]()
+    for _ in range(7):
+        of = view.partitioned(tmp_path, by, chance.choice([500, 2_500, 1 << 20]), feed)
+        published = of.publish(Time(view.step(chance.choice([1, 5, 40]))))
+        if published.anew_because:
+            rebuilt.add(published.time)
+        assert published.rows == view.at[published.time].total()
+        check_files(of)
+    if feed:
+        check(tmp_path, view.at, rebuilt)
+    for version, time in times_of_versions(tmp_path).items():
+        assert contents(tmp_path, version) == view.at[time], f"version {version}, time {time}"
+
+
+def test_a_large_partition_is_divided_and_small_ones_are_not(tmp_path: Path) -> None:
+    view = PartitionedView(tmp_path, 1)
+    names = ["large"] * 20_000 + [f"small {n}" for n in range(50)]
+    rows: list[tuple[Row, int, int]] = [((k, name, k / 3, None), 0, 1) for k, name in enumerate(names)]
+    view.append(rows, 1)
+    view.at[0] = Counter(row for row, _, _ in rows)
+    of = view.partitioned(tmp_path, ("name",), 20_000)
+    first = of.publish(Time(0))
+    assert max(map(len, check_files(of))) >= 2
+    files = Counter(each["partition.name"] for each in actions(tmp_path))
+    assert files.pop("large") >= 8
+    assert set(files.values()) == {1}
+    assert contents(tmp_path) == view.at[0]
+    view.append([((20_001, "small 1", 20_001 / 3, None), 1, -1)], 2)
+    second = of.publish(Time(1))
+    assert (second.removed, second.added, second.anew_because) == (1, 0, "")
+    assert second.rows == first.rows - 1
+
+
+def actions(folder: Path) -> list[dict[str, Any]]:
+    table = pa.table(DeltaTable(folder / "published").get_add_actions(flatten=True))
+    return list(table.to_pylist())
+
+
+def test_values_of_each_type_are_found_again(tmp_path: Path) -> None:
+    """NULL, dates, booleans, negative numbers, texts with characters that paths and URLs do not have."""
+    texts = [None, "a/b", "a=b", "%41", " ", "ü\n", "__HIVE_DEFAULT_PARTITION__", "../x"]
+    types: list[tuple[str, pa.DataType, list[Any]]] = [
+        ("day", pa.date32(), [None, datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+        ("yes", pa.bool_(), [None, True, False]),
+        ("small", pa.int8(), [None, -128, 7]),
+        ("large", pa.int64(), [None, -(1 << 63), 0]),
+        ("text", pa.string(), texts),
+    ]
+    schema = pa.schema([*((name, type) for name, type, _ in types), ("n", pa.int32())])
+    shard = create_or_open(str(tmp_path / "shard"), schema, shard_id="u1")
+    chance = random.Random(1)
+    rows = [tuple(chance.choice(values) for _, _, values in types) for _ in range(60)]
+    columns = [pa.array(column, type) for column, (_, type, _) in zip(zip(*rows, strict=True), types, strict=True)]
+    number = pa.array(range(60), pa.int32())
+    for time, diff in ((0, 1), (1, -1)):
+        some = slice(0, 60 if not time else 30)
+        arrays = [*(column[some] for column in columns), number[some]]
+        count = len(arrays[0])
+        more = [pa.array(np.full(count, time)), pa.array(np.full(count, diff))]
+        updates = pa.table([*arrays, *more], [*schema.names, TIME, DIFF])
+        shard.compare_and_append(updates, expected_upper=time, new_upper=time + 1, term=1)
+        options = PartitionedView(tmp_path / str(time), 1).publication(tmp_path).options
+        by = tuple(name for name, _, _ in types)
+        assert Publication(shard, replace(options, partition_by=by)).publish(Time(time)).rows == 60 - 30 * time
+        table = DeltaTable(tmp_path / "published")
+        found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t ORDER BY n").read_all())
+        assert [tuple(row.values())[:-1] for row in found.select(schema.names).to_pylist()] == rows[30 * time :]
+
+
+def test_an_empty_text_is_refused(tmp_path: Path) -> None:
+    """It would become NULL. The table keeps its rows."""
+    view = PartitionedView(tmp_path, 1)
+    of = view.partitioned(tmp_path, ("name",), 1000)
+    time = Time(view.step(10))
+    of.publish(time)
+    view.append([((1, "", None, None), view.upper, 1)], view.upper + 1)
+    with pytest.raises(PartitionsNotSupported, match=r"nullif\(name, ''\)"):
+        of.publish(Time(view.upper - 1))
+    assert contents(tmp_path) == view.at[time]
+
+
+def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication, "PARTITIONS_MAX", 5)
+    view = PartitionedView(tmp_path, 1)
+    with pytest.raises(PartitionsNotSupported, match="more than 5 partitions by k"):
+        view.partitioned(tmp_path, ("k",), 1000).publish(Time(view.step(40)))
+    assert not list((tmp_path / "published").rglob("*.parquet"))
+
+
+def test_other_partition_columns_write_the_table_anew(tmp_path: Path) -> None:
+    view = PartitionedView(tmp_path, 1)
+    for by in ((), ("k",), ("k", "name"), ()):
+        time = Time(view.step(10))
+        of = view.partitioned(tmp_path, by, 1000)
+        assert of.publish(time).anew_because
+        assert contents(tmp_path) == view.at[time]
+        assert DeltaTable(tmp_path / "published").metadata().partition_columns == list(by)
+        check_files(of)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_layout_has_few_shares_and_every_row_has_one(seed: int) -> None:
+    chance = random.Random(seed)
+    counts = {(str(n),): int(chance.paretovariate(0.5)) for n in range(chance.choice([1, 3, 400]))}
+    size = sum(counts.values()) * 10
+    layout = Layout.of(("p",), counts, size, chance.choice([1, 1000, size * 2]))
+    assert layout.shares <= 4 * partitions.SHARES
+    some = [p for (p,), count in counts.items() for _ in range(min(count, 50))]
+    rows = pa.table({"p": some, "n": list(range(len(some)))})
+    shares = layout.share_of(rows)
+    for share in np.unique(shares):
+        for partition, of in partitions.partitions(rows.filter(pa.array(shares == share)), ("p",)):
+            assert have_prefix(hashes(of), layout.prefix(partition, int(share))).all()
+    assert 0 <= shares.min() <= shares.max() < layout.shares
+    assert json.dumps(sorted(counts)) == json.dumps(sorted(layout._first))
