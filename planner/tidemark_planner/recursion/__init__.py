@@ -23,7 +23,7 @@ from tidemark_planner.recursion.cut import RecursiveBlock, Token, WithQuery, spl
 from tidemark_planner.recursion.linear import check_linear
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import NamedRelation, Scope
-from tidemark_planner.sql.syntax import ParseTree, split_name
+from tidemark_planner.sql.syntax import ParseTree
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.functions.registry import call, reads_clock
 from tidemark_protocol.ids import GlobalId
@@ -226,7 +226,7 @@ def _column_names(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names that `r (a, b) AS` gives; without them the query's own."""
     if item.columns is None:
         return names
-    given = tuple(split_name(part.strip())[0] for part in item.columns.split(","))
+    given = item.column_names()
     if len(given) != len(names):
         at = item.name
         message = f"{item.plain_name} names {len(given)} columns, but its query has {len(names)}: name as many"

@@ -9,12 +9,15 @@ itself. A part is the whole text with everything else replaced by spaces, so tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.sql.syntax import split_name
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class WithQuery:
-    """One `name (columns) AS (query)`; `columns`: the text between the parentheses."""
+    """One `name (columns) AS (query)`; `columns`: the text between the parentheses, `column_tokens`: its tokens."""
 
     name: Token
     columns: str | None
+    column_tokens: tuple[Token, ...]
     query: str
     arms: tuple[str, ...]
     """The parts between the outermost UNIONs, each as a query."""
@@ -54,6 +58,19 @@ class WithQuery:
     @property
     def plain_name(self) -> str:
         return split_name(self.name.text)[0]
+
+    def column_names(self) -> tuple[str, ...]:
+        """The names of `r (a, b) AS`, which has no types. Raises Refusal where there is something else."""
+        for at, token in enumerate(self.column_tokens):
+            if not (token.is_(",") if at % 2 else _is_name(token)):
+                self._refuse_columns(token, f" instead of {token.text}")
+        if len(self.column_tokens) % 2 == 0:
+            self._refuse_columns(self.column_tokens[-1] if self.column_tokens else self.name, "")
+        return tuple(split_name(token.text)[0] for token in self.column_tokens[::2])
+
+    def _refuse_columns(self, at: Token, instead: str) -> NoReturn:
+        message = f"expected {self.plain_name} (column, ...) with names alone{instead}"
+        refuse("SYNTAX", message, at.line, at.column, at.text)
 
 
 @dataclass(frozen=True)
@@ -116,10 +133,11 @@ class _Splitter:
         if len(split_name(name.text)) != 1:
             self._refuse(name, f"expected a name instead of {name.text}", "SYNTAX")
         self._at += 1
-        columns = None
+        columns, column_tokens = None, list[Token]()
         inside = self._parenthesised() if self._next_is("(") else None
         if inside is not None and self._next_is("AS", "("):
-            columns, inside = self._blank_outside(inside[0].start, inside[-1].end) if inside else "", None
+            columns, column_tokens = self._blank_outside(inside[0].start, inside[-1].end) if inside else "", inside
+            inside = None
         if self._next_is("MAX"):
             hint = "write WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT n)"
             self._refuse(self._tokens[self._at], f"MAX RECURSION LEVEL is not supported: {hint}", "UNSUPPORTED")
@@ -130,7 +148,8 @@ class _Splitter:
         if not inside:
             self._refuse(name, f"{name.text} has no query: write {name.text} AS (SELECT ...)", "SYNTAX")
         arms = tuple(self._blank_outside(a[0].start, a[-1].end) for a in _split_at_unions(inside) if a)
-        return WithQuery(name, columns, self._blank_outside(inside[0].start, inside[-1].end), arms)
+        query = self._blank_outside(inside[0].start, inside[-1].end)
+        return WithQuery(name, columns, tuple(column_tokens), query, arms)
 
     def _parenthesised(self) -> list[Token]:
         """The tokens between this parenthesis and the one that closes it."""
@@ -161,6 +180,10 @@ class _Splitter:
 
     def _refuse(self, at: Token, message: str, code: str) -> NoReturn:
         refuse(code, message, at.line, at.column, at.text)
+
+
+def _is_name(token: Token) -> bool:
+    return token.text.startswith("`") or (_WORD.fullmatch(token.text) is not None and not token.text.isdecimal())
 
 
 def _split_at_unions(tokens: Sequence[Token]) -> list[list[Token]]:
