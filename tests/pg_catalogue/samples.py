@@ -107,13 +107,13 @@ class Oracle:
     """A PostgreSQL with the same relations, and a catalogue of ours beside it."""
 
     def __init__(self, server: Postgres) -> None:
-        self._connection = psycopg.connect(
+        self.connection = psycopg.connect(
             host=str(server.folder), port=server.port, user=USER, dbname=DATABASE, autocommit=True
         )
-        self.version = self._connection.info.server_version // 10_000
+        self.version = self.connection.info.server_version // 10_000
         self.catalogue = Catalogue(session(server_version=f"{self.version}.0"))
         ask_oids = "select relname, oid, reltype from pg_catalog.pg_class where relnamespace = 2200 or relname = 'none'"
-        theirs = self._connection.execute(ask_oids).fetchall()
+        theirs = self.connection.execute(ask_oids).fetchall()
         ours = rows(self.catalogue, ask_oids)
         self._theirs: Mapping[str, Sequence[int]] = {name: oids for name, *oids in theirs}
         self._ours: Mapping[str, Sequence[int]] = {name: oids for name, *oids in ours}
@@ -126,11 +126,11 @@ class Oracle:
         }
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def theirs(self, sql: str, *values: str | None) -> Answered:
         """Of PostgreSQL. Raises psycopg.Error."""
-        cursor = psycopg.RawCursor(self._connection)
+        cursor = psycopg.RawCursor(self.connection)
         cursor.execute(sql, values or None)
         described = cursor.description or ()
         found = [self._shown(row) for row in cursor.fetchall()]

@@ -18,7 +18,7 @@ from tidemark_pgwire.catalogue.settings import setting
 from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS
 from tidemark_pgwire.catalogue.sql.rewriting import Rewritten, rewritten
 from tidemark_pgwire.catalogue.sql.statement import concerns_catalogue
-from tidemark_pgwire.catalogue.types import VECTORS, oid_of, stored_as
+from tidemark_pgwire.catalogue.types import SENT, VECTORS, element_of, oid_of, stored_as
 
 _SHOW = re.compile(
     r"\s*SHOW\s+(?P<name>[\w.]+|TRANSACTION\s+ISOLATION\s+LEVEL|TIME\s+ZONE|SESSION\s+AUTHORIZATION)\s*;?\s*",
@@ -100,6 +100,15 @@ def _column(values: pa.ChunkedArray, type: str) -> pa.ChunkedArray:
     if type in VECTORS and pa.types.is_list(values.type):
         texts = [None if one is None else " ".join(map(str, one)) for one in values.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.string())])
-    if pa.types.is_null(values.type) or (stored_as(type) == "VARCHAR" and not pa.types.is_string(values.type)):
-        return values.cast(pa.string())
-    return values
+    if pa.types.is_list(values.type) and element_of(type) not in SENT:
+        return pa.chunked_array([pa.array(map(_array_text, values.to_pylist()), pa.string())])
+    sent = type in SENT or pa.types.is_list(values.type)
+    return values if sent and not pa.types.is_null(values.type) else values.cast(pa.string())
+
+
+def _array_text(items: Sequence[object] | None) -> str | None:
+    """As PostgreSQL prints an array of one dimension."""
+    if items is None:
+        return None
+    escaped = [str(item).replace("\\", "\\\\").replace('"', '\\"') for item in items]
+    return "{" + ",".join("NULL" if i is None else f'"{text}"' for i, text in zip(items, escaped, strict=True)) + "}"

@@ -61,7 +61,12 @@ VECTORS = {"int2vector": "int2", "oidvector": "oid"}
 REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regcollation", "regoper")
 """Oids that print as the name of what they stand for."""
 _OIDS = ("oid", "xid", "cid", *REGISTERED)
-_SAME = ("date", "timestamp", "timestamptz", "interval", "bool", "float4", "float8", "time")
+SENT = frozenset(
+    "aclitem bool char name int2 int4 int8 text oid xid json float4 float8 date timestamp timestamptz varchar "
+    "unknown".split()
+)
+"""Types whose values, and arrays of them, the protocol sends in both formats. The others are sent as texts."""
+_SAME = ("date", "timestamp", "timestamptz", "bool", "float4", "float8")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.statements import Session, cursor, describe, open_rows, run
+from tidemark_pgwire.session.statements import Session, cursor, describe, open_rows, parameter_types, run
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import parameter_count
 from tidemark_pgwire.statements.commands import Command, parse
@@ -107,7 +107,10 @@ class Extended:
         if message.kind == b"S":
             prepared = self._statement(message.name)
             self._require_usable(prepared.command)
-            wire.write(backend.parameter_description([oid or TEXT.oid for oid in prepared.types]))
+            types = await parameter_types(self._session, prepared.command, prepared.types)
+            if types != prepared.types:
+                prepared = self._prepared[message.name] = replace(prepared, types=types)
+            wire.write(backend.parameter_description([oid or TEXT.oid for oid in types]))
             columns = await self._columns(prepared)
             wire.write(_description(columns))
         elif message.name in self._session.cursors:

@@ -194,7 +194,7 @@ def _wrong(name: str, value: str, hint: str = "") -> WireError:
 
 def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
     def check(value: str) -> str:
-        if value.strip().upper() not in allowed:
+        if value.strip(" '").upper() not in allowed:  # some clients send the quotes
             raise _wrong(name, value, f"It can only be {allowed[0]} here.")
         return DEFAULTS[name]
 

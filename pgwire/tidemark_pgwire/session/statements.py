@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Relation, SessionFacts
+from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Description, Relation, SessionFacts
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
@@ -24,7 +25,7 @@ from tidemark_pgwire.session.transaction import Transaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
-from tidemark_pgwire.values.parameters import Parameter
+from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
 from tidemark_pgwire.values.types import modifier as modifier_of
@@ -116,9 +117,8 @@ async def describe(session: Session, command: Command, parameters: Sequence[Para
         case sql.Fetch(name, _, False) if name in session.cursors:
             return session.cursors[name][0].columns
         case sql.Select(text) if session.catalogue.answers(text):
-            answer = await _of_catalogue(session, text, parameters)
-            await answer.close()
-            return answer.columns
+            found_here = await _described(session, text)
+            return columns_of_oids(found_here.names, found_here.oids)
         case sql.Select(text):
             found = await session.link.describe(session.token, query_request(session, text, parameters))
             return tuple(Column(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
@@ -201,6 +201,23 @@ async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parame
     except CatalogueError as error:
         raise WireError(error.sqlstate, str(error)) from None
     return answers.table(found.rows, columns_of_oids(found.rows.column_names, found.oids))
+
+
+async def _described(session: Session, text: str) -> Description:
+    relations = await session.relations()
+    try:
+        return await session.catalogue.describe(text, relations)
+    except CatalogueError as error:
+        raise WireError(error.sqlstate, str(error)) from None
+
+
+async def parameter_types(session: Session, command: Command | None, types: tuple[int, ...]) -> tuple[int, ...]:
+    """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
+    if all(types) or not isinstance(command, sql.Select) or not session.catalogue.answers(command.sql):
+        return types
+    inferred = (await _described(session, command.sql)).parameters
+    pairs = zip_longest(types, inferred[: len(types)], fillvalue=0)
+    return tuple(said or (oid if oid in RECEIVED else TEXT.oid) for said, oid in pairs)
 
 
 async def _transact(session: Session, command: Command) -> Done:

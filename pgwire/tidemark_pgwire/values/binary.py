@@ -26,6 +26,8 @@ _NUMERIC = struct.Struct("!hhHH")
 def binaries(column: pa.Array, type: PgType) -> Binaries:
     if type.kind == "array":
         return _arrays(column, type)
+    if type.kind == "vector":
+        return _vectors(column, type)
     if type.name == "uuid":
         return [None if each is None else UUID(each).bytes for each in column.to_pylist()]
     return _ENCODERS[type.kind](column)
@@ -105,6 +107,18 @@ _ENCODERS: dict[str, Callable[[pa.Array], Binaries]] = {
     "timestamptz": _times("UTC"),
     "json": _json,
 }
+
+
+def _vectors(column: pa.Array, type: PgType) -> Binaries:
+    """Of their texts: one dimension, from 0 on, also where it is empty."""
+    assert type.element is not None
+    found = Binaries()
+    for each in column.to_pylist():
+        numbers = binaries(pa.array(map(int, (each or "").split()), pa.int64()), type.element)
+        head = struct.pack("!iiIii", 1, 0, type.element.oid, len(numbers), 0)
+        fields = (struct.pack("!i", len(number or b"")) + (number or b"") for number in numbers)
+        found.append(None if each is None else head + b"".join(fields))
+    return found
 
 
 def _arrays(column: Any, type: PgType) -> Binaries:

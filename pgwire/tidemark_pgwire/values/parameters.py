@@ -13,6 +13,7 @@ from uuid import UUID
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, WireError
 from tidemark_pgwire.messages.backend import BINARY
+from tidemark_pgwire.values.array_parameters import ELEMENTS, array_text
 from tidemark_pgwire.values.types import BY_OID
 
 UNKNOWN = (0, 705)
@@ -36,6 +37,7 @@ _KINDS = {
     2950: "text",
     0: "unknown",
     705: "unknown",
+    **dict.fromkeys(ELEMENTS, "array"),
 }
 _RANGES = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _BOOLS = {
@@ -52,8 +54,8 @@ _NUMERIC_HEAD = struct.Struct("!HhHH")
 
 @dataclass(frozen=True)
 class Parameter:
-    """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, or unknown: a
-    text whose type its place in the statement tells. `text`: of the value, for statements that take texts."""
+    """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, array, or
+    unknown: a text whose type its place in the statement tells. `text`: of the value, for statements that take it."""
 
     kind: str
     value: Any
@@ -72,11 +74,17 @@ def kind_of(oid: int) -> str:
     return kind
 
 
+RECEIVED = frozenset(_KINDS) - {0, 705}
+"""Oids of the types that parameters can have."""
+
+
 def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
     """Raises WireError where the bytes are no value of the type."""
     kind = kind_of(oid)
     if data is None:
         return Parameter(kind, None, None)
+    if kind == "array":
+        return _array(oid, format, data)
     if format == BINARY:
         try:
             value = UUID(bytes=data) if oid == 2950 else _BINARY[kind](data)
@@ -85,6 +93,15 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
         value = str(value) if oid == 2950 else value
         return Parameter(kind, value, _as_text(value))
     return _of_text(kind, _utf8(data))
+
+
+def _array(oid: int, format: int, data: bytes) -> Parameter:
+    """`value` is of no use: no statement but those about the catalogue takes arrays."""
+    try:
+        text = array_text(oid, data) if format == BINARY else _utf8(data)
+    except (struct.error, ValueError):
+        raise WireError(INVALID_BINARY, "incorrect binary data format for a parameter that is an array") from None
+    return Parameter("array", frozenset((text,)), text)
 
 
 def null_of(oid: int) -> Parameter:

@@ -163,6 +163,7 @@ _ENCODERS: dict[str, Callable[[pa.Array, str], Texts]] = {
     "float8": _floats("float8"),
     "numeric": _numerics,
     "text": _text,
+    "vector": _text,
     "bytea": _bytea,
     "date": _dates,
     "timestamp": _timestamps,

@@ -40,6 +40,7 @@ _BASE = (
     PgType(700, "float4", "float4", 4),
     PgType(701, "float8", "float8", 8),
     PgType(705, "unknown", "text", -1),
+    PgType(1033, "aclitem", "text", 12),
     PgType(1042, "bpchar", "text", -1),
     PgType(1043, "varchar", "text", -1),
     PgType(1082, "date", "date", 4),
@@ -52,6 +53,9 @@ _BASE = (
 )
 BY_OID = {each.oid: each for each in _BASE}
 _BY_NAME = {each.name: each for each in _BASE}
+_VECTORS = {"int2vector": (22, "int2"), "oidvector": (30, "oid")}
+"""Arrays of the catalogue whose first element has the number 0, and which print as `1 2 3`."""
+BY_OID |= {oid: PgType(oid, name, "vector", -1, _BY_NAME[element]) for name, (oid, element) in _VECTORS.items()}
 _ARRAYS = {
     "bool": 1000,
     "bytea": 1001,
@@ -70,6 +74,7 @@ _ARRAYS = {
     "numeric": 1231,
     "varchar": 1015,
     "json": 199,
+    "aclitem": 1034,
 }
 BY_OID |= {oid: PgType(oid, f"_{name}", "array", -1, _BY_NAME[name]) for name, oid in _ARRAYS.items()}
 TEXT, INT4, INT8 = _BY_NAME["text"], _BY_NAME["int4"], _BY_NAME["int8"]

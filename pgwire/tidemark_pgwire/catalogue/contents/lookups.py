@@ -99,6 +99,13 @@ def _index_columns(contents: Contents) -> Pairs:
                 yield f"{index.oid}/{number}", quoted(name)
 
 
+def _view_definitions(contents: Contents) -> Pairs:
+    """Where the definition stands: it may name what the user may not see."""
+    for entry in contents.entries:
+        if entry.kind != "r":
+            yield entry.oid, f"-- spec of Dataflow {entry.relation.namespace}"
+
+
 def _constraint_definitions(contents: Contents) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
@@ -157,6 +164,7 @@ _LOOKUPS: Mapping[str, tuple[Callable[[Contents], Pairs], pa.DataType, pa.DataTy
     "short_index_definitions": (_short_index_definitions, pa.int64(), pa.string()),
     "type_oids": (_type_oids, pa.string(), pa.int64()),
     "types": (_types, pa.int64(), pa.string()),
+    "view_definitions": (_view_definitions, pa.int64(), pa.string()),
     "visible": (_visible, pa.int64(), pa.bool_()),
     "visible_types": (_visible_types, pa.int64(), pa.bool_()),
 }

@@ -22,7 +22,6 @@ _ARROW = {
     "FLOAT4": pa.float32(),
     "FLOAT8": pa.float64(),
     "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
-    "INTERVAL": pa.month_day_nano_interval(),
     "DECIMAL(38, 9)": pa.decimal128(38, 9),
     "VARCHAR": pa.string(),
 }

@@ -1,0 +1,76 @@
+"""Each value of the catalogue can be sent in both formats, and reads as PostgreSQL's own value of that type."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+
+from tests.pg_catalogue.samples import Oracle, ask, session
+from tidemark_pgwire.catalogue import Catalogue
+from tidemark_pgwire.messages.backend import BINARY, TEXT
+from tidemark_pgwire.values.array_parameters import ELEMENTS, array_text
+from tidemark_pgwire.values.binary import binaries
+from tidemark_pgwire.values.rows import columns_of_oids, data_rows
+from tidemark_pgwire.values.types import of_oid
+
+RELATIONS = ("class", "type", "attribute", "index", "constraint", "roles", "settings", "database", "stat_activity")
+
+
+@pytest.mark.parametrize("relation", [*RELATIONS, "timezone_names", "statistic_ext_data", "sequences"])
+@pytest.mark.parametrize("format", [TEXT, BINARY])
+def test_every_type_is_sent(relation: str, format: int) -> None:
+    answer = ask(Catalogue(session()), f"SELECT * FROM pg_catalog.pg_{relation}")
+    columns = columns_of_oids(answer.rows.column_names, answer.oids)
+    formats = [format] * len(columns)
+    sent = [row for batch in answer.rows.to_batches() for row in data_rows(batch, columns, formats, "UTC")]
+    assert len(sent) == answer.rows.num_rows
+    assert sent or relation in ("timezone_names", "statistic_ext_data", "sequences")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("text", ["{}", "{1,NULL,2}", "{7}"])
+def test_oracle_arrays_as_parameters(compared: Oracle, text: str) -> None:
+    """PostgreSQL reads the text of what it sends in the binary format as the same array."""
+    for oid in ELEMENTS:
+        (type,) = compared.connection.execute("SELECT %s::oid::regtype::text", (oid,)).fetchone() or ("",)
+        with compared.connection.cursor(binary=True) as cursor:
+            cursor.execute(f"SELECT '{text}'::{type}")
+            data = cursor.pgresult.get_value(0, 0) if cursor.pgresult else None
+        assert data is not None
+        again = compared.connection.execute(f"SELECT %s::{type}::text", (array_text(oid, bytes(data)),)).fetchone()
+        assert again == (text,), type
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("type", "oid", "texts"), [("int2vector", 22, ["1 20", "", None]), ("oidvector", 30, ["9", ""])]
+)
+def test_oracle_vectors(compared: Oracle, type: str, oid: int, texts: list[str | None]) -> None:
+    sent = binaries(pa.array(texts, pa.string()), of_oid(oid))
+    with compared.connection.cursor(binary=True) as cursor:
+        for text, ours in zip(texts, sent, strict=True):
+            cursor.execute(f"SELECT %s::text::{type}", (text,))
+            assert cursor.pgresult is not None
+            theirs = cursor.pgresult.get_value(0, 0)
+            assert (theirs if theirs is None else bytes(theirs)) == ours, text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("!iiI", 2, 0, 26),
+        struct.pack("!iiIii", 1, 0, 25, 0, 1),
+        struct.pack("!iiIii", 1, 0, 26, 1, 1),
+        struct.pack("!iiIii", 1, 0, 26, 10**9, 1),
+        struct.pack("!iiIiii", 1, 0, 26, 1, 1, 400),
+        struct.pack("!iiIiii", 1, 0, 26, 1, 1, -5),
+        struct.pack("!iiIiiiI", 1, 0, 26, 1, 1, 4, 9) + b"x",
+        struct.pack("!iiIiiiH", 1, 0, 26, 1, 1, 2, 9),
+    ],
+)
+def test_malformed_arrays_are_refused(data: bytes) -> None:
+    with pytest.raises((struct.error, ValueError)):
+        array_text(1028, data)
