@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +22,11 @@ Texts = list[bytes | None]
 _PLAIN_SCALE = 6
 """Arrow prints decimals of more digits after the point with an exponent, where they are small."""
 _QUOTED = re.compile(rb'[{}",\\\s]|^$|^null$', re.IGNORECASE)
-_YEAR_ONE_DAYS = -719_162
 _DAY_US = 86_400_000_000
+_YEAR_ONE_DAYS, _YEAR_10000_DAYS = -719_162, 2_932_897
+_RULES_BEGIN = datetime(2037, 1, 1, tzinfo=UTC)
+_RULES_US, _CYCLE_US = int(_RULES_BEGIN.timestamp()) * 1_000_000, 146_097 * _DAY_US
+_OFFSET = re.compile(rb"[+-]\d\d(:\d\d)*$")
 _DIGITS = {"float4": 6, "float8": 15}
 """From ten to this power on, a float has an exponent."""
 
@@ -51,11 +56,12 @@ def _integers(column: pa.Array, zone: str) -> Texts:
 
 def _floats(kind: str) -> Callable[[pa.Array, str], Texts]:
     of, digits = (pa.float32() if kind == "float4" else pa.float64()), _DIGITS[kind]
+    most = 10.0 ** min(digits - 1, 9)  # Arrow has exponents from ten to the tenth on
 
     def encode(column: pa.Array, zone: str) -> Texts:
         column = column.cast(of)
         size = pc.abs(column)
-        plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 10.0 ** (digits - 1))))
+        plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, most)))
         found = _cast(column)
         if pc.all(plain).as_py() is not False:
             return found
@@ -99,7 +105,8 @@ def _bytea(column: pa.Array, zone: str) -> Texts:
 
 
 def _dates(column: pa.Array, zone: str) -> Texts:
-    return _before_christ(_cast(column), column.cast(pa.date32()).cast(pa.int32()), _YEAR_ONE_DAYS)
+    days = column.cast(pa.date32()).cast(pa.int32())
+    return _beyond(_cast(column), days, 1, lambda text, day: _day(day))
 
 
 def _timestamps(column: pa.Array, zone: str) -> Texts:
@@ -108,15 +115,33 @@ def _timestamps(column: pa.Array, zone: str) -> Texts:
 
 def _timestamptz(column: pa.Array, zone: str) -> Texts:
     utc = column.cast(pa.timestamp("us", "UTC"))
-    local = pc.local_timestamp(utc.cast(pa.timestamp("us", zone)))
     if zone == "UTC":
-        offsets = pa.repeat("+00", len(column))
-    else:
-        seconds = pc.divide(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())), 1_000_000)
-        known = pc.dictionary_encode(seconds)
-        printed = pa.array([_offset(each) for each in known.dictionary.to_pylist()], pa.string())
-        offsets = printed.take(known.indices)
-    return _printed(local, offsets)
+        return _printed(pc.local_timestamp(utc), pa.repeat("+00", len(column)))
+    seconds = _offsets(utc, zone)
+    known = pc.dictionary_encode(seconds)
+    printed = pa.array([_offset(each) for each in known.dictionary.to_pylist()], pa.string())
+    local = pc.add(utc.cast(pa.int64()), pc.multiply(seconds, 1_000_000)).cast(pa.timestamp("us"))
+    return _printed(local, printed.take(known.indices))
+
+
+def _offsets(utc: pa.Array, zone: str) -> pa.Array:
+    """Of each time, in seconds. Arrow has no rules beyond 2037, which Python has; they repeat after 400 years."""
+    local = pc.local_timestamp(utc.cast(pa.timestamp("us", zone)))
+    seconds = pc.divide(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())), 1_000_000)
+    if (last := pc.max(utc.cast(pa.int64())).as_py()) is None or last < _RULES_US:
+        return seconds
+    rules = ZoneInfo(zone)
+    found = [
+        known if time is None or time < _RULES_US else _offset_by_rules(rules, (time - _RULES_US) % _CYCLE_US)
+        for known, time in zip(seconds.to_pylist(), utc.cast(pa.int64()).to_pylist(), strict=True)
+    ]
+    return pa.array(found, pa.int64())
+
+
+def _offset_by_rules(rules: ZoneInfo, microseconds: int) -> int:
+    """`microseconds`: since 2037 began."""
+    offset = (_RULES_BEGIN + timedelta(microseconds=microseconds)).astimezone(rules).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
 
 
 def _offset(seconds: int) -> str:
@@ -132,19 +157,43 @@ def _printed(column: pa.Array, offsets: pa.Array | None = None) -> Texts:
     text = pc.utf8_rtrim(pc.utf8_rtrim(column.cast(pa.string()), "0"), ".")
     if offsets is not None:
         text = pc.binary_join_element_wise(text, offsets, "")
-    return _before_christ(list(text.cast(pa.binary()).to_pylist()), column.cast(pa.int64()), _YEAR_ONE_DAYS * _DAY_US)
+    found = list(text.cast(pa.binary()).to_pylist())
+    return _beyond(found, column.cast(pa.int64()), _DAY_US, _moment)
 
 
-def _before_christ(found: Texts, numbers: pa.Array, first: int) -> Texts:
-    """Years before 1, which `numbers` below `first` are: the year 0 is 1 BC."""
-    if (least := pc.min(numbers).as_py()) is None or least >= first:
+def _beyond(found: Texts, numbers: pa.Array, day: int, printed: Callable[[bytes, int], bytes]) -> Texts:
+    """Years that have not four digits, which Arrow prints otherwise. `day`: how many units it has."""
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None or (ends["min"] >= _YEAR_ONE_DAYS * day and ends["max"] < _YEAR_10000_DAYS * day):
         return found
-    return [None if text is None else _with_era(text) for text in found]
+    inside = range(_YEAR_ONE_DAYS * day, _YEAR_10000_DAYS * day)
+    return [
+        text if text is None or number in inside else printed(text, number)
+        for text, number in zip(found, numbers.to_pylist(), strict=True)
+    ]
 
 
-def _with_era(text: bytes) -> bytes:
-    year, rest = (text[:5], text[5:]) if text.startswith(b"-") else (text[:4], text[4:])
-    return text if int(year) > 0 or not rest.startswith(b"-") else b"%04d%b BC" % (1 - int(year), rest)
+def _day(days: int) -> bytes:
+    """The date; years before 1 are BC. (H. Hinnant, chrono-compatible low-level date algorithms.)"""
+    era, of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * of_year + 2) // 153
+    day, month = of_year - (153 * shifted + 2) // 5 + 1, shifted + 3 if shifted < 10 else shifted - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    return b"%04d-%02d-%02d" % (year, month, day) if year > 0 else b"%04d-%02d-%02d BC" % (1 - year, month, day)
+
+
+def _moment(text: bytes, microseconds: int) -> bytes:
+    """The date anew, and the time and offset as they are in the text, if it has them."""
+    days, rest = divmod(microseconds, _DAY_US)
+    date, _, era = _day(days).partition(b" ")
+    seconds, fraction = divmod(rest, 1_000_000)
+    time = b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
+    if fraction:
+        time += (b".%06d" % fraction).rstrip(b"0")
+    found = _OFFSET.search(text)
+    return date + b" " + time + (found[0] if found else b"") + (b" " + era if era else b"")
 
 
 def _json(column: pa.Array, zone: str) -> Texts:
