@@ -24,6 +24,7 @@ _POSTGRES = re.compile(
     | (?P<name> (?:[uU]&)?"(?:[^"]|"")*" )
     | (?P<parameter> \$\d+ )
     | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$ )
+    | (?P<unended> [eEbBxXnN]' | [uU]&['"] )          # or the letter would be a word, and the text a plain one
     | (?P<word> [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* )
     | {_NUMBER}
     | (?P<open> ['"] )
@@ -38,6 +39,7 @@ _SPARK = re.compile(
     | (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
     | (?P<name> `(?:[^`]|``)*` )
     | (?P<parameter> \$\d+ )
+    | (?P<unended> [rR]['"] )
     | (?P<word> \w+ )
     | (?P<open> ['"`] )
     | (?P<mark> . )
@@ -85,7 +87,7 @@ def tokens(sql: str, dialect: str) -> Iterator[Token]:
     while (found := rules.match(sql, at)) is not None:
         kind = found.lastgroup or "mark"
         end = found.end()
-        if kind == "open":
+        if kind in ("open", "unended"):
             raise WireError(
                 SYNTAX_ERROR, f"unterminated quoted string at or near {sql[at : at + 20]!r}", position=at + 1
             )

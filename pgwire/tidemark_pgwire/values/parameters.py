@@ -17,6 +17,7 @@ from tidemark_pgwire.values.array_parameters import ELEMENTS, array_text
 from tidemark_pgwire.values.types import BY_OID
 
 UNKNOWN = (0, 705)
+UUID_OID = 2950
 _KINDS = {
     16: "bool",
     17: "bytea",
@@ -87,12 +88,12 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
         return _array(oid, format, data)
     if format == BINARY:
         try:
-            value = UUID(bytes=data) if oid == 2950 else _BINARY[kind](data)
+            value = UUID(bytes=data) if oid == UUID_OID else _BINARY[kind](data)
         except (struct.error, ValueError, OverflowError, UnicodeDecodeError):
             raise WireError(INVALID_BINARY, f"incorrect binary data format for a parameter of type {kind}") from None
-        value = str(value) if oid == 2950 else value
+        value = str(value) if oid == UUID_OID else value
         return Parameter(kind, value, _as_text(value))
-    return _of_text(kind, _utf8(data))
+    return _of_text("uuid" if oid == UUID_OID else kind, _utf8(data))
 
 
 def _array(oid: int, format: int, data: bytes) -> Parameter:
@@ -111,7 +112,8 @@ def null_of(oid: int) -> Parameter:
 
 def _of_text(kind: str, text: str) -> Parameter:
     try:
-        return Parameter(kind, _TEXT[kind](text.strip() if kind not in ("text", "unknown") else text), text)
+        value = _TEXT[kind](text.strip() if kind not in ("text", "unknown") else text)
+        return Parameter("text", value, value) if kind == "uuid" else Parameter(kind, value, text)
     except (ValueError, OverflowError, InvalidOperation):
         raise WireError(INVALID_TEXT, f"invalid input syntax for type {kind}: {text!r:.80}") from None
 
@@ -226,6 +228,7 @@ _TEXT: dict[str, Callable[[str], Any]] = {
     "numeric": _decimal,
     "text": str,
     "unknown": str,
+    "uuid": lambda text: str(UUID(text)),
     "date": _date,
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,
