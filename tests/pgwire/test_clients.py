@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from tests.controller.harness import at
+from tests.gateway.test_access import ANNE
 from tests.pgwire.frames import Frames, secured
 from tests.pgwire.served import TOKEN, Rows, Served, served
 from tests.waiting import BOUND, until
@@ -234,6 +235,27 @@ def test_the_catalogue_has_what_the_user_may_see(tmp_path: Path) -> None:
         server.api_server.allowed = ()
         server.gateway._door._answers._answers.clear()
         assert server.loop.run(server.link.relations(TOKEN, "ns")) == ()
+
+
+def test_the_catalogue_answers_for_itself(server: Served) -> None:
+    """By DuckDB in this process, with the relations that the gateway shows to the user."""
+    with server.connect() as connection:
+        server.answers.read.clear()
+        assert connection.execute("SELECT current_user, current_database()").fetchone() == (ANNE.name, "ns")
+        found = connection.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 2", ["s"]
+        ).fetchall()
+        assert found == [("s", "a"), ("s", "b")]
+        assert server.answers.read == []
+    with Frames(server) as frames:
+        frames.send(b"P", b"s\0SELECT relname FROM pg_catalog.pg_class WHERE oid = $1\0\0\0")
+        frames.send(b"D", b"Ss\0")
+        frames.send(b"B", b"\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\x04\xeb\0\0")
+        frames.send(b"E", b"\0\0\0\0\0")
+        frames.send(b"S")
+        told = dict(frames.until_ready())
+    assert told[b"t"] == struct.pack("!HI", 1, 26)
+    assert b"pg_class" in told[b"D"]
 
 
 @pytest.mark.slow
