@@ -143,7 +143,6 @@ def test_no_text_leaves_its_literal(postgres: psycopg.Connection[Any]) -> None:
         (2950, BINARY, b"\0" * 15),
         (17, TEXT, b"\\xzz"),
         (600, TEXT, b"(1,2)"),
-        (1007, TEXT, b"{1"),
     ],
 )
 def test_what_is_no_value_of_its_type_is_refused(oid: int, format: int, data: bytes) -> None:
