@@ -189,7 +189,7 @@ def test_waiting_statements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def many() -> list[BaseException | pa.Table]:
         one = Statement("SELECT 1", {}, {}, ())
-        return await asyncio.gather(*(sandbox.run(one) for _ in range(9)), return_exceptions=True)
+        return await asyncio.gather(*(sandbox.run(lambda: answer(one)) for _ in range(9)), return_exceptions=True)
 
     refused = [each for each in asyncio.run(many()) if isinstance(each, CatalogueError)]
     assert [each.sqlstate for each in refused] == ["53300"] * 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 
@@ -43,8 +42,10 @@ class Catalogue:
         if shown is not None:
             name, _ = self._shown(shown["name"])
             return Description((), (name,), (oid_of("text"),))
-        contents = Contents(self._session, relations, self._oids)
-        found = await asyncio.to_thread(rewritten, statement, contents, None)
+        return await sandbox.run(lambda: self._describe(statement, relations))
+
+    def _describe(self, statement: str, relations: Sequence[Relation]) -> Description:
+        found = rewritten(statement, Contents(self._session, relations, self._oids), None)
         parameters = [oid_of(type) for _, type in sorted(found.parameters.items())]
         return Description(parameters, [name for name, _ in found.columns], [oid_of(t) for _, t in found.columns])
 
@@ -56,10 +57,14 @@ class Catalogue:
         if shown is not None:
             name, value = self._shown(shown["name"])
             return CatalogueAnswer(pa.table({name: [value]}), [oid_of("text")])
+        return await sandbox.run(lambda: self._answer(statement, parameters, relations))
+
+    def _answer(
+        self, statement: str, parameters: Sequence[str | None], relations: Sequence[Relation]
+    ) -> CatalogueAnswer:
         contents = Contents(self._session, relations, self._oids)
-        found = await asyncio.to_thread(rewritten, statement, contents, parameters)
-        rows = await sandbox.run(_statement(found, contents))
-        return _typed(rows, found)
+        found = rewritten(statement, contents, parameters)
+        return _typed(sandbox.answer(_statement(found, contents)), found)
 
     def _shown(self, name: str) -> tuple[str, str]:
         """The name of a setting, as its column has it, and its value."""

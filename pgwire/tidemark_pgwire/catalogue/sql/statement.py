@@ -23,6 +23,7 @@ from tidemark_pgwire.catalogue.types import resolved
 
 TEXT_MAX = 32_768
 """Characters of a statement. The longest of a client's that we know has 9,000."""
+PARSED_MAX = 2_000
 _SYSTEM_WORD = re.compile(r"\bpg_|\binformation_schema\b", re.IGNORECASE)
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
@@ -37,6 +38,7 @@ _UNREADABLE = re.compile(r"\[\s*\]|\bas\s+(select|update|insert|delete)\b", re.I
 _TYPES_WITHOUT_ARRAYS = ("oid", "name", "regclass", "regtype")
 _VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE)
 _AFTER_NAMES = (TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.SEMICOLON)
+_READ = re.compile(rf"\b(?:from|join)\s+\(*\s*((?:{PG_CATALOG}|{INFORMATION_SCHEMA})\s*\.\s*)?(\w+)", re.IGNORECASE)
 _DIALECT = "postgres"
 
 
@@ -84,8 +86,11 @@ def parse(text: str) -> exp.Query:
 
 
 def concerns_catalogue(text: str) -> bool:
+    """Cheap, as the event loop asks it of each statement: a long one is not parsed for it."""
     if len(text) > TEXT_MAX or (_FROM.search(text) and not _SYSTEM_WORD.search(text)):
         return False
+    if len(text) > PARSED_MAX:
+        return any(name[1] or find("", name[2].lower()) for name in _READ.finditer(text))
     found = _parsed(text)
     if isinstance(found, str):
         return bool(re.search(rf"\b({PG_CATALOG}|{INFORMATION_SCHEMA})\s*\.", text, re.IGNORECASE))
