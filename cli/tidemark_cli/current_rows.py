@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tidemark.answers import complete
-from tidemark.changes import Changes, Times
-from tidemark.errors import Error, GatewayFailed
-from tidemark.gateway.channel import call_errors
+from tidemark.changes import Changes, Times, subscribed
+from tidemark.errors import Error
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli.errors import CliError
@@ -183,21 +181,13 @@ def _changes(
 
 
 def _subscribe(link: Link, request: SubscribeRequest, rows: CurrentRows) -> Iterator[Changes]:
-    stub, gateway = link.stub(), link.gateway()
-    with call_errors(gateway):
-        call = stub.Subscribe(request, metadata=gateway.metadata)
-        try:
-            first = next(call, None)
-            if first is None or first.WhichOneof("part") != "header":
-                raise GatewayFailed("the answer has no header: operator and command line are of different versions")
-            rows.begin(first.header)
-            divided, size = Times(list(first.header.column_names), first.header.as_of), 0
-            for batch, data in complete(reply.batch for reply in call):
-                size += len(data) if batch.lower <= first.header.as_of else 0
-                if size > SNAPSHOT_BYTES_MAX:
-                    raise rows.too_many()
-                yield from divided.complete(batch, data)
-                if idle := divided.idle(batch.upper):
-                    yield idle
-        finally:
-            call.cancel()
+    with subscribed(link, request) as (header, batches):
+        rows.begin(header)
+        divided, size = Times(list(header.column_names), header.as_of), 0
+        for batch, data in batches:
+            size += len(data) if batch.lower <= header.as_of else 0
+            if size > SNAPSHOT_BYTES_MAX:
+                raise rows.too_many()
+            yield from divided.complete(batch, data)
+            if idle := divided.idle(batch.upper):
+                yield idle

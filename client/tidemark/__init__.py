@@ -9,6 +9,7 @@
 module                                what it does
 connection, cursor, changes           what programs use
 literals, type_objects                parameters as literals, types of PEP 249
+spark/                                a data source of Spark: imported where pyspark is
 link, gateway/                        the way to the gateway; the command line has the same one
 answers, errors                       replies as Arrow; failures as errors of PEP 249
 """
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
         InterfaceError,
         InternalError,
         NotSupportedError,
+        OffsetTooOld,
         OperationalError,
         ProgrammingError,
+        RelationChanged,
         Warning,
     )
     from tidemark.type_objects import (
@@ -67,8 +70,10 @@ __all__ = [
     "InterfaceError",
     "InternalError",
     "NotSupportedError",
+    "OffsetTooOld",
     "OperationalError",
     "ProgrammingError",
+    "RelationChanged",
     "Timestamp",
     "TimestampFromTicks",
     "Warning",

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import grpc
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemark.answers import complete
 from tidemark.errors import GatewayFailed
 from tidemark.gateway.channel import async_channel, call_errors
 from tidemark.link import LOST, Link
-from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeRequest
+from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader, SubscribeRequest
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.times import EMPTY
+
+_NO_HEADER = "the answer has no header: operator and client are of different versions"
 
 
 class Changes(NamedTuple):
@@ -45,7 +49,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
             try:
                 first = await call.read()
                 if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
-                    raise GatewayFailed("the answer has no header: operator and client are of different versions")
+                    raise GatewayFailed(_NO_HEADER)
                 times, data = Times(list(first.header.column_names), first.header.as_of), bytearray()
                 while (reply := await call.read()) is not grpc.aio.EOF:
                     data += reply.batch.arrow
@@ -62,6 +66,23 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                 raise
             finally:
                 call.cancel()
+
+
+@contextmanager
+def subscribed(
+    link: Link, request: SubscribeRequest
+) -> Iterator[tuple[SubscribeHeader, Iterator[tuple[SubscribeBatch, bytes]]]]:
+    """The header and the batches of a subscribe, which ends with the block. Raises Error in the block."""
+    stub, gateway = link.stub(), link.gateway()
+    with call_errors(gateway):
+        call = stub.Subscribe(request, metadata=gateway.metadata)
+        try:
+            first = next(call, None)
+            if first is None or first.WhichOneof("part") != "header":
+                raise GatewayFailed(_NO_HEADER)
+            yield first.header, complete(reply.batch for reply in call)
+        finally:
+            call.cancel()
 
 
 class Times:

@@ -74,10 +74,10 @@ class Connection:
     """A connection of PEP 249. It reads: there are no transactions, and each query is as of one time."""
 
     def __init__(self, link: Link, namespace: str, instance: str, timeout: float | None) -> None:
-        self._link, self.namespace, self._instance, self._timeout = link, namespace, instance, timeout
+        self.link, self.namespace, self._instance, self._timeout = link, namespace, instance, timeout
 
     def cursor(self) -> Cursor:
-        return Cursor(self._link, self.namespace, self._instance, self._timeout)
+        return Cursor(self.link, self.namespace, self._instance, self._timeout)
 
     def subscribe(
         self,
@@ -94,7 +94,20 @@ class Connection:
         `subject`: SQL, or the name of a table or export. `progress`: times up to which nothing changed come, too, with
         no changes. To go on after a time: `as_of=time, snapshot=False`. Errors come from the iteration.
         """
-        request = SubscribeRequest(
+        request = self.subscribe_request(subject, as_of=as_of, up_to=up_to, snapshot=snapshot, replica=replica)
+        return follow(self.link, request, progress)
+
+    def subscribe_request(
+        self,
+        subject: str,
+        *,
+        as_of: int | datetime | None = None,
+        up_to: int | datetime | None = None,
+        snapshot: bool = True,
+        replica: str = "",
+    ) -> SubscribeRequest:
+        """The message of a subscribe, which has batches without changes, too. Raises DataError: as `milliseconds`."""
+        return SubscribeRequest(
             namespace=self.namespace,
             subject=subject,
             instance=self._instance,
@@ -104,7 +117,6 @@ class Connection:
             progress=True,
             replica=replica,
         )
-        return follow(self._link, request, progress)
 
     def commit(self) -> None:
         """Nothing: statements only read."""
@@ -115,7 +127,7 @@ class Connection:
 
     def close(self) -> None:
         """End all calls and the way to the gateway."""
-        self._link.close()
+        self.link.close()
 
     def __enter__(self) -> Self:
         return self

@@ -128,6 +128,16 @@ class Cursor:
         with self._whole():
             return pa.Table.from_batches([*left, *self._batches], self._schema)
 
+    def fetch_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are left, in batches of Arrow as they come."""
+        self._require_rows()
+        if self._batch is not None and self._taken < self._batch.num_rows:
+            yield self._batch.slice(self._taken)
+        self._rows, self._batch = iter(()), None
+        assert self._batches is not None
+        with self._whole():
+            yield from self._batches
+
     def close(self) -> None:
         """End the statement; the cursor cannot be used any more."""
         self._cancel()

@@ -7,7 +7,9 @@ Error
     │   ├── GatewayUnknown  nothing says where the gateway is
     │   └── GatewayFailed   the gateway cannot be reached, or cannot answer now; the caller lacks a right
     ├── ProgrammingError    the statement is refused
+    │   └── RelationChanged     of a Spark stream: its relation is not what it was
     ├── DataError           the time cannot be read any more, or not yet; a value fits no type
+    │   └── OffsetTooOld        of a Spark stream: its checkpoint
     ├── NotSupportedError   this gateway, or Tidemark, has no such thing
     ├── IntegrityError      is there for PEP 249: nothing raises it
     └── InternalError       a defect
@@ -55,6 +57,14 @@ class DataError(DatabaseError):
 
 class NotSupportedError(DatabaseError):
     """There is no such thing."""
+
+
+class OffsetTooOld(DataError):
+    """The checkpoint of a Spark stream is of a time whose changes cannot be read any more."""
+
+
+class RelationChanged(ProgrammingError):
+    """The checkpoint of a Spark stream is of other relations than those of its name now."""
 
 
 class IntegrityError(DatabaseError):

@@ -82,7 +82,7 @@ def play(
 
         async def served() -> None:
             async with while_allowed(subscription, admit, READS):
-                await BatchSender(GrpcSubscriber(client, False), subscription, AS_OF).send()
+                await BatchSender(GrpcSubscriber(client, "t", False), subscription, AS_OF).send()
 
         telling = asyncio.create_task(served())
         async with asyncio.timeout(BOUND):

@@ -43,7 +43,8 @@ def begin(client: Client, *news: SubscribeAdvanced) -> tuple[Subscription, async
     subscription = Subscription(lambda: None, Backlog(8))
     for each in news:
         subscription.put(each)
-    return subscription, asyncio.create_task(BatchSender(GrpcSubscriber(client, False), subscription, AS_OF).send())
+    sender = BatchSender(GrpcSubscriber(client, "t", False), subscription, AS_OF)
+    return subscription, asyncio.create_task(sender.send())
 
 
 def overflow(subscription: Subscription) -> None:

@@ -83,6 +83,6 @@ def test_a_batch_goes_in_messages_that_fit() -> None:
 
 def messages_of(news: SubscribeAdvanced, progress: bool = True) -> list[Any]:
     async def collected() -> list[Any]:
-        return [message.batch async for message in GrpcSubscriber(None, progress).messages(news)]
+        return [message.batch async for message in GrpcSubscriber(None, "t", progress).messages(news)]
 
     return asyncio.run(collected())

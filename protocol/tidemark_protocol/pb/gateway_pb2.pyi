@@ -207,14 +207,16 @@ class SubscribeRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
 
 class SubscribeHeader(_message.Message):
-    __slots__ = ("as_of", "column_names", "column_types")
+    __slots__ = ("as_of", "column_names", "column_types", "reads")
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
     as_of: int
     column_names: _containers.RepeatedScalarFieldContainer[str]
     column_types: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, as_of: _Optional[int] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ...) -> None: ...
+    reads: str
+    def __init__(self, as_of: _Optional[int] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., reads: _Optional[str] = ...) -> None: ...
 
 class SubscribeBatch(_message.Message):
     __slots__ = ("lower", "lower_part", "upper", "arrow", "more")

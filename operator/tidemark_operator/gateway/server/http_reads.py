@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +49,7 @@ from tidemark_operator.gateway.server.http_text import (
 )
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
-from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_operator.gateway.streams.subscribe import Subscribes, fingerprint
 from tidemark_protocol.errors import BatchTooLarge
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS
@@ -254,10 +252,10 @@ class HttpSubscriber:
     async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names = [column.name for column in columns]
         _check_names(names)
-        fingerprint = _fingerprint(self._asked.subject, columns, reads)
-        if self._resumed not in (None, fingerprint):
+        mark = fingerprint(self._asked.subject, columns, reads)
+        if self._resumed not in (None, mark):
             raise HttpRefused(409, _CHANGED)
-        self._text = self._make(names, self._asked.progress, as_of, fingerprint)
+        self._text = self._make(names, self._asked.progress, as_of, mark)
         await self.reply.begin({"Tidemark-As-Of": str(as_of), "X-Accel-Buffering": "no"})
 
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[str, None]:
@@ -328,13 +326,6 @@ async def _statement(request: web.Request, given: Mapping[str, str]) -> str:
         return body.decode()
     except UnicodeDecodeError:
         raise QueryRefused("the statement is not UTF-8") from None
-
-
-def _fingerprint(subject: str, columns: Sequence[Column], reads: Sequence[GlobalId]) -> str:
-    """The fingerprint of the relations that a subscribe reads. A relation that was made again, or by another plan, has
-    another id, and a client must not apply its changes to the rows of the earlier one."""
-    named = [subject, [(column.name, str(column.type)) for column in columns], sorted(reads)]
-    return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 
 
 def _subscribe_request(request: web.Request, progress: bool) -> tuple[SubscribeRequest, str | None, bool]:

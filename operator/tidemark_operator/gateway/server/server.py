@@ -152,7 +152,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Subscribe(self, request: Any, rpc: Any) -> None:
         """Send the header, then batches as the client takes them."""
         async with self._admitted(rpc) as access:
-            client = GrpcSubscriber(rpc, request.progress)
+            client = GrpcSubscriber(rpc, request.subject, request.progress)
             await self._subscribes.serve(access, lambda: self._admit(rpc), request, client)
 
     async def Copy(self, request: Any, rpc: Any) -> Any:

@@ -10,6 +10,8 @@ can continue. A subscribe may run for days, so its client's rights are checked a
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -87,12 +89,13 @@ class Subscribes:
 class GrpcSubscriber:
     """A client over gRPC. `progress`: it wants batches without updates, too."""
 
-    def __init__(self, rpc: Any, progress: bool) -> None:
-        self._rpc, self._progress = rpc, progress
+    def __init__(self, rpc: Any, subject: str, progress: bool) -> None:
+        self._rpc, self._subject, self._progress = rpc, subject, progress
 
     async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names, types = [c.name for c in columns], [str(c.type) for c in columns]
-        header = gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
+        mark = fingerprint(self._subject, columns, reads)
+        header = gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types, reads=mark)
         await self.write(gateway_pb2.SubscribeReply(header=header))
 
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
@@ -106,6 +109,13 @@ class GrpcSubscriber:
 
     async def write(self, message: Any) -> None:
         await self._rpc.write(message)
+
+
+def fingerprint(subject: str, columns: Sequence[Column], reads: Sequence[GlobalId]) -> str:
+    """The fingerprint of the relations that a subscribe reads. A relation that was made again, or by another plan, has
+    another id, and a client must not apply its changes to the rows of the earlier one."""
+    named = [subject, [(column.name, str(column.type)) for column in columns], sorted(reads)]
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 
 
 class BatchSender:

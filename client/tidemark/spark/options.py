@@ -1,0 +1,90 @@
+"""Options of a read, as `.option(...)` gives them: texts, whose names Spark takes in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.connection import Connection, connect
+from tidemark.errors import InterfaceError
+from tidemark_protocol.times import parse
+
+_CONNECTION = {
+    "server": "server",
+    "namespace": "namespace",
+    "instance": "instance",
+    "token": "token",
+    "tokenfile": "token_file",
+    "serviceaccount": "service_account",
+    "certificateauthority": "certificate_authority",
+    "gatewayfile": "gateway_file",
+    "kubeconfig": "kubeconfig",
+    "context": "context",
+    "operatornamespace": "operator_namespace",
+}
+"""Options of the connection, in lower case, and the parameters of `tidemark.connect` that they are."""
+_READ = ("path", "relation", "query", "asof", "readchangefeed", "snapshot", "pushdown")
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and by which way. `subject`: a relation's name, or a SELECT. Executors get it by pickle."""
+
+    subject: str
+    is_query: bool
+    as_of: int | None
+    change_feed: bool
+    snapshot: bool
+    pushdown: bool
+    connection: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Raises InterfaceError: an option is missing, not known, or has no such value."""
+        given = {name.lower(): value for name, value in options.items()}
+        if unknown := sorted(given.keys() - _CONNECTION.keys() - set(_READ)):
+            raise InterfaceError(
+                f"format tidemark has no option {unknown[0]}: it has {', '.join([*_CONNECTION, *_READ])}"
+            )
+        subjects = [name for name in ("path", "relation", "query") if given.get(name)]
+        if len(subjects) != 1:
+            raise InterfaceError(
+                "say what to read, once: load(RELATION), option relation with a name, or option query with a SELECT"
+            )
+        as_of = None
+        if "asof" in given:
+            try:
+                as_of = parse(given["asof"])
+            except ValueError as error:
+                raise InterfaceError(f"option asOf: {error}") from None
+        flags = {name: _flag(given, name, name == "snapshot") for name in ("readchangefeed", "snapshot", "pushdown")}
+        return cls(
+            given[subjects[0]],
+            subjects == ["query"],
+            as_of,
+            flags["readchangefeed"],
+            flags["snapshot"],
+            flags["pushdown"],
+            {_CONNECTION[name]: value for name, value in given.items() if name in _CONNECTION},
+        )
+
+    @property
+    def select(self) -> str:
+        """A SELECT of all that is read."""
+        if self.is_query:
+            return f"SELECT * FROM (\n{self.subject}\n) AS `read`"
+        return f"SELECT * FROM {'.'.join('`' + part.replace('`', '``') + '`' for part in self.subject.split('.'))}"
+
+    def connect(self) -> Connection:
+        """Raises as `tidemark.connect`."""
+        return connect(**self.connection)  # type: ignore[arg-type]
+
+
+def _flag(given: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    if name not in given:
+        return otherwise
+    found = _WORDS.get(given[name].lower())
+    if found is None:
+        raise InterfaceError(f"option {name} is true or false, not {given[name]!r}")
+    return found
