@@ -148,6 +148,11 @@ proto: venv ## generate the protobuf code anew from protocol/tidemark_protocol/p
 	cd protocol && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. \
 		tidemark_protocol/pb/*.proto
 
+.PHONY: krew
+krew: venv ## an archive of `kubectl tidemark` for this platform, and krew's manifest of all that are in dist/krew; URL=...
+	@[ -n "$(URL)" ] || { echo "give URL=https://HOST/FOLDER, below which users will find the archives" >&2; exit 1; }
+	$(BIN)/python -m tools.krew --out dist/krew --url "$(URL)"
+
 .PHONY: lock
 lock: ## resolve constraints.txt anew from pyproject.toml
 	@command -v uv >/dev/null || { echo "uv is missing: pip install uv" >&2; exit 1; }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import cleandoc
 from pathlib import Path
@@ -15,6 +15,7 @@ import click
 from tidemark.gateway import discovery
 from tidemark.gateway.discovery import Gateway
 from tidemark.gateway.kubectl import Kubectl
+from tidemark_cli import completion_names
 from tidemark_cli.output import times
 from tidemark_protocol.times import parse
 
@@ -79,13 +80,23 @@ timeout = click.option(
     "--timeout", type=DURATION, help="Give up after this long: 30s, 5m, 1h30m. The default is the gateway's limit."
 )
 instance = click.option(
-    "--instance", default="", metavar="NAME", help="ComputeInstance that computes it, where the namespace has several."
+    "--instance",
+    default="",
+    metavar="NAME",
+    shell_complete=completion_names.instances,
+    help="ComputeInstance that computes it, where the namespace has several.",
 )
 
 _of_kubeconfig = partial(click.option, cls=_Option, section="Kubeconfig options")
 _of_gateway = partial(click.option, cls=_Option, section="Gateway options")
 _GATEWAY_OPTIONS = (
-    click.option("-n", "--namespace", metavar="NAME", help="Namespace. The default is the context's."),
+    click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        shell_complete=completion_names.namespaces,
+        help="Namespace. The default is the context's.",
+    ),
     _of_kubeconfig("--kubeconfig", type=FILE, metavar="FILE", help="Kubeconfig. The default is $KUBECONFIG."),
     _of_kubeconfig("--context", metavar="NAME", help="Context of the kubeconfig, which says the cluster and the user."),
     _of_gateway(
@@ -117,33 +128,9 @@ def calls_gateway(
 
     def decorate(function: CommandFunction) -> CommandFunction:
         @wraps(function)
-        def command(
-            *,
-            namespace: str | None,
-            kubeconfig: Path | None,
-            context: str | None,
-            operator_namespace: str | None,
-            server: str | None,
-            certificate_authority: Path | None,
-            gateway_file: Path | None,
-            service_account: str | None,
-            token_file: Path | None,
-            client_certificate: bool,
-            **others: Any,
-        ) -> None:
-            _exclusive(gateway_file=gateway_file, server=server, operator_namespace=operator_namespace)
-            _exclusive(service_account=service_account, token_file=token_file, client_certificate=client_certificate)
-            if certificate_authority and not server:
-                raise click.UsageError("--certificate-authority belongs to --server: give both")
-            kubectl = Kubectl(kubeconfig, context)
-            namespace = namespace or kubectl.namespace()
-            location = discovery.Location(
-                gateway_file, server, certificate_authority, operator_namespace or discovery.OPERATOR_NAMESPACE, kubectl
-            )
-            credentials = discovery.Credentials(
-                service_account, namespace, token_file, client_certificate, token_lifetime
-            )
-            find: Callable[[], Gateway] = partial(discovery.find, location, os.environ, credentials)
+        def command(**given: Any) -> None:
+            find, namespace = locate(given, token_lifetime)
+            others = {name: value for name, value in given.items() if name not in _OF_GATEWAY}
             function(gateway=find if again else find(), namespace=namespace, **others)
 
         for option in reversed(_GATEWAY_OPTIONS):
@@ -151,6 +138,42 @@ def calls_gateway(
         return command
 
     return decorate
+
+
+_OF_GATEWAY = frozenset(
+    "namespace kubeconfig context operator_namespace server certificate_authority gateway_file service_account "
+    "token_file client_certificate".split()
+)
+"""Parameters of the options above."""
+
+
+def locate(
+    given: Mapping[str, Any], token_lifetime: str = discovery.TOKEN_LIFETIME
+) -> tuple[Callable[[], Gateway], str]:
+    """How to find the gateway that the options select, and the namespace. `given`: by parameters of _OF_GATEWAY.
+
+    Raises:
+        click.UsageError: the options exclude each other.
+        GatewayFailed: the kubeconfig has no such context.
+    """
+    chosen = {name: given.get(name) for name in _OF_GATEWAY}
+    _exclusive(**{name: chosen[name] for name in ("gateway_file", "server", "operator_namespace")})
+    _exclusive(**{name: chosen[name] for name in ("service_account", "token_file", "client_certificate")})
+    if chosen["certificate_authority"] and not chosen["server"]:
+        raise click.UsageError("--certificate-authority belongs to --server: give both")
+    kubectl = Kubectl(chosen["kubeconfig"], chosen["context"])
+    namespace = chosen["namespace"] or kubectl.namespace()
+    location = discovery.Location(
+        chosen["gateway_file"],
+        chosen["server"],
+        chosen["certificate_authority"],
+        chosen["operator_namespace"] or discovery.OPERATOR_NAMESPACE,
+        kubectl,
+    )
+    credentials = discovery.Credentials(
+        chosen["service_account"], namespace, chosen["token_file"], bool(chosen["client_certificate"]), token_lifetime
+    )
+    return partial(discovery.find, location, os.environ, credentials), namespace
 
 
 def _exclusive(**values: object) -> None:

@@ -8,6 +8,7 @@ A gateway that is away, such as one that is restarted, is found anew once it is 
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -37,6 +38,7 @@ _PASSING = (
     grpc.StatusCode.ABORTED,
     None,
 )
+_PERCENT, _BAR = re.compile(r"(\d{1,3})%"), 10
 Cells = Sequence[str]
 Call = Callable[[Any, Any], Message]
 """A stub and the metadata of a call; returns its reply."""
@@ -103,7 +105,12 @@ def _watch_live(outcomes: Iterator[Message | Error], listing: Listing) -> None:
         with lock:
             table, note = shown.table, shown.note
         more = f"{len(table) - height} more rows" if len(table) > height else ""
-        return Frame(listing.names, table[:height], ", ".join(filter(None, (more, note))), listing.styles)
+        return Frame(
+            listing.names,
+            [[*map(_with_bar, row)] for row in table[:height]],
+            ", ".join(filter(None, (more, note))),
+            listing.styles,
+        )
 
     first = next(outcomes)
     assert isinstance(first, Message)
@@ -117,6 +124,15 @@ def _watch_live(outcomes: Iterator[Message | Error], listing: Listing) -> None:
                 else:
                     shown.note = f"trying again: {outcome}"
             changed()
+
+
+def _with_bar(cell: str) -> str:
+    """A cell that is a percentage, as of a hydration, with a bar."""
+    found = _PERCENT.fullmatch(cell)
+    if found is None:
+        return cell
+    full = min(int(found[1]), 100) * _BAR // 100
+    return f"{'█' * full}{'░' * (_BAR - full)} {cell}"
 
 
 @dataclass

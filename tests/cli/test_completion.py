@@ -6,15 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.cli.test_commands import Scripted, gateway
 from tests.waiting import BOUND
+from tidemark_cli import completion_names
 from tidemark_cli.completion import SHELLS, kubectl_answer
 from tidemark_cli.main import COMMANDS, main, tidemark
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
+__all__ = ["gateway"]
 PROGRAMS = {"tidemark": "tidemark_cli", "kubectl-tidemark": "tidemark_cli"}
 PROGRAMS["kubectl_complete-tidemark"] = "tidemark_cli.completion"
 
@@ -85,3 +89,54 @@ def test_kubectl_completes_the_plugin(programs: Path, control_plane: ControlPlan
         f"frontiers\t{COMMANDS['frontiers']}\n:4"
     )
     assert run(programs, kubectl, "__complete", "tidemark", "query", "--as").startswith("--as-of\t")
+
+
+KUBECTL = """#!/bin/sh
+case "$*" in
+"get namespaces "*) echo namespace/team-a; echo namespace/team-b; echo namespace/other ;;
+"get datasources.compute.tidemark.dev "*"--namespace team-a"*) echo datasource.compute.tidemark.dev/flights ;;
+"get computeinstances.compute.tidemark.dev "*) echo computeinstance.compute.tidemark.dev/default ;;
+"get dataflows.compute.tidemark.dev "*) exec sleep 1000 ;;
+*) echo refused >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lists names, or never answers."""
+    program = tmp_path / "kubectl"
+    program.write_text(KUBECTL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["why", "la"], ["lake", "lake.a", "lake.b", "lake.c"]),
+        (["subscribe", "--progress", "del"], ["delays"]),
+        (["copy", "-n", "empty", ""], []),
+        (["files", "-n", "team-a", ""], ["flights"]),
+        (["insert", "-n", "team-b", ""], []),
+        (["frontiers", "-n", "te"], ["team-a", "team-b"]),
+        (["query", "SELECT 1", "--instance", "d"], ["default"]),
+        (["subscribe", "--server", "127.0.0.1:1", "--token-file", "/nowhere", ""], []),
+        (["subscribe", "--server", "a:1", "--gateway-file", "b", ""], []),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_names_are_those_of_the_cluster_and_of_the_gateway(
+    gateway: Scripted, kubectl: None, words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the options that the line has already; what cannot be asked has none, and no error is printed."""
+    assert kubectl_answer(tidemark, words) == "".join(f"{name}\n" for name in [*expected, ":4"])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_shell_does_not_wait_for_ever(kubectl: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is what was asked left running."""
+    monkeypatch.setattr(completion_names, "SECONDS", 0.3)
+    began = time.monotonic()
+    assert kubectl_answer(tidemark, ["explain", ""]) == ":4\n"
+    assert time.monotonic() - began < BOUND / 2

@@ -267,7 +267,7 @@ class Advancing(Scripted):
         self.calls += 1
         collections = [
             pb.CollectionFrontiers(namespace="default", name="moves", kind="table", write=self.calls * 1000),
-            pb.CollectionFrontiers(namespace="default", name="rests", kind="index", hydrated=True),
+            pb.CollectionFrontiers(namespace="default", name="rests", kind="index", hydrated_percent=42),
         ]
         return pb.FrontiersReply(now=self.calls * 1000, collections=collections)
 
@@ -312,6 +312,7 @@ def test_a_watch_is_live_on_a_terminal(gateways: Gateways, on_terminal: Callable
     assert terminal.end() == 130
     frame = last_frame(terminal.written)
     assert [line.split()[0] for line in frame if line][:3] == ["NAME", "moves", "rests"]
+    assert "████░░░░░░ 42%" in next(line for line in frame if line.startswith("rests"))
 
 
 def test_a_watch_ends_where_nobody_reads(gateways: Gateways, in_pipe: Callable[..., subprocess.Popen[str]]) -> None:

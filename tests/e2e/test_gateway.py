@@ -155,6 +155,11 @@ def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     assert rows[0]["records"] == 0
     assert min(r["records"] for r in rows[1:]) > 0
 
+    done = system.tidemark("top", "-o", "json", "-n", system.namespace)
+    (usage,) = [each for each in json.loads(done.stdout)["dataflows"] if each["name"] == "nations"]
+    assert (usage["replica"], usage["hydrated"]) == ("r1", True)
+    assert min(int(usage[number]) for number in ("bytes", "records", "steps")) > 0
+
     together = """SELECT sum(o.bytes) > 0 AND max(s.hydration_ms) > 0 AS told
         FROM tidemark_introspection.operators o JOIN tidemark_introspection.steps s
         ON o.dataflow = s.dataflow AND o.replica = s.replica"""

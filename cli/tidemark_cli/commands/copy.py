@@ -8,7 +8,7 @@ import click
 
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import completion_names, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import print_record
@@ -27,7 +27,7 @@ kubectl tidemark copy 'SELECT * FROM delays WHERE flights > 100' --to big --form
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("subject", metavar="NAME|SQL")
+@click.argument("subject", metavar="NAME|SQL", shell_complete=completion_names.relations)
 @click.option("--to", required=True, metavar="FOLDER", help="New folder, below the namespace's folder for copies.")
 @click.option("--format", required=True, type=click.Choice(FORMATS), help="Format of the files.")
 @click.option("--as-of", type=TIME, help="Time of the rows. The default is the newest complete one.")

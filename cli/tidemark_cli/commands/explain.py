@@ -6,6 +6,7 @@ import click
 
 from tidemark.gateway.channel import CALL_SECONDS, connected
 from tidemark.gateway.discovery import Gateway
+from tidemark_cli import completion_names
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output.text import printable_lines
 from tidemark_protocol.pb.gateway_pb2 import ExplainRequest
@@ -20,7 +21,7 @@ kubectl tidemark explain 'SELECT carrier, count(*) FROM flights GROUP BY carrier
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("subject", metavar="NAME|SQL")
+@click.argument("subject", metavar="NAME|SQL", shell_complete=completion_names.dataflows)
 @calls_gateway()
 def explain(gateway: Gateway, namespace: str, subject: str) -> None:
     """Print the plan of a Dataflow or of a SELECT, as a tree."""

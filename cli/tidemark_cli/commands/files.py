@@ -16,7 +16,7 @@ import click
 
 from tidemark.gateway.channel import CALL_SECONDS, connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import completion_names, options
 from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
@@ -45,7 +45,7 @@ _COLOURS = {"refused": "red", "pending": "yellow", "released": "dim", "<none>": 
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("source")
+@click.argument("source", shell_complete=completion_names.sources)
 @click.option("--release", metavar="FILE", help="Let this file go: its rows and errors are taken back at one time.")
 @click.option("--reread", metavar="FILE", help="Replace the file's rows and errors by what it holds now.")
 @options.output

@@ -22,7 +22,7 @@ import grpc
 from tidemark.errors import Error, GatewayUnknown
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import completion_names, options
 from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
@@ -57,7 +57,7 @@ _AFTER_LOSS = (*_AGAIN, grpc.StatusCode.UNAUTHENTICATED, None)
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("name", metavar="SOURCE[.TABLE]")
+@click.argument("name", metavar="SOURCE[.TABLE]", shell_complete=completion_names.sources)
 @click.option("--from", "file", required=True, metavar="FILE|-", help="File with the rows; - is standard input.")
 @click.option(
     "--format",

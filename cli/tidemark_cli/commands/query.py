@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidemark.answers import open_rows, read_header
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import completion_names, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import document
@@ -47,7 +47,11 @@ kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
 @options.timeout
 @options.instance
 @click.option(
-    "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The query fails with it."
+    "--replica",
+    default="",
+    metavar="NAME",
+    shell_complete=completion_names.replicas,
+    help="Only ComputeReplica that may answer. The query fails with it.",
 )
 @click.option(
     "--skip-errors",

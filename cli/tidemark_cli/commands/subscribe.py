@@ -19,7 +19,7 @@ from tidemark.answers import complete
 from tidemark.errors import GatewayFailed
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import current_rows, options
+from tidemark_cli import completion_names, current_rows, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import live as terminal_output
 from tidemark_cli.output import times
@@ -43,7 +43,7 @@ kubectl tidemark subscribe delays --live --sort-by -flights
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("subject", metavar="NAME|SQL")
+@click.argument("subject", metavar="NAME|SQL", shell_complete=completion_names.relations)
 @click.option("--as-of", type=TIME, help="Time to begin with. The default is the newest complete one.")
 @click.option("--up-to", type=TIME, help="End with the last change before this time.")
 @click.option("--snapshot/--no-snapshot", default=True, help="Begin with the rows that there are, or with changes.")
@@ -57,7 +57,11 @@ kubectl tidemark subscribe delays --live --sort-by -flights
 )
 @options.instance
 @click.option(
-    "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The subscribe ends with it."
+    "--replica",
+    default="",
+    metavar="NAME",
+    shell_complete=completion_names.replicas,
+    help="Only ComputeReplica that may answer. The subscribe ends with it.",
 )
 @options.output
 @calls_gateway(TOKEN_LIFETIME, again=True)

@@ -17,7 +17,7 @@ import click
 
 from tidemark.gateway.channel import CALL_SECONDS, connected
 from tidemark.gateway.discovery import Gateway
-from tidemark_cli import options
+from tidemark_cli import completion_names, options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import lines
@@ -38,7 +38,7 @@ _FIELDS = ("subject", "kind", "write", "says", "holds")
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("name")
+@click.argument("name", shell_complete=completion_names.relations)
 @options.output
 @calls_gateway()
 def why(gateway: Gateway, namespace: str, name: str, output: str) -> None:
