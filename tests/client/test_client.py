@@ -151,11 +151,11 @@ def test_a_subscribe_after_one_that_was_lost_finds_the_gateway_anew() -> None:
             yield from super().Subscribe(request, context)
 
     with connected(Restarted()) as connection:
-        before = connection._link.gateway()
+        before = connection.link.gateway()
         with pytest.raises(tidemark.OperationalError, match="does not know this token"):
             asyncio.run(told(connection))
         assert len(asyncio.run(told(connection))) == 2
-        assert connection._link.gateway() is not before
+        assert connection.link.gateway() is not before
 
 
 def test_what_is_closed_or_wrong_is_refused() -> None:
