@@ -10,6 +10,7 @@ import pytest
 
 from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev
+from tests.handlers.test_published_deletion import AT, publishing
 from tests.handlers.tombstones import Buried
 from tests.resources.manifests import body
 from tidemark_operator.errors import QueryNotReady, QueryRefused, Waiting
@@ -199,3 +200,41 @@ def test_a_deletion_that_cannot_be_decided_is_asked_again() -> None:
     ends = ApiError(403, "NamespaceTerminating")
     with pytest.raises(QueryNotReady, match="namespace ns is being deleted"):
         delete(Storage(listed("x/v/v1"), failure=ends), "x/v/v1")
+
+
+def test_a_published_table_is_listed_and_deleted_by_its_view() -> None:
+    """One that a Dataflow publishes is not listed; one that it published before may be deleted once it is gone."""
+    storage = Storage(
+        ListedShard(location=f"{ROOT}/_published/x/v1", owner="published//ns.x.v1", bytes=42),
+        ListedShard(location=f"{ROOT}/_published/d/old", owner="published//ns.d.old", bytes=7),
+        ListedShard(location=f"{ROOT}/_published/torn/v", error="no log"),
+    )
+    assert [(t.name, t.part, t.version, t.kind, t.state, t.bytes) for t in listing(storage, "mine").tables] == [
+        ("d", "old", 0, "Dataflow", "replaced", 7),
+        ("torn", "v", 0, "Dataflow", "unreadable", 0),
+        ("x", "v1", 0, "Dataflow", "retained", 42),
+    ]
+    assert delete(storage, "x/v1/published", "mine", instance="default") == f"{ROOT}/_published/x/v1"
+    (stored,) = storage.created
+    assert stored["data"]["shards"] == [{"id": "published//ns.x.v1", "location": f"{ROOT}/_published/x/v1"}]
+    for table, why in {"d/old/published": "Dataflow d exists", "x/v/published": "has left no published table"}.items():
+        with pytest.raises(QueryRefused, match=why):
+            delete(storage, table, "mine")
+    with pytest.raises(QueryNotReady, match="cannot be read now"):
+        delete(storage, "torn/v/published")
+    assert len(storage.created) == 1
+
+
+def test_the_published_table_of_a_dataflow_is_not_listed() -> None:
+    """Nor may it be deleted."""
+    storage = Storage(ListedShard(location=AT, owner="published//ns.d.v"))
+
+    async def ask(tables: RetainedTables, harness: OperatorHarness) -> Any:
+        state = dataflow("d", publishing(rev("d", 1, view=1)))
+        state.uid = "mine"
+        harness.context.registry.put_dataflow(state)
+        assert (await tables.listing("ns")).tables == ()
+        return await tables.delete("ns", "d/v/published")
+
+    with pytest.raises(QueryRefused, match="has left no published table"):
+        asked(storage, ask)

@@ -9,9 +9,13 @@ import pytest
 
 from tests.s3_fixtures import Place
 from tidemark_persist import Shard, create_or_open
+from tidemark_protocol.ids import Time
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_replica.shards import shard_listing
 from tidemark_replica.shards.shard_listing import list_shards
+from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.published_table import TableOptions
+from tidemark_replica.sinks.published.table_removal import remove_published
 
 SCHEMA = pa.schema([("a", pa.int64())])
 NAMES = ("a/t/v1", "a/t/v10", "a/t/v2", "a-b/__remap/v1", "b/u/v1", "b/v/v1")
@@ -21,10 +25,11 @@ def shard(place: Place, name: str) -> Shard:
     return create_or_open(f"{place.location}/{name}", SCHEMA, shard_id=f"uid/{name}")
 
 
-def pages(location: str, without: tuple[str, ...] = ()) -> Iterator[list[pb.ListedShard]]:
+def pages(location: str, without: tuple[str, ...] = (), published: bool = False) -> Iterator[list[pb.ListedShard]]:
     after = ""
     while True:
-        answer = list_shards(pb.ListShardsRequest(location=location, after=after, without=without))
+        asked = pb.ListShardsRequest(location=location, after=after, without=without, published=published)
+        answer = list_shards(asked)
         assert answer.error == ""
         yield list(answer.shards)
         if not (after := answer.next):
@@ -91,3 +96,32 @@ def test_a_shard_that_cannot_be_read_says_so_and_hides_no_other(shards: Place) -
 
 def test_nothing_is_listed_where_nothing_is(tmp_path: object) -> None:
     assert list(pages(f"{tmp_path}/none")) == [[]]
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_published_tables_are_listed_where_they_are_asked_for(
+    shards: Place, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """By the id under which they are deleted; an older operator, which does not ask, is sent none."""
+    monkeypatch.setattr(shard_listing, "PAGE_SHARDS", most)
+    names = ["_published/a/t", "_published/b/v1", "_published/b/v2"]
+    for name in names:
+        options = TableOptions(f"{shards.location}/{name}", "ns." + name.split("/", 1)[1].replace("/", "."))
+        view = shard(shards, name.replace("_published", "made") + "/v1")
+        view.compare_and_append(
+            pa.table({"a": [1], "__time": [0], "__diff": [1]}), expected_upper=0, new_upper=1, term=1
+        )
+        Publication(view, options).publish(Time(0))
+    remove_published(f"{shards.location}/{names[2]}", "ns.b.v2")
+
+    found = [each for page in pages(shards.location, (), published=True) for each in page]
+
+    tables = {each.owner: each for each in found if each.owner.startswith("published/")}
+    assert {owner: each.location for owner, each in tables.items()} == {
+        "published//ns.a.t": f"{shards.location}/{names[0]}",
+        "published//ns.b.v1": f"{shards.location}/{names[1]}",
+    }
+    assert all(each.bytes > 100 and not each.error for each in tables.values())
+    assert len(found) == len(tables) + len(NAMES)
+    plain = [each.location for page in pages(shards.location) for each in page]
+    assert sorted(plain) == sorted(each.location for each in found if each not in tables.values())

@@ -43,7 +43,7 @@ _COLOURS = {"unreadable": "red", "deleting": "yellow", "replaced": "dim", "<unkn
 
 @click.command(cls=Command, epilog=_EXAMPLES)
 @click.option("--retained", is_flag=True, help="List the tables that no DataSource or Dataflow has.")
-@click.option("--delete", metavar="NAME/PART/vN", help="Delete this table, which no object has.")
+@click.option("--delete", metavar="TABLE", help="Delete this table, which no object has.")
 @click.option("--instance", default="", metavar="NAME", help="ComputeInstance in whose storage the table is.")
 @options.output
 @calls_gateway()
@@ -51,10 +51,11 @@ def tables(gateway: Gateway, namespace: str, retained: bool, delete: str | None,
     """List the tables in storage that no object has; or delete one.
 
     STATE is retained (no object has their name: adopt: true goes on with them), replaced (an object of the name has
-    other tables), deleting or unreadable. OWNER is the uid of the object that made the table.
+    other tables), deleting or unreadable. OWNER is the uid of the object that made the table. NAME/VIEW/published is an
+    ordinary table of a view that is published no more.
     """
     if retained == (delete is not None):
-        raise click.UsageError("give --retained, or --delete NAME/PART/vN")
+        raise click.UsageError("give --retained, or --delete TABLE")
     with connected(gateway) as stub:
         if delete is not None:
             request = DeleteTableRequest(namespace=namespace, table=delete, instance=instance)
@@ -98,4 +99,5 @@ def _row(table: RetainedTable) -> list[str]:
 
 
 def _name(table: RetainedTable) -> str:
-    return printable(f"{table.name}/{table.part}/v{table.version}")
+    version = f"v{table.version}" if table.version else "published"
+    return printable(f"{table.name}/{table.part}/{version}")

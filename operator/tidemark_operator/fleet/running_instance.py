@@ -213,7 +213,7 @@ class RunningInstance(InstanceFacade):
         return answer[1].error
 
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
-        """Have any replica list shards below a location. Raises: Waiting where none answers."""
+        """Have any replica list shards and published tables below a location. Raises: Waiting where none answers."""
         return (
             await ask_any(
                 self.namespace, self.name, self.replicas, lambda asked: asked.list_shards(location, after, without)

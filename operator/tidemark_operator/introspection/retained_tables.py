@@ -5,6 +5,8 @@
     deleting     a tombstone lists them: a replica deletes them
     unreadable   a shard is there, and a replica cannot read it now
 
+Published tables are among them: those that no revision publishes.
+
 Replicas list what is there (ListShards), page by page; tables that objects have are left out. A table is deleted by a
 tombstone: the intent is stored first, and what is to be deleted is neither adopted nor given to another object.
 """
@@ -32,17 +34,21 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.pb.compute_pb2 import ListedShard
+from tidemark_protocol.plan.publish import FOLDER
 
 MAX_TABLES = 1000
 LIST_SECONDS = 25.0
 RETAINED, REPLACED, DELETING, UNREADABLE = "retained", "replaced", "deleting", "unreadable"
 SOURCE, DATAFLOW = DATA_SOURCES.kind, DATAFLOWS.kind
-_TABLE = re.compile(r"([a-z0-9.-]+)/([^/]+)/v(\d{1,9})")
+PUBLISHED_VERSION = 0
+"""In the place of a version, of a published table."""
+_TABLE = re.compile(r"([a-z0-9.-]+)/([^/]+)/(?:v\d{1,9}|published)")
 
 
 @dataclass(frozen=True)
 class RetainedTable:
-    """A table at <storage>/<namespace>/<name>/<part>/v<version>. `kind`: of the object that made it, as far as its id
+    """A table at <storage>/<namespace>/<name>/<part>/v<version>, or the published table of view `part` of Dataflow
+    `name`, with PUBLISHED_VERSION. `kind`: of the object that made it, as far as its id
     tells; `owner`: that object's uid."""
 
     name: str
@@ -104,12 +110,14 @@ class RetainedTables:
         """`sources`: names and uids of the objects that made bindings: only DataSources do."""
         living = {object.uid: kind for kind, object in self._objects(namespace, table.name)}
         made_by = living.get(table.owner) or (SOURCE if (table.name, table.owner) in sources else DATAFLOW)
+        if table.version == PUBLISHED_VERSION:
+            made_by = DATAFLOW
         state = REPLACED if self._kinds(namespace, table.name) else RETAINED
         if table.location in deleting:
             state = DELETING
         elif table.error:
             state = UNREADABLE
-        return replace(table, state=state, kind=made_by if table.owner else "")
+        return replace(table, state=state, kind=made_by if table.owner or not table.version else "")
 
     async def complete(self, namespace: str) -> tuple[RetainedTable, ...]:
         """All tables, for the relation. Raises QueryNotReady, QueryRefused where not all could be listed."""
@@ -126,7 +134,8 @@ class RetainedTables:
         return found.tables
 
     async def delete(self, namespace: str, table: str, instance: str = "") -> str:
-        """Store that a retained table, NAME/PART/vN, is to be deleted; return its location. A replica deletes it later.
+        """Store that a retained table, NAME/PART/vN or NAME/VIEW/published, is to be deleted; return its location. A
+        replica deletes it later.
 
         Raises:
             QueryRefused: no instance, or more than one, has such a table, or an object of its name exists.
@@ -135,9 +144,13 @@ class RetainedTables:
         address = _TABLE.fullmatch(table)
         if address is None:
             raise QueryRefused(
-                f"{table} is no table: write NAME/PART/vN, as kubectl tidemark tables --retained lists it"
+                f"{table} is no table: write NAME/PART/vN or NAME/VIEW/published, as kubectl tidemark tables "
+                "--retained lists it"
             )
-        found = await self._find(namespace, table, instance)
+        if table.endswith("/published"):
+            found = await self._find_published(namespace, address[1], address[2], instance)
+        else:
+            found = await self._find(namespace, table, instance)
         self._refuse_existing(namespace, address[1], found)
         try:
             await self._deleter.bury(Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location))
@@ -199,9 +212,24 @@ class RetainedTables:
             )
         return found[0]
 
-    def _shares_storage(self, running: RunningInstance, name: str) -> bool:
-        named = self._context.running(running.namespace, name)
-        return named is not None and _root(named) == _root(running)
+    async def _find_published(self, namespace: str, name: str, view: str, instance: str) -> RetainedTable:
+        """The published table as a replica lists it. Raises QueryRefused, QueryNotReady."""
+        listing = await self.listing(namespace)
+        found = [
+            each
+            for each in listing.tables
+            if (each.name, each.part, each.version) == (name, view, PUBLISHED_VERSION)
+            and (not instance or self._shares_storage(self._context.running(namespace, each.instance), instance))
+        ]
+        if len(found) == 1 and not found[0].error:
+            return found[0]
+        if listing.unlisted or listing.more or found:
+            raise QueryNotReady(f"table {name}/{view}/published cannot be read now; ask again")
+        raise QueryRefused(f"Dataflow {name} has left no published table of view {view} in namespace {namespace}")
+
+    def _shares_storage(self, running: RunningInstance | None, name: str) -> bool:
+        named = None if running is None else self._context.running(running.namespace, name)
+        return running is not None and named is not None and _root(named) == _root(running)
 
     async def _shards(self, running: RunningInstance, until: float) -> AsyncIterator[ListedShard]:
         """The shards below the instance's storage, without the tables that objects have. Raises Waiting,
@@ -243,7 +271,10 @@ def _root(running: RunningInstance) -> str:
 def _parsed(running: RunningInstance, shard: ListedShard) -> RetainedTable:
     name, part, version = shard.location.removeprefix(f"{_root(running)}/").split("/")
     upper = Frontier.minimum() if shard.error else Frontier.decode(shard.upper)
-    number = int(version.removeprefix("v"))
     uid = shard.owner.partition("/")[0]
+    if name == FOLDER:
+        name, part, number, uid = part, version, PUBLISHED_VERSION, ""
+    else:
+        number = int(version.removeprefix("v"))
     made = (shard.location, running.name, "", "", uid, ShardId(shard.owner), shard.bytes, upper, shard.error)
     return RetainedTable(name, part, number, *made)

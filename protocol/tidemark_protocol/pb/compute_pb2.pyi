@@ -492,14 +492,16 @@ class DescribeResponse(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ..., hydrations: _Optional[int] = ..., dataflows: _Optional[_Iterable[_Union[DescribedDataflow, _Mapping]]] = ..., collections: _Optional[_Iterable[_Union[DescribedCollection, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ..., understands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListShardsRequest(_message.Message):
-    __slots__ = ("location", "after", "without")
+    __slots__ = ("location", "after", "without", "published")
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     location: str
     after: str
     without: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, location: _Optional[str] = ..., after: _Optional[str] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+    published: bool
+    def __init__(self, location: _Optional[str] = ..., after: _Optional[str] = ..., without: _Optional[_Iterable[str]] = ..., published: _Optional[bool] = ...) -> None: ...
 
 class ListShardsResponse(_message.Message):
     __slots__ = ("shards", "next", "error")

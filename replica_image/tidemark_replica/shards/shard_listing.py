@@ -1,6 +1,7 @@
 """The call ListShards: the shards below a location, in pages, whoever has them.
 
-    <location>/flights/readings/v1    name, part and version, as the operator places shards
+    <location>/flights/readings/v1           name, part and version, as the operator places shards
+    <location>/_published/delays/delays      a published table: Dataflow and view; only where they are asked for
 
 A page ends after PAGE_SHARDS shards, or at the first name after PAGE_SECONDS: an object store takes a request for each
 name and each part. A handle is opened for each shard of the page, and dropped.
@@ -13,8 +14,16 @@ import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
 from tidemark_persist import PersistError, ShardNotFound, Storage, open_shard
+from tidemark_persist.storage.storage import TOMBSTONE
 from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.plan.publish import FOLDER as PUBLISHED
+from tidemark_protocol.plan.publish import removal_id
 from tidemark_replica.values.failure_text import public_text
 
 PAGE_SHARDS = 100
@@ -32,7 +41,9 @@ def list_shards(request: pb.ListShardsRequest) -> pb.ListShardsResponse:
     """A page of the shards below the location, but those that are left out; `error` where it cannot be listed."""
     location = request.location.rstrip("/")
     try:
-        found, following = page(location, tuple(request.after.split("/")), frozenset(request.without))
+        found, following = page(
+            location, tuple(request.after.split("/")), frozenset(request.without), request.published
+        )
     except (PersistError, OSError) as error:
         return pb.ListShardsResponse(error=public_text(error))
     with ThreadPoolExecutor(THREADS, thread_name_prefix="list-shards") as pool:
@@ -40,12 +51,14 @@ def list_shards(request: pb.ListShardsRequest) -> pb.ListShardsResponse:
     return pb.ListShardsResponse(shards=listed, next="/".join(following))
 
 
-def page(location: str, after: Address, without: Collection[str]) -> tuple[list[str], Address]:
+def page(location: str, after: Address, without: Collection[str], published: bool = False) -> tuple[list[str], Address]:
     """Locations of shards that come after an address, and the address after which the next page begins: empty where
-    this one is the last. Raises PersistError."""
+    this one is the last. `published`: and those of published tables. Raises PersistError."""
     began, found, last = time.monotonic(), list[str](), after
     storage = Storage.at(location)
     for name in sorted(storage.folders()):
+        if name == PUBLISHED and not published:
+            continue
         if time.monotonic() - began > PAGE_SECONDS and last != after:
             return found, last
         for address in _of_name(storage, name, after):
@@ -64,12 +77,15 @@ def _of_name(storage: Storage, name: str, after: Address) -> Iterator[Address]:
         return
     for part in sorted(storage.folders(name)):
         if (name, part, _AFTER_ALL) > after:
-            versions = sorted(v for v in storage.folders(f"{name}/{part}") if _VERSION.fullmatch(v))
+            found = storage.folders(f"{name}/{part}")
+            versions = sorted(v for v in found if name == PUBLISHED or _VERSION.fullmatch(v))
             yield from ((name, part, v) for v in versions if (name, part, v) > after)
 
 
 def _described(location: str) -> pb.ListedShard | None:
-    """The shard; None where none is there, or it is deleted."""
+    """The shard or published table; None where none is there, or it is deleted."""
+    if f"/{PUBLISHED}/" in location:
+        return _described_table(location)
     try:
         shard = open_shard(location)
     except ShardNotFound:
@@ -77,3 +93,19 @@ def _described(location: str) -> pb.ListedShard | None:
     except (PersistError, OSError) as error:
         return pb.ListedShard(location=location, error=public_text(error))
     return pb.ListedShard(location=location, owner=shard.shard_id, upper=shard.state().upper, bytes=shard.size().bytes)
+
+
+def _described_table(location: str) -> pb.ListedShard | None:
+    """A published table, under the id by which it is deleted; None where none is there, or it is being deleted."""
+    storage = Storage.at(location)
+    try:
+        if storage.read_json(TOMBSTONE) is not None:
+            return None
+        with storage.errors("opening the table"):
+            table = DeltaTable(storage.location, storage_options=storage.settings)
+            owner, sizes = table.metadata().name, pa.table(table.get_add_actions()).column("size_bytes")
+    except TableNotFoundError:
+        return None
+    except (PersistError, OSError) as error:
+        return pb.ListedShard(location=location, error=public_text(error))
+    return pb.ListedShard(location=location, owner=removal_id("", owner or ""), bytes=pc.sum(sizes).as_py() or 0)
