@@ -26,7 +26,8 @@ FEATURES = {
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
 }
-"""By `Class` or `Class.field`. What the class or field contains needs no entry of its own."""
+"""By `Class` or `Class.field`. What the class or field contains needs no entry of its own, but where it
+came later."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 
 
