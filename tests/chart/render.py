@@ -77,6 +77,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "clientCertificates": True,
                 "http": True,
             },
+            "pgwire": {"enabled": True, "tls": {"secretName": "pgwire-tls"}},
             "userRoles": {"create": False},
             "metrics": {
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

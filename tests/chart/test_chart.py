@@ -21,6 +21,7 @@ from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
+from tidemark_pgwire.main import parser
 
 # of the cases: None, where the cluster chooses
 USERS = {"default": 65532, "confined": None, "watched": 1000650000}
@@ -81,7 +82,9 @@ def fields(
         yield from fields(below, definitions, (*path, name))
 
 
-CLOSED = {(part, name) for part in ("operator", "planner") for name in ("resources", "affinity")} | {("global",)}
+CLOSED = {(part, name) for part in ("operator", "planner", "pgwire") for name in ("resources", "affinity")} | {
+    ("global",)
+}
 
 
 def test_each_value_of_the_schema_has_a_default() -> None:
@@ -109,10 +112,9 @@ def test_each_container_is_bounded_and_only_clients_of_the_api_server_have_a_tok
     """Executors and replicas are the operator's; these are the chart's own."""
     found = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"] for pod in pods(kept(case))}
 
+    with_token = {"operator": True, "planner": False, "pgwire": False, "test": True}
     assert {name: spec["automountServiceAccountToken"] for name, spec in found.items()} == {
-        "operator": True,
-        "planner": False,
-        "test": True,
+        name: with_token[name] for name in names_of(case)
     }
     for spec in found.values():
         assert spec["enableServiceLinks"] is False
@@ -122,7 +124,7 @@ def test_each_container_is_bounded_and_only_clients_of_the_api_server_have_a_tok
 @pytest.mark.parametrize("case", CASES)
 def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -> None:
     """Whatever labels a user adds."""
-    labels = {name: pod["metadata"]["labels"] for name, pod in zip(NAMES, pods(kept(case)), strict=True)}
+    labels = {name: pod["metadata"]["labels"] for name, pod in zip(names_of(case), pods(kept(case)), strict=True)}
     roles = {ROLE: DRIVER}, {ROLE: EXECUTOR}
     for body in kept(case):
         selector = body.get("spec", {}).get("selector") or body.get("spec", {}).get("podSelector")
@@ -136,7 +138,26 @@ def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -
         assert chosen == [component], f"{body['kind']} {body['metadata']['name']}"
 
 
-NAMES = ("operator", "planner", "test")
+def names_of(case: str) -> tuple[str, ...]:
+    return "operator", *(["pgwire"] if case == "watched" else []), "planner", "test"
+
+
+def test_pgwire_understands_its_arguments() -> None:
+    """Its files are in the volumes, and of the gateway's Secret it has the authority alone."""
+    [spec] = [
+        pod["spec"] for pod in pods(kept("watched")) if pod["spec"].get("serviceAccountName") == "tidemark-pgwire"
+    ]
+    options = parser().parse_args(spec["containers"][0]["args"])
+    assert (options.listen, options.gateway, options.insecure_loopback) == (
+        "0.0.0.0:5432",
+        "tidemark-gateway:443",
+        False,
+    )
+    mounts = {each["name"]: Path(each["mountPath"]) for each in spec["containers"][0]["volumeMounts"]}
+    assert (options.certificate.parent, options.key.parent) == (mounts["tls"], mounts["tls"])
+    assert options.gateway_ca == mounts["gateway"] / "ca.crt"
+    [secret] = [volume["secret"] for volume in spec["volumes"] if volume["name"] == "gateway"]
+    assert (secret["secretName"], [item["key"] for item in secret["items"]]) == ("query-tls", ["ca.crt"])
 
 
 def test_policies_of_replicas_name_their_ports_and_roles() -> None:

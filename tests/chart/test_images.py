@@ -29,7 +29,7 @@ def test_only_the_replica_has_a_jvm_and_spark() -> None:
     assert "FROM spark AS replica" in DOCKERFILE
     for stage in ("operator", "base", "python"):
         assert "java" not in STAGES[stage]
-    assert "requirements.py operator >" in STAGES["operator-packages"]
+    assert "requirements.py operator pgwire >" in STAGES["operator-packages"]
     assert "requirements.py planner replica >" in STAGES["replica-packages"]
 
 
