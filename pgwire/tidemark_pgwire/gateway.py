@@ -51,6 +51,7 @@ class GatewayLink:
         self._find = find
         self._at: Gateway | None = None
         self._channel: grpc.aio.Channel | None = None
+        self._opening = asyncio.Lock()
 
     async def user(self, token: str) -> str:
         """The name of the token's user. Raises WireError."""
@@ -125,16 +126,17 @@ class GatewayLink:
             raise wire_error(failed, sql) from None
 
     async def _stub(self) -> GatewayStub:
-        if self._channel is None:
-            try:
-                self._at = await asyncio.to_thread(self._find)
-            except Error as error:
-                raise WireError(errors.CANNOT_CONNECT_NOW, f"the gateway cannot be found: {error}") from None
-            self._channel = async_channel(self._at)
-        return GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+        async with self._opening:
+            if self._channel is None:
+                try:
+                    self._at = await asyncio.to_thread(self._find)
+                except Error as error:
+                    raise WireError(errors.CANNOT_CONNECT_NOW, f"the gateway cannot be found: {error}") from None
+                self._channel = async_channel(self._at)
+            return GatewayStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def _find_again(self) -> None:
-        """An operator on this machine has another port after each start; calls that run go on by their channel."""
+        """An operator on this machine has another port after each start."""
         try:
             found = await asyncio.to_thread(self._find)
         except Error:

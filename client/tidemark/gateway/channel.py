@@ -21,8 +21,10 @@ KEEPALIVE = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.ping_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
 )
-"""Pings detect a gateway that vanished without closing the connection, also while a subscribe waits for changes.
+"""Pings detect a gateway that vanished without closing the connection, also while a subscribe waits for changes; one
+that comes back is called again within seconds.
 gRPC servers close connections that ping more often than every five minutes, unless they are configured otherwise."""
 
 
