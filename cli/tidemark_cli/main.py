@@ -123,7 +123,7 @@ def _left_on_sigterm() -> Iterator[None]:
 
 
 def _print_usage_error(error: click.UsageError) -> None:
-    """What is wrong, and which help has the right form."""
+    """Print what is wrong, and which help has the right form."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return

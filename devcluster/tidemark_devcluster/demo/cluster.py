@@ -32,7 +32,6 @@ class DataflowState:
 
     name: str
     hydrated: bool
-    frontier_ms: int | None
     reason: str
 
 
@@ -89,8 +88,7 @@ def replica_states(cluster: Cluster) -> dict[str, str]:
 
 def _dataflow(item: Mapping[str, Any]) -> DataflowState:
     hydrated = _condition(item, "Hydrated").get("status") == "True"
-    frontier = item.get("status", {}).get("writeFrontier", {}).get("time")
-    return DataflowState(item["metadata"]["name"], hydrated, frontier, _why(item))
+    return DataflowState(item["metadata"]["name"], hydrated, _why(item))
 
 
 def _why(item: Mapping[str, Any]) -> str:

@@ -140,7 +140,7 @@ class Kube:
             self._patient = False
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
-        """The object; None: it does not exist."""
+        """The object; None if it does not exist."""
         try:
             return await self._read(resource, namespace, name)
         except ApiError as error:
@@ -273,7 +273,7 @@ class Kube:
 
 
 def _nothing() -> None:
-    """No fence."""
+    """Allow every write."""
 
 
 async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:

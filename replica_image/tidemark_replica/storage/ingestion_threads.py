@@ -248,7 +248,7 @@ class _Ingestion(threading.Thread):
                 self.inbox.close()
 
     def _ingest_again_and_again(self) -> None:
-        """Until it is stopped or fenced."""
+        """Run the ingestion, and after a failure again, until it is stopped or fenced."""
         failures = 0
         while not self._halt.is_set():
             self._ticked = False
@@ -302,7 +302,7 @@ class _Ingestion(threading.Thread):
             self._halt.wait(self._until_next(description.tick_ms))
 
     def _report(self, source: Source, ingester: Ingester) -> None:
-        """After a tick. Counters, files and tables are reported together with the state."""
+        """Report a tick. Counters, files and tables are reported together with the state."""
         stopped = {name: self._manager.secrets.scrub(text) for name, text in source.stopped().items()}
         self._errors.stopped(stopped, Time(wall_clock_ms()))
         tables = table_reports(ingester.table_shards(), source.progress(), stopped, self._errors)

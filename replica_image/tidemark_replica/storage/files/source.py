@@ -61,7 +61,7 @@ class FilesIngestion(Source):
     remap_schema = REMAP_SCHEMA
 
     def __init__(self, spec: FilesSource, session: SparkSession, options: Options = None) -> None:
-        """`options`: of buckets."""
+        """`options`: the options of buckets."""
         self._specs = {t.name: t for t in spec.tables}
         self._stores = {t.name: file_store(t, options) for t in spec.tables}
         if any(map(is_bucket, spec.tables)):
@@ -197,7 +197,7 @@ class FilesIngestion(Source):
         return arrived.files
 
     def _wait(self, table: FilesTable, name: str, size: int, reason: str = "") -> None:
-        """The file is not bound yet. Files without a reason are kept as long as they would be shown."""
+        """Note that the file is not bound yet. Files without a reason are kept as long as they would be shown."""
         if reason or len(self._waiting) < LISTED_FILES:
             self._waiting[(table.name, name)] = SourceFile(table.name, name, size, PENDING, reason)
 

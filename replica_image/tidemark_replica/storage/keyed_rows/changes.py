@@ -33,11 +33,6 @@ class NoRowBefore(IngestionError):
     """A change keeps columns of a row that is not there. The message names the columns of the key."""
 
 
-def with_gone(rows: pa.Table, gone: bool) -> pa.Table:
-    """The rows as changes: all of them deletions, or all upserts."""
-    return rows.append_column(GONE, pa.repeat(pa.scalar(gone), rows.num_rows))
-
-
 def latest(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The last change of each key, and `__lost`: whether it keeps a column of a row that an earlier change deleted.
     Columns that it keeps have the value that an earlier change of the key gave."""

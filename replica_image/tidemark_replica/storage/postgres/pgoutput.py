@@ -68,11 +68,6 @@ def commit_end(data: bytes) -> int:
     return int.from_bytes(data[BODY + 10 : BODY + 18], "big")
 
 
-def commit_time_ms(data: bytes) -> int:
-    """Of a Commit: when it was, in milliseconds since 1970."""
-    return (int.from_bytes(data[BODY + 18 : BODY + 26], "big", signed=True) + _EPOCH_US) // 1000
-
-
 def truncated(data: bytes) -> tuple[int, ...]:
     """Of a Truncate: the oids of the tables."""
     (count,) = struct.unpack_from(">i", data, BODY + 1)
