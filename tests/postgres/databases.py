@@ -3,13 +3,16 @@ transactions."""
 
 from __future__ import annotations
 
+import math
 import random
 import threading
+import time as clock
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import psycopg
@@ -159,7 +162,7 @@ class History:
                 one.execute(statement)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.UniqueViolation):
             return  # another open transaction has the row, or the key is there
-        if "truncate" in statement:  # whoever reads waits for its end
+        if "truncate" in statement or "alter" in statement:  # whoever reads waits for its end
             self._end(one, True)
 
     @contextmanager
@@ -309,16 +312,42 @@ def bound_times(root: Path) -> list[int]:
     return sorted({time for part in parts for batch in read_part(part) for time in batch.column(TIME).to_pylist()})
 
 
+def readable_tables(root: Path) -> dict[int, set[str]]:
+    """By the time of each binding, the tables that have begun and are not stopped."""
+    remap = open_shard(f"{root}/remap")
+    parts = remap.listen(0, remap.state().upper)
+    rows = [row for part in parts for batch in read_part(part) for row in batch.to_pylist()]
+    live, found = set[tuple[str, str]](), dict[int, set[str]]()
+    for row in sorted(rows, key=lambda row: (row[TIME], row[DIFF])):
+        entry = (row["table"], row["entry"])
+        live.add(entry) if row[DIFF] > 0 else live.discard(entry)
+        found[row[TIME]] = {n for n, each in live if each == "pinned" and (n, "stopped") not in live}
+    return found
+
+
 def check(root: Path, states: list[State], times_max: int = 1 << 30) -> None:
-    """At every binding (or `times_max` of them, the last one included), the tables together are as they were between
-    two transactions, later and later ones; at the end as they are now."""
-    at, times = 0, bound_times(root)
+    """At every binding (or `times_max` of them, the last one included), the tables that are followed are together as
+    they were between two transactions, later and later ones; at the end all are as they are now."""
+    at, readable = 0, readable_tables(root)
+    times = sorted(readable)
     for time in reversed(times[:: -1 - len(times) // times_max]):
-        found = {table: ingested_rows(root, table, time) for table in states[0]}
-        while at < len(states) and states[at] != found:
+        found = {table: ingested_rows(root, table, time) for table in readable[time]}
+        while at < len(states) and any(states[at][table] != rows for table, rows in found.items()):
             at += 1
         assert at < len(states), f"the contents at {time} are of no moment between transactions, or of an earlier one"
+    assert readable[times[-1]] == states[-1].keys()
     assert states[at] == states[-1]
+
+
+def tick_until_begun(one: Ingester, time: int, every_s: float = 0.02) -> int:
+    """Ticks until no table is copied, or due to be. Returns the time of the last tick."""
+    source = source_of(one)
+    for at in range(time, time + 5000):
+        tick(one, at)
+        if source._late is None and min(source._due.values(), default=math.inf) > clock.monotonic():
+            return at
+        sleep(every_s)
+    raise AssertionError(f"tables are late: {source._late and source._late.activity}")
 
 
 def tick(one: Ingester, time: int) -> None:

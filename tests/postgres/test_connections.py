@@ -36,9 +36,10 @@ from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingester import Ingester
-from tidemark_replica.storage.postgres import connection, copied_rows, snapshot, source
+from tidemark_replica.storage.postgres import connection, source
 from tidemark_replica.storage.postgres.catalogue import printed_types
 from tidemark_replica.storage.postgres.connection import Upstream
+from tidemark_replica.storage.postgres.contents import copied_rows, snapshot
 from tidemark_replica.storage.postgres.inspect import tables_of
 
 B = PostgresTable("b", "public", "b", ("k",))

@@ -13,7 +13,7 @@ from time import sleep
 
 import pytest
 
-from tests.postgres.databases import Database, History, bound_times, check, ingester, source_of, tick
+from tests.postgres.databases import Database, History, bound_times, check, ingester, source_of, tick, tick_until_begun
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.postgres
 
 
 @contextmanager
-def ingesting_process(root: Path, spec: PostgresSource) -> Iterator[subprocess.Popen[str]]:
-    """A process that is killed at the end of the block."""
-    command = [sys.executable, "-m", "tests.postgres.ingesting_process", str(root), codec.encode(spec).decode()]
+def ingesting_process(root: Path, spec: PostgresSource, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is killed at the end of the block. `more`: arguments."""
+    command = [sys.executable, "-m", "tests.postgres.ingesting_process", str(root), codec.encode(spec).decode(), *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -62,9 +62,9 @@ def finish(root: Path, spec: PostgresSource) -> None:
         try:
             one.recover()
             last = max(bound_times(root), default=0)
-            tick(one, last + 1000)
+            tick_until_begun(one, last + 1000)
             sleep(0.5)
-            tick(one, last + 2000)
+            tick(one, last + 9000)
             assert not source_of(one).stopped()
             return
         except IngestionError:  # the slot of a process that was killed just now

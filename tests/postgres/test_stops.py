@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.postgres.databases import Database, Keys, connect, ingested_rows, ingester, source_of, tick
+from tests.postgres.databases import Database, Keys, connect, ingested_rows, ingester, source_of, tick, tick_until_begun
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
-from tidemark_replica.storage.postgres import copied_rows, snapshot
+from tidemark_replica.storage.postgres import late_tables
 from tidemark_replica.storage.postgres import source as module
 from tidemark_replica.storage.postgres.connection import Replication, Upstream
+from tidemark_replica.storage.postgres.contents import copied_rows, snapshot
+from tidemark_replica.storage.postgres.contents.snapshot import Snapshot
 from tidemark_replica.storage.postgres.pgoutput import parse_lsn
-from tidemark_replica.storage.postgres.snapshot import Snapshot
 from tidemark_replica.storage.postgres.tick import Tick
 
 A = PostgresTable("a", "public", "a", ("id", "part"))
@@ -155,13 +156,14 @@ def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Da
         assert list(source_of(one).stopped()) == ["a"]
     database.run("alter table a rename c to part", "delete from a where id = 1", "insert into b values (2)")
     with ingesting(tmp_path, spec) as one:
-        tick(one, 1300)
+        begun = tick_until_begun(one, 1300)
         assert not source_of(one).stopped()
         database.run("update a set part = 'w' where id = 2", "insert into b values (3)")
-        tick(one, 1400)
-        tick(one, 1500)
-    assert ingested_rows(tmp_path, "a", 1300) == Counter([(2, "y"), (3, "z")])
-    assert ingested_rows(tmp_path, "b", 1300) == Counter([(1,), (2,)])
+        tick(one, 8000)
+        tick(one, 8100)
+    assert ingested_rows(tmp_path, "a", begun - 1) == Counter([(1, "x"), (2, "y")])
+    assert ingested_rows(tmp_path, "a", begun) == Counter([(2, "y"), (3, "z")])
+    assert ingested_rows(tmp_path, "b", begun) == Counter([(1,), (2,)])
     assert rows(tmp_path, "a") == Counter([(2, "w"), (3, "z")])
     assert rows(tmp_path, "b") == Counter([(1,), (2,), (3,)])
 
@@ -178,7 +180,7 @@ def test_a_table_that_cannot_begin_is_held_and_begins_later(database: Database, 
     assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,)]))
     database.run("alter table a replica identity full")
     with ingesting(tmp_path, spec) as one:
-        tick(one, 1200)
+        tick_until_begun(one, 1200)
         assert not source_of(one).stopped()
     assert rows(tmp_path, "a") == Counter([(1, "x")])
 
@@ -294,7 +296,7 @@ def test_a_table_that_cannot_begin_is_not_tried_at_each_tick(
     assert len(slots) == 1
     database.run("alter table a replica identity full", "insert into a values (2, 'y')")
     with ingesting(tmp_path, spec) as one:
-        tick(one, 1400)
+        tick_until_begun(one, 1400)
         assert not source_of(one).stopped()
     assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])
 
@@ -317,7 +319,9 @@ def test_a_row_that_is_longer_than_a_block(
         assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y" * length)])
 
 
-def test_a_late_snapshot_that_fails_holds_up_no_other_table(database: Database, tmp_path: Path) -> None:
+def test_a_late_snapshot_that_fails_holds_up_no_other_table(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here a slot has its name already."""
     database.run("insert into a values (1, 'x')", "insert into b values (1)")
     spec = database.spec(A, B)
@@ -327,14 +331,15 @@ def test_a_late_snapshot_that_fails_holds_up_no_other_table(database: Database, 
         slot = source_of(one)._slot
     database.run("alter table a replica identity full", "insert into b values (2)")
     database.value(f"select pg_create_logical_replication_slot('{slot}_new', 'pgoutput')")
+    monkeypatch.setattr(late_tables, "SLOT_TRIES", 1)
     with ingesting(tmp_path, spec) as one:
-        tick(one, 1100)
+        tick_until_begun(one, 1100)
         assert source_of(one).stopped()["a"].startswith("SnapshotFailed: table a: PostgreSQL ")
         assert list(source_of(one).stopped()) == ["a"]
     assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,), (2,)]))
     database.value(f"select pg_drop_replication_slot('{slot}_new')")
     with ingesting(tmp_path, spec) as one:
-        tick(one, 1200)
+        tick_until_begun(one, 1200)
         assert not source_of(one).stopped()
     assert rows(tmp_path, "a") == Counter([(1, "x")])
 
@@ -355,23 +360,22 @@ def test_a_table_is_tried_again_while_the_others_go_on(
         monkeypatch.setattr(Replication, "create_slot", create_slot)
         database.run("alter table a replica identity default", "insert into a values (2, 'y')")
         tick(one, 1100)
-        monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
         source_of(one)._due["a"] = 0.0
-        tick(one, 1200)
+        tick_until_begun(one, 1200)
         assert list(source_of(one).stopped()) == ["a"]
         assert not source_of(one).retries()
         assert source_of(one)._due["a"] > time.monotonic()
-        tick(one, 1300)
+        tick(one, 8000)
         assert len(slots) == 1
         database.run("alter table a replica identity full", "insert into b values (2)")
         source_of(one)._due["a"] = 0.0
-        tick(one, 1400)
+        tick_until_begun(one, 8100)
         assert not source_of(one).stopped()
         assert not source_of(one)._due
         assert len(slots) == 2
         assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])
         assert rows(tmp_path, "b") == Counter([(1,), (2,)])
-    assert (module.pause_after(0), module.pause_after(60), module.pause_after(9999)) == (0, 600, 3600)
+    assert (module.pause_after(0), module.pause_after(60), module.pause_after(9999)) == (30, 60, 3600)
 
 
 def test_no_range_is_copied_of_a_table_that_stopped(

@@ -118,14 +118,22 @@ class Ingester:
         tables = [table for table, _ in wanting.values()]
         staged = self._source.stage(binding, time, tables) if binding.num_rows else dict.fromkeys(wanting)
         for id, data in staged.items():
-            _, shard = wanting[id]
-            self._append(shard, data or None, shard.state().upper, new_upper)
+            table, shard = wanting[id]
+            upper = shard.state().upper
+            self._append(shard, data or None, upper, new_upper, None if upper else self._source.first_time(table))
 
     def _stands_still(self, table: IngestedTable) -> bool:
         return table.table.name in self._source.stopped() or table.table.name in self._source.held()
 
-    def _append(self, shard: Shard, data: pa.Table | list[StagedFile] | None, lower: int, upper: Time) -> None:
-        outcome = shard.compare_and_append(data, expected_upper=lower, new_upper=upper, term=self._term)
+    def _append(
+        self,
+        shard: Shard,
+        data: pa.Table | list[StagedFile] | None,
+        lower: int,
+        upper: Time,
+        since: Time | None = None,
+    ) -> None:
+        outcome = shard.compare_and_append(data, expected_upper=lower, new_upper=upper, term=self._term, since=since)
         if isinstance(outcome, UpperMismatch):
             where = f"{self._name}: shard {shard.location}"
             raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")

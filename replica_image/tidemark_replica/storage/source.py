@@ -58,6 +58,11 @@ class Source(Protocol):
         """Data files of the binding for each of the tables, all rows at `time`. A table that is left out does not take
         the binding, and its upper stands still."""
 
+    def first_time(self, table: IngestedTable) -> Time | None:
+        """The time of the binding that has the table's first rows, where these rows may have an earlier time: then the
+        table's shard gives up the times before. None: the rows have the binding's time."""
+        return None
+
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
         return False

@@ -56,10 +56,13 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
     tables = list(state.tables())
     if not tables:
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
+    percents = {t.table: t.snapshot_percent for t in state.report.tables} if state.report is not None else {}
     for table, ingested in tables:
+        percent = percents.get(table)
+        says = runs if percent is None else f"its contents are copied ({percent}%), and it stands still until then"
         known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
         name = f"{state.key.name}.{table}"
-        yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
+        yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=says)
 
 
 def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> Iterator[RelationSnapshot]:

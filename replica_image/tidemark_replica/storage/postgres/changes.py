@@ -42,8 +42,8 @@ class _TooMany(Exception):
 class TableChanges:
     """One table's changes of a tick. `rows`: by key; of no use where changes have whole rows.
 
-    `files`: the staged files, at first the contents of a snapshot where there was one. `begin_at`: the position of that
-    snapshot; transactions that were committed before it are in the contents.
+    `files`: the staged files, at first those of a table that begins, if it does; `rows` has them, or is empty.
+    `begin_at`: transactions that were committed before this position are in these files.
     """
 
     def __init__(
@@ -66,8 +66,6 @@ class TableChanges:
         self._key = [self._schema.get_field_index(name) for name in pinned.key]
         self._withdrawn = False
         self._columns_upstream, self._places = 0, tuple[int, ...]()
-        if snapshot:
-            rows.close()
 
     def describe(self, relation: Relation) -> None:
         """The changes that follow have these columns. Raises TableStopped."""

@@ -16,22 +16,28 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import psycopg
 import pyarrow as pa
 
-from tidemark_persist import Shard, StagedFile, write_staged
+from tidemark_persist import StagedFile
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
-from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable, replication_slot
-from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
+from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, replication_slot
+from tidemark_replica.storage.errors import IngestionError, TableStopped
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
-from tidemark_replica.storage.postgres.difference import difference
+from tidemark_replica.storage.postgres.contents.copied_tables import (
+    FollowedTable,
+    copy_tables,
+    restamped,
+    smallest,
+)
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
+from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTables
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
     LSN,
@@ -42,8 +48,7 @@ from tidemark_replica.storage.postgres.positions import (
     snapshot_changes,
     upstream_changes,
 )
-from tidemark_replica.storage.postgres.relations import PinnedTable, check_key
-from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
+from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SNAPSHOT_FAILED, Gap
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import (
@@ -57,7 +62,6 @@ from tidemark_replica.storage.postgres.watch import (
 )
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
-from tidemark_replica.values.arrow_types import arrow_schema
 
 RETRY_SECONDS, RETRY_SECONDS_MAX = 30.0, 3600.0
 LOOK_SECONDS = 10.0
@@ -74,16 +78,8 @@ _UNLOGGED = (
 
 
 def pause_after(seconds: float) -> float:
-    """The seconds until contents are copied again. `seconds`: how long the try that failed took. The other tables wait
-    during a try, so they wait for at most a tenth of the time."""
-    return min(max(RETRY_SECONDS, 10 * seconds), RETRY_SECONDS_MAX)
-
-
-@dataclass(frozen=True)
-class _Table:
-    spec: PostgresTable
-    ingested: IngestedTable
-    shard: Shard
+    """The seconds until contents are copied again. `seconds`: how long the try that failed took."""
+    return min(max(RETRY_SECONDS, seconds), RETRY_SECONDS_MAX)
 
 
 class PostgresIngestion(Source):
@@ -93,14 +89,15 @@ class PostgresIngestion(Source):
 
     def __init__(self, spec: PostgresSource, id: GlobalId, credentials: Credentials) -> None:
         self._spec, self._slot = spec, replication_slot(id)
-        self._upstream = Upstream(spec, credentials)
+        self._upstream, self._credentials = Upstream(spec, credentials), credentials
         self._bindings = StagedBindings()
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, FollowedTable] = {}
         self._stopped: dict[str, str] = {}
         self._due: dict[str, float] = {}
         """By table that stopped, or never began: when its contents are to be copied, while the other tables go on."""
         self._needs_resume = False
         """Whether no table can go on, or begin, before the next `resume`."""
+        self._late: LateTables | None = None
         self._stream: Replication | None = None
         self._relations: dict[int, Relation] = {}
         self._looked_at = 0.0
@@ -116,13 +113,13 @@ class PostgresIngestion(Source):
         self._bindings.resume(bound)
         specs = {table.name: table for table in self._spec.tables}
         self._tables = {
-            ingested.table.name: _Table(specs[ingested.table.name], ingested, shard)
+            ingested.table.name: FollowedTable(specs[ingested.table.name], ingested, shard)
             for ingested, shard in shards.tables
         }
         self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
         for name in self._live():
             try:
-                self._check_key(name, self._pinned(name))
+                self._tables[name].check_key(self._pinned(name))
             except TableStopped as error:  # an adopted table
                 self._stop(name, error)
         self._due = {name: 0.0 for name in self._tables if self._begins_anew(name)}
@@ -141,7 +138,7 @@ class PostgresIngestion(Source):
         except Gap as gap:
             self.close()
             if self._spec.on_gap == "resnapshot":
-                return self._begin(time)
+                return self._begin(time, gap)
             changes: Changes = {}
             for name in [name for name in self._tables if name not in self._stopped]:
                 changes |= self._stop(name, TableStopped(gap.reason, str(gap)))
@@ -162,6 +159,9 @@ class PostgresIngestion(Source):
     def held(self) -> Collection[str]:
         return [name for name in self._tables if self._at.pinned(name) is None]
 
+    def first_time(self, table: IngestedTable) -> Time | None:
+        return self._at.begun(table.table.name)
+
     def stopped(self) -> Mapping[str, str]:
         return self._stopped
 
@@ -175,10 +175,14 @@ class PostgresIngestion(Source):
         return lsn | ({} if slot is None else {"walBytesBehind": slot.behind})
 
     def progress(self) -> Mapping[str, TableReport]:
-        """Every table lacks the bytes of WAL that the slot keeps behind."""
+        """Every table lacks the bytes of WAL that the slot keeps behind; a late one more."""
         slot = self._findings.slot if self._findings else None
         behind = None if slot is None else slot.behind
-        return {name: TableReport(name, behind=behind, unit="bytes") for name in self._tables}
+        reports = {name: TableReport(name, behind=behind, unit="bytes") for name in self._tables}
+        if (late := self._late) is not None:
+            for name in late.names:
+                reports[name] = replace(reports[name], snapshot_percent=late.percent.get(name, 0))
+        return reports
 
     def warning(self) -> str:
         slot = self._findings.slot if self._findings else None
@@ -189,12 +193,20 @@ class PostgresIngestion(Source):
             since = rows.building_since
             if since is not None and clock.monotonic() - since > ACTIVITY_SECONDS:
                 return f"reading the rows of table {name}, to find them by key"
-        return self._activity if clock.monotonic() - self._active_since > ACTIVITY_SECONDS else ""
+        now, late = clock.monotonic(), self._late
+        if late is not None and now - late.began_at > ACTIVITY_SECONDS and not self._activity:
+            return late.activity
+        return self._activity if now - self._active_since > ACTIVITY_SECONDS else ""
 
     def interrupt(self) -> None:
         self._upstream.interrupted.set()
+        if (late := self._late) is not None:
+            late.cancel()
 
     def close(self) -> None:
+        late, self._late = self._late, None
+        if late is not None:
+            late.close()
         self._disconnect()
         self._forget_rows()
 
@@ -249,8 +261,9 @@ class PostgresIngestion(Source):
         """Whether new contents are copied: always of a table that never began, if wanted of one that stopped."""
         return self._at.pinned(name) is None or (name in self._stopped and self._spec.on_gap == "resnapshot")
 
-    def _begin(self, time: Time) -> pa.Table:
-        """Makes the slot, and binds the contents of all tables at its position."""
+    def _begin(self, time: Time, gap: Gap | None = None) -> pa.Table:
+        """Makes the slot, and binds the contents of the small tables at its position: no table goes on that could wait
+        for them. The others are late."""
         with self._upstream.errors():
             replication = self._upstream.replicate()
             try:
@@ -261,14 +274,35 @@ class PostgresIngestion(Source):
                     self._drop_slot(replication, slot)
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
-                changes, staged = self._snapshot(exported, list(self._tables), time)
-                self._needs_resume = not staged
-                if not staged:
+                with self._upstream.connect() as connection:
+                    first = smallest(connection, list(self._tables.values()))
+                self._show("snapshot: " + ", ".join(table.spec.name for table in first))
+                copied = copy_tables(self._upstream, self._spec, self._slot, exported, first, time, self._progress)
+                self._show("")
+                changes = self._begun(copied.pinned, copied.stopped, time)
+                late = self._tables.keys() - {table.spec.name for table in first}
+                self._needs_resume = not copied.pinned and not late
+                if self._needs_resume:
                     replication.drop_slot(self._slot)
                     return self._bindings.binding(changes)
             finally:
                 replication.close()
-        return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), staged)
+        for name in late:
+            if gap is not None:
+                changes |= self._stop(name, TableStopped(gap.reason, str(gap)))
+            self._due[name] = 0.0
+        return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), copied.staged)
+
+    def _begun(self, pinned: Mapping[str, PinnedTable], stopped: Mapping[str, TableStopped], time: Time) -> Changes:
+        """Tables begin at the time, or cannot."""
+        changes: Changes = {}
+        for name, error in stopped.items():
+            changes |= self._stop(name, error)
+        for name, each in pinned.items():
+            changes |= snapshot_changes(name, each, time)
+            self._stopped.pop(name, None)
+            self._due.pop(name, None)
+        return changes
 
     def _drop_slot(self, replication: Replication, slot: str) -> None:
         """A slot of this name is of a process that died before it bound, or cannot be used any more."""
@@ -283,77 +317,24 @@ class PostgresIngestion(Source):
             clock.sleep(0.5)
         raise IngestionError(f"replication slot {slot} is in use by another connection")
 
-    def _snapshot(self, exported: str, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]]]:
-        """Stages the contents of tables; where a shard has rows, the difference to them. A table whose snapshot cannot
-        be taken stops."""
-        changes: Changes = {}
-        snapshot = Snapshot(self._upstream, self._spec, exported, self._progress)
-        with snapshot.open([self._tables[name].spec for name in names]) as found:
-            self._show("snapshot: " + ", ".join(found.pinned))
-            self._check_keys(found)
-            staged = self._copied(snapshot, found, time)
-            self._check_unchanged(found)
-            for name, error in found.stopped.items():
-                changes |= self._stop(name, error)
-            for name, pinned in found.pinned.items():
-                changes |= snapshot_changes(name, pinned, time)
-                self._stopped.pop(name, None)
-                self._due.pop(name, None)
-        self._show("")
-        return changes, staged
-
-    def _check_keys(self, found: SnapshotTables) -> None:
-        for name, pinned in list(found.pinned.items()):
-            try:
-                self._check_key(name, pinned)
-            except TableStopped as error:
-                found.stopped[name] = error
-                found.pinned.pop(name)
-
-    def _check_key(self, name: str, pinned: PinnedTable) -> None:
-        """Raises TableStopped: plans rely on a key that the table had when it was declared."""
-        table = self._tables[name].ingested.table
-        for key in table.keys:
-            check_key([table.columns[place].name for place in key], pinned.key)
-
-    def _check_unchanged(self, found: SnapshotTables) -> None:
-        """The copies read the definitions as they were at the time, and not those of the snapshot."""
-        with self._upstream.connect() as connection:
-            tables = [(self._tables[name].spec, pinned) for name, pinned in found.pinned.items()]
-            stopped = look(connection, self._spec, self._slot, tables, {}).stopped
-        for name, error in stopped.items():
-            raise SourceNotReady(f"table {name} changed while its contents were copied ({error}); it begins again")
-
-    def _copied(self, snapshot: Snapshot, found: SnapshotTables, time: Time) -> dict[str, list[StagedFile]]:
-        tables = [self._tables[name] for name in found.pinned]
-        staged = snapshot.copy(found, [(table.spec, table.ingested) for table in tables], time)
-        for table in tables:
-            if table.spec.name in found.stopped:
-                table.shard.discard(staged.pop(table.spec.name))
-                found.pinned.pop(table.spec.name)
-            elif table.shard.state().upper > 0:
-                columns, contents = table.ingested.table.columns, staged[table.spec.name]
-                updates = difference(table.shard, columns, contents, time)
-                file = write_staged(table.shard.location, updates, schema=arrow_schema(columns))
-                table.shard.discard(contents)
-                staged[table.spec.name] = [] if file is None else [file]
-        return staged
-
     def _continue(self, time: Time) -> pa.Table:
-        """Binds the transactions that came, and the snapshots of tables that begin anew."""
+        """Binds the transactions that came, and late tables that are ready."""
         for rows in self._rows.values():
             rows.discard()
-        changes, snapshots, begin_at = self._late_snapshots(time)
         stream = self._opened()
         stream.confirm(self._at.lsn)
+        changes, ready = self._late_tables(time)
         tick = Tick(self._spec, self._relations, self._at.lsn)
         now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
         pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
         for name, each in pinned.items():
-            table, position = self._tables[name], begin_at if name in snapshots else 0
-            files, rows = snapshots.get(name, []), self._rows_of(name, each)
-            tick.add(TableChanges(table.ingested, table.shard, each, rows, time, files, position))
-        lsn = self._read(tick, stream, begin_at)
+            table, rows, files, begin_at = self._tables[name], self._rows_of(name, each), list[StagedFile](), 0
+            if ready is not None and name in ready.pinned:
+                files, begin_at = ready.staged.get(name, []), ready.lsn
+            tick.add(TableChanges(table.ingested, table.shard, each, rows, time, files, begin_at))
+        if ready is not None:
+            tick.absorb(ready.tick)
+        lsn = self._read(tick, stream, ready.lsn if ready is not None and ready.pinned else 0)
         lsn, stopped, found = self._checked(tick, stream, lsn, pinned)
         staged = tick.finish()
         for name, error in (tick.stopped | stopped).items():
@@ -414,37 +395,36 @@ class PostgresIngestion(Source):
         self._looked_at = clock.monotonic()
         return self._findings
 
-    def _late_snapshots(self, time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
-        """The contents of tables that begin while the others go on, and the position that these must reach first."""
-        begin = clock.monotonic()
-        names = [name for name in self._tables if self._due.get(name, math.inf) <= begin]
-        if not names:
-            return {}, {}, 0
-        self._disconnect()
+    def _late_tables(self, time: Time) -> tuple[Changes, ReadyTables | None]:
+        """Begins to copy tables that are due, and takes those that are ready. The others go on."""
+        if self._late is None:
+            now = clock.monotonic()
+            due = {name: self._tables[name] for name, at in self._due.items() if at <= now}
+            if due:
+                self._upstream.check_goes_on()
+                slots = self._at.slot, f"{self._slot}_new"
+                self._late = LateTables(self._spec, self._credentials, *slots, self._system(), due, time, self._at.lsn)
+            return {}, None
+        late, ready = self._late, None
         try:
-            with self._upstream.errors():
-                return self._late_snapshot(names, time)
-        except Gap:
-            raise
-        except IngestionError as error:  # the others go on
-            self._show("")
-            self._stopped |= {name: f"{SNAPSHOT_FAILED}: table {name}: {error}" for name in names}
-            return {}, {}, 0
-        finally:
-            end = clock.monotonic()
-            self._due |= {name: end + pause_after(end - begin) for name in names if name in self._due}
-
-    def _late_snapshot(self, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
-        replication = self._upstream.replicate()
-        try:
-            check_system(replication.system(), self._system())
-            with self._upstream.connect() as connection:  # contents help nothing where the slot is lost
-                check_slot(slot_state(connection, self._at.slot), self._at.slot, self._at.lsn)
-            lsn, exported = replication.create_slot(f"{self._slot}_new", temporary=True)
-            changes, staged = self._snapshot(exported, names, time)
-        finally:
-            replication.close()
-        return changes, staged, lsn
+            ready = late.ready(self._at.lsn, self._alive)
+        except IngestionError as error:
+            self._late = None
+            self._stopped |= {name: f"{SNAPSHOT_FAILED}: table {name}: {error}" for name in late.names}
+            now = clock.monotonic()
+            self._due |= {name: now + pause_after(now - late.began_at) for name in late.names}
+        if ready is None:
+            return {}, None
+        self._late = None
+        for name in ready.pinned:
+            if self._tables[name].shard.state().upper > 0:
+                files = restamped(self._tables[name].shard, ready.staged.get(name, []), time)
+                ready.staged[name] = files
+        self._rows |= ready.rows
+        for rows in ready.rows.values():
+            rows.alive = self._alive
+        self._looked_at = -math.inf  # a look compares them with what they were
+        return self._begun(ready.pinned, ready.stopped, time), ready
 
     def _opened(self) -> Replication:
         """The stream of transactions. Raises Gap where there are none from the bound position on."""

@@ -61,9 +61,23 @@ class Tick:
         self._tables[table.oid] = table
         self._undescribed.add(table.oid)
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether any table has not stopped."""
+        return bool(self._tables)
+
+    def absorb(self, earlier: Tick) -> None:
+        """What `earlier` read of its tables, which are in this tick from now on: a look at the catalogue needs it."""
+        for name, descriptions in earlier.described.items():
+            self.described.setdefault(name, []).extend(descriptions)
+        self.truncated |= earlier.truncated
+        self.transactions.extend(earlier.transactions)
+        self.has_changes |= earlier.has_changes
+
     def read(self, stream: Replication, until: int = 0) -> int:
         """Reads the transactions that came, at least all before the position `until`. Returns the position after the
         last commit."""
+        self._read = 0
         while (data := stream.read(self._open, until)) is not None:
             kind = data[BODY]
             if kind in CHANGES:
@@ -122,7 +136,9 @@ class Tick:
             self._undescribed.discard(relation.oid)
             columns = tuple(column.name for column in relation.columns)
             self.transactions.append(self._transaction)
-            self.described.setdefault(table.name, []).append(columns)
+            descriptions = self.described.setdefault(table.name, [])
+            if columns not in descriptions:
+                descriptions.append(columns)
             self._attempt(relation.oid, lambda: self._redefine(table, relation))
 
     def _redefine(self, table: TableChanges, relation: Relation) -> None:

@@ -29,7 +29,8 @@ class KeyedRows:
 
     def __init__(self, shard: Shard, keys: Sequence[str], alive: Callable[[], None]) -> None:
         self.keys = tuple(keys)
-        self._shard, self._alive = shard, alive
+        self.alive = alive
+        self._shard = shard
         self._indexes: tuple[KeyIndex, KeyIndex] | None = None
         self._upper = 0
         self._is_ahead = False
@@ -118,5 +119,5 @@ class KeyedRows:
     def _read(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
         for part in parts:
             for batch in read_part(part, columns=[*self._shard.schema.names, ERROR, DIFF]):
-                self._alive()
+                self.alive()
                 yield pa.Table.from_batches([batch])
