@@ -6,12 +6,14 @@ A view's shard gets changes of a table with a unique key, in times of 10,000 upd
 a broker on this machine, whose JVM shares its cores. `kafka_updates_per_s`: updates of the shard over the seconds that
 their publication takes. `kafka_snapshot_rows_per_s`: of the first contents. `kafka_small_p50_ms`: a time of ten
 updates, with the session open. `kafka_session_p50_ms`: the same with a new session, as after another replica's turn.
+`kafka_avro_updates_per_s`: as the first, to a topic of Avro with a registry of schemas on this machine.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
 from tests.kafka.broker import broker
 from tests.kafka.topics import consumed
+from tests.schema_registry.registry import registry
 from tidemark_persist import DIFF, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.kafka_sink import KafkaSink
@@ -66,10 +69,11 @@ def _updates(rows: pa.Table, time: int, diff: int) -> pa.Table:
 
 
 def figures(rows: int, folder: Path) -> dict[str, Any]:
-    with broker(folder / "broker") as kafka:
+    with broker(folder / "broker") as kafka, registry() as schemas:
         view = View(folder)
         sink = KafkaSink((kafka.address,), "v", ("id",), "b.s.v", "v-progress", partitions=4)
         topic = KafkaTopic("0/v", sink, lambda _: {})
+        avro = KafkaTopic("0/v", replace(sink, topic="a", format="avro", registry=schemas.url), lambda _: {})
 
         def published(to: KafkaTopic) -> float:
             began = time.perf_counter()
@@ -79,10 +83,13 @@ def figures(rows: int, folder: Path) -> dict[str, Any]:
         progress(f"{rows:,} rows")
         view.change(np.arange(rows))
         first = published(topic)
+        published(avro)
         random = np.random.default_rng(7)
         updates = sum(view.change(random.choice(rows, PER_TIME // 2, replace=False)) for _ in range(rows // PER_TIME))
         progress(f"{updates:,} updates")
         seconds = published(topic)
+        avro_seconds = published(avro)
+        avro.close()
         small, sessions = [], []
         for _ in range(TURNS):
             view.change(random.choice(rows, SMALL // 2, replace=False))
@@ -90,12 +97,14 @@ def figures(rows: int, folder: Path) -> dict[str, Any]:
         for _ in range(TURNS):
             view.change(random.choice(rows, SMALL // 2, replace=False))
             sessions.append(published(KafkaTopic("0/v", sink, lambda _: {})))
-        found = len({record.key() for record in consumed(kafka, "v", 4)})
-        if found != rows:
-            raise WrongAnswer(f"the topic has {found:,} keys; the view {rows:,}")
+        for name in ("v", "a"):
+            found = len({record.key() for record in consumed(kafka, name, 4)})
+            if found != rows:
+                raise WrongAnswer(f"topic {name} has {found:,} keys; the view {rows:,}")
         return {
             "kafka_snapshot_rows_per_s": round(rows / first),
             "kafka_updates_per_s": round(updates / seconds),
+            "kafka_avro_updates_per_s": round(updates / avro_seconds),
             "kafka_small_p50_ms": round(p50(small) * 1e3),
             "kafka_session_p50_ms": round(p50(sessions) * 1e3),
         }

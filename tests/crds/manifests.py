@@ -88,6 +88,12 @@ def postgres_sink(**sink: Any) -> dict[str, Any]:
     return bent("Dataflow", {"index": ABSENT, "materializedView": {"postgresSink": least | sink}})
 
 
+def kafka_sink(**sink: Any) -> dict[str, Any]:
+    """A Dataflow with a view that is written to a topic."""
+    least = {"brokers": ["kafka:9092"], "topic": "spent", "key": ["a"]}
+    return bent("Dataflow", {"index": ABSENT, "materializedView": {"kafkaSink": least | sink}})
+
+
 def kafka(**table: Any) -> dict[str, Any]:
     """A DataSource of one topic."""
     entry = {"name": "t", "topic": "shop.T_1", "format": "text", **table}

@@ -19,6 +19,7 @@ from tests.crds.manifests import (
     files,
     files_in,
     kafka,
+    kafka_sink,
     long_form,
     manifest,
     postgres,
@@ -59,6 +60,13 @@ def test_defaults_of_a_kafka_sink_agree(kubectl: Kubectl) -> None:
 
     assert completed["spec"]["materializedView"]["kafkaSink"]["envelope"] == "upsert"
     assert Dataflow.parse(completed) == Dataflow.parse(least)
+
+
+def test_defaults_of_a_kafka_sink_of_avro_agree(kubectl: Kubectl) -> None:
+    least = kafka_sink(format="avro", registry={"url": "https://registry:8081"})
+    completed = kubectl.create(least)
+
+    assert Dataflow.parse(completed) == Dataflow.parse({**completed, "spec": least["spec"]})
 
 
 def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:

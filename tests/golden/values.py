@@ -323,5 +323,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(PUBLISHED, empty_on_error=True),
     replace(PUBLISHED, change_data_feed=True),
     replace(PUBLISHED, partition_by=("day", "größe"), file_bytes=8 << 20),
+    replace(KAFKA_SINK, registry="https://registry:8081", registry_secret="registry"),
 )
 """The order is that of the lines of `members.tsv`."""

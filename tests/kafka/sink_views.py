@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def transactions(kafka: Broker, sink: KafkaSink) -> dict[int, list[Any]]:
     return found
 
 
-def check_upserts(kafka: Broker, sink: KafkaSink, view: View) -> Rows:
+def check_upserts(
+    kafka: Broker, sink: KafkaSink, view: View, decode: Callable[[bytes], dict[str, Any]] = json.loads
+) -> Rows:
     """The contents of the topic at its progress. Each time's records, applied to those before, give the view's rows at
     this time, and no key comes twice in a time, nor once without a change."""
     told = progress(kafka, sink)
@@ -102,13 +105,13 @@ def check_upserts(kafka: Broker, sink: KafkaSink, view: View) -> Rows:
     by_time, rows = transactions(kafka, sink), Rows()
     assert set(by_time) <= set(times)
     for time in sorted({*times}):
-        keys = [json.loads(record.key())["k"] for record in by_time[time]]
+        keys = [decode(record.key())["k"] for record in by_time[time]]
         assert len(set(keys)) == len(keys), f"time {time} is there twice"
         for key, record in zip(keys, by_time[time], strict=True):
             if record.value() is None:
                 assert rows.pop(key, None) is not None
             else:
-                row = json.loads(record.value())
+                row = decode(record.value())
                 assert rows.get(key) != row
                 rows[key] = row
         if time in complete:

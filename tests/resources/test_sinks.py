@@ -137,7 +137,24 @@ def test_the_guide_creates_the_table_of_progress_as_the_sink_does() -> None:
     ],
 )
 def test_every_broker_of_a_kafka_sink_must_be_allowed(patterns: list[str], may: bool) -> None:
-    sink = KafkaSink(("k-0.shop.svc:9092", "k-1.shop.svc:9093"), "t", ("name",), "o", "p")
+    assert_allowed(KafkaSink(("k-0.shop.svc:9092", "k-1.shop.svc:9093"), "t", ("name",), "o", "p"), patterns, may)
+
+
+@pytest.mark.parametrize(
+    ("url", "patterns", "may"),
+    [
+        ("https://registry.shop.svc:8081", ["k.shop.svc", "registry.shop.svc"], True),
+        ("https://registry.shop.svc:8081", ["k.shop.svc"], False),
+        ("http://user:x@k.shop.svc", ["k.shop.svc"], False),
+    ],
+)
+def test_the_registry_of_a_kafka_sink_must_be_allowed(url: str, patterns: list[str], may: bool) -> None:
+    sink = KafkaSink(("k.shop.svc:9092",), "t", ("name",), "o", "p", format="avro", registry=url)
+    assert_allowed(sink, patterns, may)
+    assert "user:x" not in refusal(sink, AllowedHosts.parse(patterns))
+
+
+def assert_allowed(sink: KafkaSink, patterns: list[str], may: bool) -> None:
     shard = ShardMetadata(ShardId("s"), "/data/s", ())
     export = SinkExport(GlobalId("u/x/1"), GlobalId("x"), MaterializedViewSink(shard, None, None, None, sink))
     description = DataflowDescription("x", (), (), (), (), (export,), Time(0))

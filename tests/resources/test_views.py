@@ -426,5 +426,13 @@ def test_a_kafka_sink_has_its_topic_of_progress_and_keeps_history() -> None:
         KafkaSink(("kafka:9092",), "spent", ("name",), owner, "p", "debezium", "json", "kafka", 6, 3, 7_200_000),
     )
     assert spec_digest(other) != spec_digest(parsed)
+    registry = {"url": "https://registry:8081", "secret": "registry"}
+    view["materializedView"] = {"kafkaSink": {**sink, "format": "avro", "registry": registry}}
+    (avro,) = Dataflow.parse(dataflow(view, name="one")).sinks["one"].all
+    assert avro == replace(expected, format="avro", registry="https://registry:8081", registry_secret="registry")
+    expected.check()
+    for wrong in (replace(expected, format="avro"), replace(expected, registry="http://r"), replace(avro, format="x")):
+        with pytest.raises(ValueError, match="Kafka sink"):
+            wrong.check()
     with pytest.raises(ResourceError, match="kafkaSink"):
         Dataflow.parse(dataflow({"sql": "SELECT 1 AS name", "materializedView": {"kafkaSink": {}}}))

@@ -1,4 +1,4 @@
-"""A registry of schemas over real HTTP(S), with as much of Confluent's REST interface as sources use."""
+"""A registry of schemas over real HTTP(S), with as much of Confluent's REST interface as sources and sinks use."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tidemark_replica.storage.avro.resolution import BodyDecoder, Incompatible
+from tidemark_replica.storage.avro.schema import parse_schema
+
 
 @dataclass
 class Registry:
-    """Schemas by id and by subject. `password`: what it asks for; `status`: what it answers instead, if not 0."""
+    """Schemas by id and by subject. `password`: what it asks for; `status`: what it answers instead, if not 0.
+    `compatibility`: of schemas that clients register, BACKWARD or NONE."""
 
     url: str = ""
     password: str = ""
     token: str = ""
     status: int = 0
+    compatibility: str = "BACKWARD"
     requests: list[str] = field(default_factory=list)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -44,6 +49,27 @@ class Registry:
             self.schemas[id]["schemaType"] = kind
         self.subjects.setdefault(subject, []).append(id)
         return id
+
+    def take(self, path: str, headers: Any, body: bytes) -> tuple[int, Any]:
+        """The answer to a POST: a schema that a client registers."""
+        self.requests.append(f"POST {path}")
+        if self.status:
+            return self.status, {"error_code": self.status, "message": "as the test has it"}
+        if not self._is_allowed(headers.get("Authorization", "")):
+            return 401, {"error_code": 40101}
+        found = re.fullmatch(r"/base/subjects/([^/]+)/versions", path)
+        if found is None or headers["Content-Type"] != "application/vnd.schemaregistry.v1+json":
+            return 404, {}
+        subject, text = found[1], json.loads(body)["schema"]
+        ids = self.subjects.get(subject, [])
+        if any(self.schemas[id]["schema"] == text for id in ids):
+            return 200, {"id": next(id for id in ids if self.schemas[id]["schema"] == text)}
+        if ids and self.compatibility == "BACKWARD":
+            try:
+                BodyDecoder(parse_schema(self.schemas[ids[-1]]["schema"]), parse_schema(text))
+            except Incompatible as error:
+                return 409, {"error_code": 409, "message": f"incompatible with an earlier schema: {error}"}
+        return 200, {"id": self.register(subject, text)}
 
     def answer(self, path: str, headers: Any) -> tuple[int, Any]:
         self.requests.append(path)
@@ -90,7 +116,13 @@ def registry(certificate: tuple[str, str] | None = None) -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = one.answer(self.path, self.headers)
+            self._answer(*one.answer(self.path, self.headers))
+
+        def do_POST(self) -> None:
+            given = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(*one.take(self.path, self.headers, given))
+
+        def _answer(self, status: int, body: Any) -> None:
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

@@ -25,9 +25,10 @@ FEATURES = {
     "PublishedView.file_bytes": "publishFileSize",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
+    "KafkaSink.registry": "kafkaSinkAvro",
+    "KafkaSink.registry_secret": "kafkaSinkAvro",
 }
-"""By `Class` or `Class.field`. What the class or field contains needs no entry of its own, but where it
-came later."""
+"""By `Class` or `Class.field`. What the class or field contained when it came needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 
 

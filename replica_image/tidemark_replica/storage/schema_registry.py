@@ -2,6 +2,7 @@
 
     GET /schemas/ids/ID                              the schema that a frame names
     GET /subjects/SUBJECT/versions/VERSION|latest    a schema to read with
+    POST /subjects/SUBJECT/versions                  a schema to write with: its id, the same one each time
 
 The schema of an id never changes, so the client keeps it. While the registry is away, and for PATIENCE_SECONDS after
 it did not know an id (its nodes may not have heard of it yet), `RegistryAway` is raised. After these seconds the id
@@ -39,6 +40,10 @@ SECRET_KEYS = frozenset({"username", "password", "token", "ca.crt"})
 _NOT_FOUND = (40401, 40402, 40403)
 """Codes with which a registry says that it has no such subject, version or schema. Other answers of status 404 come
 from something else in its place."""
+_REFUSED = (409, 422)
+"""A schema that does not go with the subject's earlier versions, or that the registry takes for none."""
+_ANSWERS = (200, 404, *_REFUSED)
+MESSAGE_LENGTH = 300
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -48,6 +53,10 @@ class RegistryAway(IngestionError):
 
 class NotRegistered(IngestionError):
     """The registry has no such schema."""
+
+
+class NotTaken(IngestionError):
+    """The registry refuses to register a schema. The message has its answer."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,20 @@ class SchemaRegistry:
             version = newest
         return self._schema(f"{versions}/{version}", deadline)
 
+    def register(self, subject: str, text: str) -> int:
+        """The id of a schema of Avro, which is the subject's newest version from then on, if it is none of its versions
+        yet. Raises RegistryAway, NotTaken."""
+        body = json.dumps({"schema": text}).encode()
+        status, found = self._answer(f"/subjects/{quote(subject, safe='')}/versions", QUESTION_SECONDS, body)
+        if status in _REFUSED:
+            raise NotTaken(
+                f"{self._place} answers with status {status}: {str(found.get('message'))[:MESSAGE_LENGTH]!a}"
+            )
+        id = found.get("id")
+        if status != 200 or not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 31:
+            raise self._away(f"it answers with status {status}, and no id of a schema")
+        return id
+
     def _not_there(self, id: int, asked: float, before: _Missing | None) -> None:
         """Notes that it did not know the id at the time `asked`. Raises RegistryAway until that is so for long
         enough; then it stays so."""
@@ -177,16 +200,27 @@ class SchemaRegistry:
 
     def _get(self, path: str, deadline: float, serialized: bool = False) -> dict[str, Any]:
         """The JSON object that is answered before the deadline. Raises RegistryAway, NotRegistered."""
-        if monotonic() < self._paused_until:
-            raise RegistryAway(self._why)
-        secret = self._secret()
         seconds = min(REQUEST_SECONDS, deadline - monotonic())
         if seconds <= 0:
             raise self._away(f"a schema and those it refers to did not come within {QUESTION_SECONDS:g} s")
+        status, found = self._answer(path + ("?format=serialized" if serialized else ""), seconds)
+        if status == 404 and found.get("error_code") in _NOT_FOUND:
+            raise NotRegistered(f"{self._place} has no {path}")
+        if status != 200:
+            raise self._away(f"it answers with status {status}, and no schema")
+        return found
+
+    def _answer(self, path: str, seconds: float, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+        """The status, and the JSON object that is answered within the seconds. `body`: of a POST. Raises
+        RegistryAway."""
+        if monotonic() < self._paused_until:
+            raise RegistryAway(self._why)
+        secret = self._secret()
         end = monotonic() + seconds
         connection = self._connection(secret, seconds)
+        method = "GET" if body is None else "POST"
         try:
-            connection.request("GET", self._path(path, serialized), headers=_headers(secret))
+            connection.request(method, self._url.path.rstrip("/") + path, body, _headers(secret, body is not None))
             answer = answer_of(connection.sock, end)
             data = _content(answer)
         except (OSError, HTTPException, ValueError) as error:
@@ -198,17 +232,12 @@ class SchemaRegistry:
         if answer.status in (401, 403):
             raise self._away(f"it refuses the credentials (status {answer.status})")
         try:
-            found = json.loads(data) if answer.status in (200, 404) else None
+            found = json.loads(data) if answer.status in _ANSWERS else None
         except (ValueError, RecursionError):
             found = None
-        if answer.status == 404 and isinstance(found, dict) and found.get("error_code") in _NOT_FOUND:
-            raise NotRegistered(f"{self._place} has no {path}")
-        if answer.status == 404 or not isinstance(found, dict):
+        if not isinstance(found, dict):
             raise self._away(f"it answers with status {answer.status}, and no schema")
-        return found
-
-    def _path(self, path: str, serialized: bool) -> str:
-        return self._url.path.rstrip("/") + path + ("?format=serialized" if serialized else "")
+        return answer.status, found
 
     def _secret(self) -> Mapping[str, str]:
         try:
@@ -233,8 +262,10 @@ class SchemaRegistry:
         return HTTPSConnection(host, self._url.port, timeout=seconds, context=context)
 
 
-def _headers(secret: Mapping[str, str]) -> dict[str, str]:
+def _headers(secret: Mapping[str, str], has_body: bool) -> dict[str, str]:
     headers = {"Accept": _ACCEPT, "User-Agent": "tidemark", "Connection": "close"}
+    if has_body:
+        headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
     if "token" in secret:
         return headers | {"Authorization": f"Bearer {secret['token']}"}
     if "username" in secret:

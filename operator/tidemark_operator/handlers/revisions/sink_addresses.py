@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address, address_of_text
+from tidemark_operator.resources.addresses.address import (
+    Address,
+    InvalidAddress,
+    address,
+    address_of_text,
+    address_of_url,
+)
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, OutsideSink, SinkExport
 from tidemark_protocol.plan.kafka_sink import KafkaSink
@@ -31,6 +37,8 @@ def addresses_of(sink: OutsideSink) -> Iterator[Address]:
         yield address(sink.host, sink.port)
     if isinstance(sink, KafkaSink):
         yield from (address_of_text(broker) for broker in sink.brokers)
+        if sink.registry:
+            yield address_of_url(sink.registry)
 
 
 def without_refused(description: DataflowDescription, allowed: AllowedHosts) -> DataflowDescription:

@@ -3,7 +3,7 @@
     upsert       key ─► the new row                       a row that goes: key ─► no value (a tombstone)
     debezium     key ─► {before, after, op, ts_ms}        a row that goes: an event with op d, then a tombstone
 
-Keys and rows are JSON objects. A row that changes is one record.
+A row that changes is one record. `record_formats.py` makes bytes of keys and rows.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.kafka.json_text import TEXT, objects
+from tidemark_replica.sinks.kafka.json_text import TEXT
+from tidemark_replica.sinks.kafka.record_formats import JsonFormat, RecordFormat
 
 UPSERT, DEBEZIUM = "upsert", "debezium"
-_NONE = pa.scalar(None, TEXT)
+_JSON = JsonFormat()
 
 
 @dataclass(frozen=True)
 class Records:
-    """Keys, and the values beside them; NULL is no value. large_string."""
+    """Keys, and the values beside them; NULL is no value. large_string, or large_binary."""
 
     keys: pa.Array
     values: pa.Array
@@ -46,10 +47,11 @@ class Envelope:
 
     kind: str
     key: Sequence[str]
+    format: RecordFormat = _JSON
 
     def keys(self, rows: pa.Table) -> pa.Array:
-        """The key of each row, as its JSON text."""
-        return objects(self.key, [_array(rows, name) for name in self.key])
+        """The key of each row, as its bytes. Raises DestinationStopped."""
+        return self.format.keys(self.key, [_array(rows, name) for name in self.key])
 
     def records(self, changes: pa.Table, time: Time, *, snapshot: bool = False) -> Records:
         """The records of one time. `changes`: the net changes of the time, with `__diff` 1 or -1; each key has one of
@@ -59,37 +61,23 @@ class Envelope:
         old_keys, new_keys = self.keys(old), self.keys(new)
         goes = pc.invert(pc.is_in(old_keys, value_set=new_keys))
         gone = old_keys.filter(goes)
-        tombstones = pa.repeat(_NONE, len(gone))
-        rows = _rows(new)
+        tombstones = pa.nulls(len(gone), self.format.type)
+        rows = self._rows(new)
         if self.kind == UPSERT:
-            return Records(pa.concat_arrays([new_keys, gone]), pa.concat_arrays([rows, tombstones]))
-        before = _rows(old)
+            values = self.format.values(rows)
+            return Records(pa.concat_arrays([new_keys, gone]), pa.concat_arrays([values, tombstones]))
+        before = self._rows(old)
         met = before.take(pc.index_in(new_keys, value_set=old_keys))
         created = pa.scalar("r" if snapshot else "c", TEXT)
-        changed = _event(met, rows, pc.if_else(met.is_valid(), pa.scalar("u", TEXT), created), time)
+        changed = self.format.events(met, rows, pc.if_else(met.is_valid(), pa.scalar("u", TEXT), created), time)
         lost = before.filter(goes)
-        deleted = _event(lost, tombstones, pa.repeat(pa.scalar("d", TEXT), len(lost)), time)
+        deleted = self.format.events(lost, tombstones, pa.repeat(pa.scalar("d", TEXT), len(lost)), time)
         keys = pa.concat_arrays([new_keys, gone, gone])
         return Records(keys, pa.concat_arrays([changed, deleted, tombstones]))
 
-
-def _event(before: pa.Array, after: pa.Array, op: pa.Array, time: Time) -> pa.Array:
-    null = pa.scalar("null", TEXT)
-    return pc.binary_join_element_wise(
-        pa.scalar('{"before":', TEXT),
-        pc.fill_null(before, null),
-        pa.scalar(',"after":', TEXT),
-        pc.fill_null(after, null),
-        pa.scalar(',"op":"', TEXT),
-        op,
-        pa.scalar(f'","ts_ms":{time}}}', TEXT),
-        pa.scalar("", TEXT),
-    )
-
-
-def _rows(rows: pa.Table) -> pa.Array:
-    names = [name for name in rows.column_names if name != DIFF]
-    return objects(names, [_array(rows, name) for name in names])
+    def _rows(self, rows: pa.Table) -> pa.Array:
+        names = [name for name in rows.column_names if name != DIFF]
+        return self.format.rows(names, [_array(rows, name) for name in names])
 
 
 def _array(rows: pa.Table, name: str) -> pa.Array:

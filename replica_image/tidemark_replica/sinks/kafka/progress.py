@@ -26,7 +26,8 @@ READ_SECONDS = 30.0
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a progress record says. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
-    `topic_id`: another topic of the same name has another one. `key`, `envelope`: of the records. `pieces`, `done`: of
+    `topic_id`: another topic of the same name has another one. `key`, `envelope`, `format`: of the
+    records. `key_schema`: the id that the registry gives the schema of their keys; 0 without one. `pieces`, `done`: of
     a snapshot, how many transactions it takes and how many there have been; the topic has the contents at `time` once
     they are equal."""
 
@@ -39,6 +40,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     envelope: str
     pieces: int = 0
     done: int = 0
+    format: str = "json"
+    key_schema: int = 0
 
     @property
     def has_rows(self) -> bool:

@@ -16,7 +16,7 @@ several rows of a key: the topic keeps the rows of the last time without any.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -47,11 +47,13 @@ from tidemark_replica.sinks.kafka.changes import (
 )
 from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
 from tidemark_replica.sinks.kafka.progress import Progress
+from tidemark_replica.sinks.kafka.registered_schemas import RegisteredSchemas
 from tidemark_replica.sinks.kafka.session import Session
 from tidemark_replica.sinks.kafka.stop import (
     HISTORY_GONE,
     KEY_NOT_UNIQUE,
     KEY_UNFIT,
+    SCHEMA_REPLACED,
     SINK_CHANGED,
     TIME_TOO_LARGE,
     VIEW_REPLACED,
@@ -73,9 +75,13 @@ class KafkaTopic:
     read_secret: ReadSecret
     piece_rows: int = PIECE_ROWS
     _session: Session | None = None
+    _schemas: RegisteredSchemas = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the session is in use."""
     _closed: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._schemas = RegisteredSchemas(self.sink, self.read_secret)
 
     def publish(self, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         """Gives the topic the contents at `time`; changes nothing where it has those of that time or a later one.
@@ -118,10 +124,45 @@ class KafkaTopic:
 
     def _publish(self, session: Session, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         try:
-            publication = _Publication(shard, session, self.sink, self.view, term, self.piece_rows, self._closed)
+            check_key(shard.schema, self.sink.key)
+            if session.progress is not None and session.progress.has_rows:
+                check_progress(session.progress, shard.shard_id, self.sink)
+            format = self._schemas.format(shard.schema, is_new=session.progress is None)
+            envelope = Envelope(self.sink.envelope, self.sink.key, format)
+            publication = _Publication(
+                shard, session, self.sink, envelope, self.view, term, self.piece_rows, self._closed
+            )
             return publication.publish(time)
         finally:
             self._session = session if session.is_open else None
+
+
+def check_key(columns: pa.Schema, key: Sequence[str]) -> None:
+    """Raises DestinationStopped where these columns of a view are no key."""
+    types = {field.name: field.type for field in columns}
+    for name in key:
+        if name not in types or pa.types.is_floating(types[name]) or pa.types.is_nested(types[name]):
+            raise DestinationStopped(
+                KEY_UNFIT,
+                f"key column {name} is no column of the view, or a floating number, array or struct, whose equal"
+                " values may differ in their bits: correct the key",
+            )
+
+
+def check_progress(progress: Progress, shard: str, sink: KafkaSink) -> None:
+    """Raises DestinationStopped where the topic has records that are not of this shard and this sink."""
+    anew = f"give the sink another topic, or delete topics {sink.topic} and {sink.progress_topic}"
+    if (progress.key, progress.envelope, progress.format) != (sink.key, sink.envelope, sink.format):
+        raise DestinationStopped(
+            SINK_CHANGED,
+            f"topic {sink.topic} has records with key {', '.join(progress.key)} in envelope {progress.envelope} and"
+            f" format {progress.format}: {anew}",
+        )
+    if progress.shard != shard:
+        raise DestinationStopped(
+            VIEW_REPLACED,
+            f"topic {sink.topic} has the rows of an earlier table of the view, as its columns changed: {anew}",
+        )
 
 
 @dataclass(frozen=True)
@@ -129,17 +170,13 @@ class _Publication:
     shard: ShardReader
     session: Session
     sink: KafkaSink
+    envelope: Envelope
     view: str
     term: WriterTerm
     piece_rows: int
     closed: threading.Event
 
-    @property
-    def envelope(self) -> Envelope:
-        return Envelope(self.sink.envelope, self.sink.key)
-
     def publish(self, time: Time) -> Reached:
-        self._check_key()
         progress = self.session.progress
         if progress is None or not progress.has_rows:
             progress = self._first_snapshot(time)
@@ -155,29 +192,15 @@ class _Publication:
                 progress = self._send(NONE, time)
         return Reached(Time(progress.time), checked)
 
-    def _check_key(self) -> None:
-        types = {field.name: field.type for field in self.shard.schema}
-        for name in self.sink.key:
-            if name not in types or pa.types.is_floating(types[name]) or pa.types.is_nested(types[name]):
-                raise DestinationStopped(
-                    KEY_UNFIT,
-                    f"key column {name} is no column of the view, or a floating number, array or struct, whose equal"
-                    " values may differ in their bits: correct the key",
-                )
-
     def _check_shard(self, progress: Progress) -> None:
-        if (progress.key, progress.envelope) != (self.sink.key, self.sink.envelope):
+        sink = self.sink
+        if progress.key_schema != self.envelope.format.key_schema:
             raise DestinationStopped(
-                SINK_CHANGED,
-                f"topic {self.sink.topic} has records with key {', '.join(progress.key)} in envelope"
-                f" {progress.envelope}: give the sink another topic, or delete topics {self.sink.topic} and"
-                f" {self.sink.progress_topic}",
-            )
-        if progress.shard != self.shard.shard_id:
-            raise DestinationStopped(
-                VIEW_REPLACED,
-                f"topic {self.sink.topic} has the rows of an earlier table of the view: its columns changed. Give the"
-                f" sink another topic, or delete topics {self.sink.topic} and {self.sink.progress_topic}",
+                SCHEMA_REPLACED,
+                f"the registry gives the schema of the keys id {self.envelope.format.key_schema}, and the records of"
+                f" topic {sink.topic} have id {progress.key_schema}: with another one the same key would have other"
+                f" bytes. Restore the registry's schemas with their ids, give the sink another topic, or delete topics"
+                f" {sink.topic} and {sink.progress_topic}",
             )
         if self.shard.refresh().since > progress.time:
             raise DestinationStopped(
@@ -241,7 +264,10 @@ class _Publication:
         self._check_open()
         shard, topic_id = self.shard.shard_id, self.session.topic_id
         sink = self.sink
-        progress = Progress(self.view, shard, time, self.term, topic_id, sink.key, sink.envelope, pieces, done)
+        schema = self.envelope.format.key_schema
+        progress = Progress(
+            self.view, shard, time, self.term, topic_id, sink.key, sink.envelope, pieces, done, sink.format, schema
+        )
         self.session.send(records, progress, is_snapshot=pieces > 0)
         return progress
 

@@ -12,7 +12,11 @@ ProgressNotKept           the brokers may remove records of the progress topic
 BrokersAway               the brokers do not answer, or too few of them are there
 WrittenByLater            a later revision of the Dataflow writes the topic
 ViewReplaced              the topic has the rows of an earlier table of the view, with other columns
-SinkChanged               the topic has records with another key, or in another envelope
+SinkChanged               the topic has records with another key, or in another envelope or format
+SchemaUnfit               a column has a name or a type that Avro has not
+SchemaRefused             the registry does not take the schema of the keys or of the values
+SchemaReplaced            the registry gives the schema of the keys another id than the topic's records have
+RegistryAway              the registry of schemas does not answer, or refuses the credentials
 HistoryGone               the view's history since the topic's time is compacted
 KeyNotUnique              several rows of the view have one key
 KeyUnfit                  a key column is not there, or of a type that no key has
@@ -47,6 +51,10 @@ TIME_TOO_LARGE = "TimeTooLarge"
 RECORD_TOO_LARGE = "RecordTooLarge"
 TOPIC_NOT_CREATED = "TopicNotCreated"
 PROGRESS_NOT_KEPT = "ProgressNotKept"
+SCHEMA_UNFIT = "SchemaUnfit"
+SCHEMA_REFUSED = "SchemaRefused"
+SCHEMA_REPLACED = "SchemaReplaced"
+REGISTRY_AWAY = "RegistryAway"
 
 _BY_CODE = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NOT_AUTHORIZED,

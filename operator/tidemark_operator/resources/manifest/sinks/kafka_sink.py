@@ -16,6 +16,7 @@ DEFAULT_HISTORY = "1h"
 def parse_kafka_sink(fields: Fields, owner: str) -> KafkaSink:
     """`owner`: the view's name in all namespaces. Raises ResourceError."""
     topic, create = fields.text("topic"), fields.child("create")
+    registry = fields.child("registry")
     return KafkaSink(
         brokers=fields.texts("brokers"),
         topic=topic,
@@ -28,4 +29,6 @@ def parse_kafka_sink(fields: Fields, owner: str) -> KafkaSink:
         partitions=create.integer("partitions", 0),
         replication=create.integer("replication", 0),
         history_ms=duration_ms(fields, "history", DEFAULT_HISTORY),
+        registry=registry.text("url", ""),
+        registry_secret=registry.text("secret", ""),
     )
