@@ -12,6 +12,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import SqlType
@@ -100,6 +101,9 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     refreshed = replace(export, sink=replace(export.sink, refresh=RefreshSchedule(every_ms=1000)))
     assert replace(plain, sink_exports=(export, refreshed)).required_features == {"refresh"}
     assert required_features((plain, refreshed)) == {"refresh"}
+    kafka = KafkaSink(("k:9092",), "t", ("k",), "o", "p", format="avro", registry="http://registry:8081")
+    written = replace(export, sink=replace(export.sink, kafka=kafka))
+    assert required_features(written) == {"kafkaSink", "kafkaSinkAvro"}
     assert "refresh" in SUPPORTED_FEATURES
 
 
