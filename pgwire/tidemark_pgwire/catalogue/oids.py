@@ -7,6 +7,7 @@ later one takes the next that is free.
 from __future__ import annotations
 
 import hashlib
+import threading
 
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
@@ -21,6 +22,7 @@ class Oids:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, ...], int] = {}
         self._taken: set[int] = set()
+        self._lock = threading.Lock()  # a statement that was cancelled may still run beside the next one
 
     def of(self, *name: str) -> int:
         """`name`: what it is (`relation`, `type` …), and its names. Raises CatalogueError: there are too many."""
@@ -28,6 +30,10 @@ class Oids:
         return self._new(name) if found is None else found
 
     def _new(self, name: tuple[str, ...]) -> int:
+        with self._lock:
+            return self._by_name.get(name) or self._make(name)
+
+    def _make(self, name: tuple[str, ...]) -> int:
         if len(self._taken) >= NAMES_MAX:
             raise CatalogueError("54000", f"this session has named {NAMES_MAX} things of the catalogue; connect again")
         digest = hashlib.blake2b("\0".join(name).encode(), digest_size=8).digest()

@@ -95,7 +95,11 @@ def rewritten(text: str, contents: Contents, values: Sequence[str | None] | None
     tree = _replace_all(tree, lambda node: _of_duckdb(node, contents, made))
     _rename_tables_of_with(tree)
     return Rewritten(
-        tree.sql(dialect="duckdb"), columns, parameters, list(made.relations.values()), frozenset(made.functions)
+        tree.sql(dialect="duckdb", comments=False),
+        columns,
+        parameters,
+        list(made.relations.values()),
+        frozenset(made.functions),
     )
 
 

@@ -24,6 +24,7 @@ from tidemark_pgwire.catalogue.types import resolved
 TEXT_MAX = 32_768
 """Characters of a statement. The longest of a client's that we know has 9,000."""
 PARSED_MAX = 2_000
+"""Characters of a statement that the event loop may parse, and whose tree is kept for a while."""
 _SYSTEM_WORD = re.compile(r"\bpg_|\binformation_schema\b", re.IGNORECASE)
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
@@ -42,9 +43,18 @@ _READ = re.compile(rf"\b(?:from|join)\s+\(*\s*((?:{PG_CATALOG}|{INFORMATION_SCHE
 _DIALECT = "postgres"
 
 
-@lru_cache(maxsize=256)
 def _parsed(text: str) -> exp.Expression | str:
-    """The tree; or why there is none."""
+    """The tree, which is not to be changed; or why there is none."""
+    return _kept(text) if len(text) <= PARSED_MAX else _read_text(text)
+
+
+@lru_cache(maxsize=32)
+def _kept(text: str) -> exp.Expression | str:
+    """A statement is parsed once for `concerns_catalogue` and for its answer."""
+    return _read_text(text)
+
+
+def _read_text(text: str) -> exp.Expression | str:
     try:
         found = [one for one in sqlglot.parse(_readable(text), dialect=_DIALECT) if one is not None]
     except (SqlglotError, RecursionError, ValueError) as error:
