@@ -19,7 +19,7 @@ from tidemark_pgwire.statements.lexer import SPARK, Token, significant
 from tidemark_pgwire.values.parameters import Parameter, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
-_CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision", "float4": "real"}
+_CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
 _COUNTS = ("LIMIT", "OFFSET")
 
 
@@ -81,18 +81,12 @@ def _postgres_literal(of: Parameter) -> str:
         return f"CAST({_quoted(value)} AS date)"
     if kind == "text":
         return f"CAST({_quoted(value)} AS text)"
-    if value is None:
-        return "NULL"
     if kind == "unknown":
         return _quoted(value)
-    if kind == "timestamp":
-        return f"TIMESTAMP '{value.isoformat(' ')}'"
-    if kind == "timestamptz":
-        return f"TIMESTAMPTZ '{value.isoformat(' ')}'"
     raise WireError(
         FEATURE_NOT_SUPPORTED,
-        f"a parameter of type {kind} has no literal in this dialect",
-        hint="Send it as text and cast it, or SET dialect = spark.",
+        f"a parameter of type {kind} has no literal of PostgreSQL's dialect that is known to mean the same in Spark",
+        hint="SET dialect = spark, which takes it.",
     )
 
 

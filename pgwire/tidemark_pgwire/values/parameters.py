@@ -47,6 +47,8 @@ _BOOLS = {
 }
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
+_ESCAPED_BYTES = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*", re.ASCII)
+_ESCAPE = re.compile(rb"\\(\\|[0-3][0-7]{2})")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
 _MAX_DIGITS = 38
@@ -192,9 +194,12 @@ def _timestamptz(text: str) -> datetime:
 
 
 def _bytea(text: str) -> bytes:
-    if not text.startswith("\\x"):
+    """\\x6100, or the older a\\000."""
+    if text.startswith("\\x"):
+        return bytes.fromhex(text[2:])
+    if _ESCAPED_BYTES.fullmatch(text) is None:
         raise ValueError(text)
-    return bytes.fromhex(text[2:])
+    return _ESCAPE.sub(lambda m: b"\\" if m[1] == b"\\" else bytes([int(m[1], 8)]), text.encode())
 
 
 def _fixed(format: str) -> Callable[[bytes], Any]:
