@@ -65,6 +65,11 @@ def test_the_rest_is_an_arrow_table(taken: int) -> None:
         assert table.equals(ROWS.slice(taken))
         assert (cursor.fetchone(), cursor.fetch_arrow().num_rows) == (None, 0)
         assert len(table.to_pandas()) == 3 - taken
+        cursor = connection.cursor().execute("SELECT 1")
+        assert cursor.fetchmany(taken) == TUPLES[:taken]
+        batches = list(cursor.fetch_batches())
+        assert [row for batch in batches for row in batch.to_pylist()] == ROWS.slice(taken).to_pylist()
+        assert cursor.fetchone() is None
 
 
 @pytest.mark.parametrize(
