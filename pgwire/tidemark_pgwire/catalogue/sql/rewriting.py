@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from tidemark_pgwire.catalogue.contents.entries import Contents
 from tidemark_pgwire.catalogue.contents.lookups import oid_of_name
@@ -146,7 +147,10 @@ def _recognized(call: exp.Func) -> exp.Expression:
     """With the class that sqlglot has for the function: it does not look for one after a schema."""
     if not isinstance(call, exp.Anonymous) or call.name.lower() in FUNCTIONS:
         return call
-    return exp.func(call.name, *call.expressions, dialect="postgres")
+    try:
+        return exp.func(call.name, *call.expressions, dialect="postgres")
+    except (SqlglotError, ValueError, TypeError, IndexError):
+        raise CatalogueError("42883", f"function {call.name[:63]} with these arguments does not exist") from None
 
 
 def _operator(node: exp.Operator) -> exp.Expression:
@@ -416,11 +420,11 @@ def _called(node: exp.Func, contents: Contents, made: _Made) -> exp.Expression:
     name, arguments = name_of(node), arguments_of(node)
     if isinstance(node.parent, exp.Table) and name in table_functions():
         return node
-    if name == "current_setting" and not isinstance(arguments[0], exp.Literal):
+    if name == "current_setting" and arguments and not isinstance(arguments[0], exp.Literal):
         return _macro("setting_of", arguments[:1], made)
     if name in SESSION_FUNCTIONS:
         return _value(call(name, contents.session, arguments), SESSION_FUNCTIONS[name][0])
-    if name == "generate_subscripts":
+    if name == "generate_subscripts" and arguments:
         vector = arguments[0].meta.get(TYPE) in VECTORS
         return _macro("subscripts_of_vector" if vector else "subscripts", arguments[:1], made)
     if name in ("array_upper", "array_lower") and arguments and arguments[0].meta.get(TYPE) in VECTORS:

@@ -7,6 +7,7 @@ computes is the gateway's to answer.
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import lru_cache
 
@@ -41,6 +42,7 @@ _VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE
 _AFTER_NAMES = (TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.SEMICOLON)
 _READ = re.compile(rf"\b(?:from|join)\s+\(*\s*((?:{PG_CATALOG}|{INFORMATION_SCHEMA})\s*\.\s*)?(\w+)", re.IGNORECASE)
 _DIALECT = "postgres"
+logging.getLogger("sqlglot").disabled = True  # it would log statements
 
 
 def _parsed(text: str) -> exp.Expression | str:
