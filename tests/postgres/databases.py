@@ -339,6 +339,19 @@ def check(root: Path, states: list[State], times_max: int = 1 << 30) -> None:
     assert states[at] == states[-1]
 
 
+def tick_until_followed(one: Ingester, time: int, every_s: float = 0.02) -> None:
+    """Ticks until all tables are followed, also some ticks later. Those that stop begin anew at once."""
+    source, followed = source_of(one), 0
+    for at in range(time, time + 5000):
+        tick(one, at)
+        followed = 0 if source.stopped() or source.held() else followed + 1
+        if followed == 20:
+            return
+        source._due = dict.fromkeys(source._due, 0.0)
+        sleep(every_s)
+    raise AssertionError(f"{source.stopped()}; late: {source._late and source._late.activity}")
+
+
 def tick_until_begun(one: Ingester, time: int, every_s: float = 0.02) -> int:
     """Ticks until no table is copied, or due to be. Returns the time of the last tick."""
     source = source_of(one)

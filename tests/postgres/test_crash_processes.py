@@ -13,7 +13,16 @@ from time import sleep
 
 import pytest
 
-from tests.postgres.databases import Database, History, bound_times, check, ingester, source_of, tick, tick_until_begun
+from tests.postgres.databases import (
+    Database,
+    History,
+    bound_times,
+    check,
+    ingester,
+    source_of,
+    tick,
+    tick_until_followed,
+)
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError
@@ -62,7 +71,7 @@ def finish(root: Path, spec: PostgresSource) -> None:
         try:
             one.recover()
             last = max(bound_times(root), default=0)
-            tick_until_begun(one, last + 1000)
+            tick_until_followed(one, last + 1000)
             sleep(0.5)
             tick(one, last + 9000)
             assert not source_of(one).stopped()

@@ -33,6 +33,7 @@ from tests.postgres.databases import (
     spec_of,
     tick,
     tick_until_begun,
+    tick_until_followed,
 )
 from tests.postgres.test_crash_processes import finish, first_line, ingesting_process
 from tests.postgres.test_stops import A, B, ingesting, rows, upper
@@ -138,7 +139,7 @@ def test_oracle_tables_begin_beside_others_with_deaths(
                 alive[0] = moments.randrange(10, 60)
             sleep(moments.random() * 0.06)
     alive[0] = 1_000_000
-    tick_until_begun(one, 9000)
+    tick_until_followed(one, 9000)
     tick(one, 20_000)
     tick(one, 20_100)
     assert not source_of(one).stopped()
