@@ -1,0 +1,165 @@
+"""The PostgreSQL protocol before a whole system: its own process, TLS, tokens of ServiceAccounts, psycopg."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.authorities import Authority
+from tests.e2e.system import System, wait_for
+from tests.ports import free_port
+from tests.waiting import BOUND
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+RULES = ("--verb=get", "--resource=dataflows.compute.tidemark.dev/data,datasources.compute.tidemark.dev/data")
+LISTS = ("--verb=list", "--resource=dataflows.compute.tidemark.dev,datasources.compute.tidemark.dev")
+HOSTILE = ("'; SELECT 1; --", "' OR '1'='1", "\\' OR 1=1 --", "CANADA'/*")
+TEXTS = ("GERMANY", "O'Hara", "a\\b", "\\n", "\\'", "x'y\\", "é😀", "a`b", 'a"b', "--", "/* x", "%_", "\t", "${x}")
+
+
+@contextmanager
+def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
+    """The program before the system's gateway; libpq's options of its address."""
+    signing = Authority.named("pgwire")
+    issued = signing.server("127.0.0.1")
+    for name, data in (("ca.crt", signing.pair.certificate), ("tls.crt", issued.certificate), ("tls.key", issued.key)):
+        (folder / name).write_bytes(data)
+    port = free_port()
+    command = [sys.executable, "-m", "tidemark_pgwire", "--listen", f"127.0.0.1:{port}"]
+    command += ["--certificate", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
+    command += ["--gateway-file", str(system.home / "gateway.json")]
+    with (folder / "pgwire.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        wait_for("the listener", lambda: b"listening" in (folder / "pgwire.log").read_bytes())
+        yield {
+            "host": "127.0.0.1",
+            "port": port,
+            "dbname": system.namespace,
+            "user": "me",
+            "autocommit": True,
+            "sslmode": "verify-full",
+            "sslrootcert": str(folder / "ca.crt"),
+        }
+    finally:
+        process.terminate()
+        process.wait(BOUND)
+
+
+def account(system: System, name: str) -> str:
+    """A token of a new ServiceAccount, which may read every row of the namespace, and list objects."""
+    system.kubectl("create", "serviceaccount", name)
+    for right, rules in (("rows", RULES), ("lists", LISTS)):
+        system.kubectl("create", "role", f"{name}-{right}", *rules)
+        bound = (f"--role={name}-{right}", f"--serviceaccount={system.namespace}:{name}")
+        system.kubectl("create", "rolebinding", f"{name}-{right}", *bound)
+    return system.kubectl("create", "token", name, "--audience", "tidemark-gateway").strip()
+
+
+def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tmp_path: Path) -> None:
+    """Values, parameters, plans of both dialects, errors with their position, the catalogue, one time; and the session
+    goes on with another operator."""
+    system.dataflow("nations", "SELECT n_nationkey, n_name FROM tpch.nation", index={"key": ["n_nationkey"]})
+    system.wait_hydrated("nations")
+    token = account(system, "reader")
+    with serving(system, tmp_path) as options:
+        wrong = system.kubectl("create", "token", "reader", "--audience", "elsewhere").strip()
+        with pytest.raises(psycopg.OperationalError, match="no valid token"):
+            psycopg.connect(**options, password=wrong)
+        connection = psycopg.connect(**options, password=token)
+        with connection:
+            # the API server comes to know of a new binding a little later
+            wait_for("the right", lambda: _answered(connection, "SELECT n_name FROM nations"))
+            wait_for("orders", lambda: _answered(connection, "SELECT o_orderkey FROM tpch.orders LIMIT 1"))
+            _values(connection)
+            _hostile_texts(connection)
+            _errors(connection)
+            _catalogue(connection)
+            _one_time(connection)
+            system.kill_operator()
+            system.start_operator()
+            wait_for("the new operator", lambda: _answered(connection, "SELECT n_name FROM nations"))
+        assert token not in (tmp_path / "pgwire.log").read_text()
+
+
+def _answered(connection: psycopg.Connection[Any], sql: str) -> bool:
+    try:
+        return bool(connection.execute(sql.encode()).fetchall())
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.CannotConnectNow):
+        return False
+
+
+def _values(connection: psycopg.Connection[Any]) -> None:
+    """In both formats and dialects, by plans with and without operators."""
+    ordered = "SELECT o_orderkey, o_totalprice, o_orderdate, o_orderstatus FROM tpch.orders WHERE o_orderkey > %s"
+    for dialect in ("postgres", "spark"):
+        connection.execute(f"SET dialect = {dialect}".encode())
+        with connection.transaction():
+            found = [
+                connection.execute(f"{ordered} ORDER BY o_orderkey LIMIT %s".encode(), [7, 5], binary=binary).fetchall()
+                for binary in (False, True)
+            ]
+            date = connection.execute(
+                "SELECT count(*) FROM tpch.orders WHERE o_orderdate >= %s AND o_orderdate = %s",
+                [datetime.date(1900, 1, 1), found[0][0][2]],
+            )
+            assert date.fetchone() != (0,)
+        assert found[0] == found[1]
+        assert [type(value) for value in found[0][0]] == [int, Decimal, datetime.date, str]
+        assert [row[0] for row in found[0]] == sorted(row[0] for row in found[0])
+        for value, equal in ((3, "n_nationkey"), ("CANADA", "n_name")):
+            one = connection.execute(f"SELECT n_nationkey, n_name FROM nations WHERE {equal} = %s".encode(), [value])
+            assert one.fetchall() == [(3, "CANADA")]
+    connection.execute("RESET dialect")
+
+
+def _hostile_texts(connection: psycopg.Connection[Any]) -> None:
+    """A text is a value, whatever it holds, in both dialects: it comes back as it went, and selects nothing more."""
+    for dialect in ("postgres", "spark"):
+        connection.execute(f"SET dialect = {dialect}".encode())
+        for text in HOSTILE:
+            found = connection.execute("SELECT count(*) FROM nations WHERE n_name = %s", [text])
+            assert found.fetchone() == (0,), (dialect, text)
+        several = ", ".join(["%s"] * len(TEXTS))
+        rows = connection.execute(f"SELECT {several} FROM nations WHERE n_nationkey = 3".encode(), TEXTS).fetchall()
+        assert rows == [TEXTS], dialect
+    connection.execute("RESET dialect")
+
+
+def _errors(connection: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+        connection.execute("SELECT n_name,\n nope FROM nations")
+    assert failed.value.diag.statement_position == "17"
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        connection.execute("SELECT 1 FROM nowhere.nothing")
+    with pytest.raises(psycopg.errors.SyntaxError):
+        connection.execute("SELECT FROM WHERE")
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        connection.execute("SELECT sqrt(n_nationkey) FROM nations")
+
+
+def _catalogue(connection: psycopg.Connection[Any]) -> None:
+    found = connection.execute(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('tpch', 'nations')"
+    ).fetchall()
+    assert {("tpch", "nation"), ("tpch", "orders")} <= set(found)
+    assert any(schema == "nations" for schema, _ in found)
+
+
+def _one_time(connection: psycopg.Connection[Any]) -> None:
+    """Orders come all the time; in a transaction the newest one stays."""
+    count = "SELECT max(o_orderkey), count(*) FROM tpch.orders"
+    with connection.transaction():
+        first = connection.execute(count).fetchone()
+        assert [connection.execute(count).fetchone() for _ in range(3)] == [first] * 3
+    wait_for("a later time", lambda: connection.execute(count).fetchone() != first)
