@@ -68,7 +68,7 @@ _MAX_PASSES = 20
 _MAX_RELATIONS = 256
 _MAX_PROVED = 16_384
 _TREE_NODE = "org.apache.spark.sql.catalyst.trees.TreeNode"
-_SEQUENCE, _OPTION = "scala.collection.Seq", "scala.Option"
+_SEQUENCE, _OPTION, _PAIR = "scala.collection.Seq", "scala.Option", "scala.Tuple2"
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
@@ -288,6 +288,9 @@ class Catalyst:
                 fields = fields.updated(at, self._replaced(field))
             elif self._is(field, _OPTION) and field.isDefined() and self._is(field.get(), _TREE_NODE):
                 fields = fields.updated(at, self._option_of(self._without_subqueries(field.get())))
+            elif self._is(field, _PAIR) and self._is(field._1(), _TREE_NODE):  # the branches of a CASE
+                condition, value = self._without_subqueries(field._1()), self._without_subqueries(field._2())
+                fields = fields.updated(at, self._jvm.scala.Tuple2(condition, value))
         return fields
 
     def _is(self, found: Any, kind: str) -> bool:
