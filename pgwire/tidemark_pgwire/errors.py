@@ -16,6 +16,7 @@ INVALID_CURSOR = "34000"
 INVALID_STATEMENT = "26000"
 DUPLICATE_CURSOR = "42P03"
 DUPLICATE_STATEMENT = "42P05"
+NOT_IN_STATE = "55000"
 NO_ACTIVE_TRANSACTION = "25P01"
 READ_ONLY = "25006"
 TOO_MANY_CONNECTIONS = "53300"
@@ -27,11 +28,14 @@ INTERNAL_ERROR = "XX000"
 
 class WireError(Exception):
     """Ends a statement. `position`: of the character in the statement, from 1; 0: unknown. `fatal`: ends the
-    connection, too."""
+    connection, too. `routine`: the name by which drivers know an error that has its SQLSTATE with others."""
 
-    def __init__(self, sqlstate: str, message: str, *, hint: str = "", position: int = 0, fatal: bool = False) -> None:
+    def __init__(
+        self, sqlstate: str, message: str, *, hint: str = "", position: int = 0, fatal: bool = False, routine: str = ""
+    ) -> None:
         super().__init__(message)
         self.sqlstate, self.hint, self.position, self.fatal = sqlstate, hint, position, fatal
+        self.routine = routine
 
 
 class ProtocolError(WireError):

@@ -10,9 +10,11 @@ import shutil
 import struct
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -132,6 +134,43 @@ def test_a_statement_has_its_time(tmp_path: Path) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
             connection.execute("SELECT a FROM s.a")
         until(lambda: server.answers.canceled == 1)
+
+
+def test_no_word_and_no_setting_lifts_the_limit_of_a_statement(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(statement_seconds=0.5)) as server, server.connect() as connection:
+        server.answers.held = server.loop.call(asyncio.Event)
+        for setting in ("0", "'20d'"):
+            connection.execute(f"SET statement_timeout = {setting}")
+            with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                connection.execute("SELECT a FROM s.a WHERE a > 0 /* SUBSCRIBE */")
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            connection.execute("SET statement_timeout = '999999999999d'")
+
+
+def streamed(connection: psycopg.Connection[Any]) -> list[Any]:
+    return list(connection.cursor().stream("SUBSCRIBE s.a AS OF 300"))
+
+
+def fetched(connection: psycopg.Connection[Any]) -> list[Any]:
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE s.a AS OF 300")
+        return connection.execute("FETCH 10 FROM c").fetchall()
+
+
+@pytest.mark.parametrize("ask", [streamed, fetched])
+def test_subscribe_has_no_limit_of_time(tmp_path: Path, ask: Callable[[psycopg.Connection[Any]], list[Any]]) -> None:
+    """In the extended protocol, and by a cursor."""
+    with served(tmp_path, limits=Limits(statement_seconds=0.5)) as server, server.connect() as connection:
+
+        def late() -> None:
+            until(lambda: server.running.clients.subscribes == 1)
+            time.sleep(1.0)
+            tell(server, 0, Frontier.empty(), updates((7, 499, 1)))
+
+        teller = threading.Thread(target=late)
+        teller.start()
+        assert ask(connection) == [(499, 1, 7)]
+        teller.join()
 
 
 def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from tests.pgwire.frames import Frames
 from tests.pgwire.served import Served
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import BINARY, TEXT
-from tidemark_pgwire.statements.binding import bind, parameter_count
+from tidemark_pgwire.statements.binding import bind, parameter_count, parameter_types
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK, significant, split
-from tidemark_pgwire.values.parameters import decoded
+from tidemark_pgwire.values.parameters import RECEIVED, decoded, null_of
 
 VALUES = [
     *(True, False, 0, 1, -1, 32767, -32768, 40000, -(2**31), 2**31 - 1, 2**31, -(2**63), 2**63 - 1),
@@ -174,7 +174,7 @@ def test_what_is_no_value_of_its_type_is_refused(oid: int, format: int, data: by
 )
 def test_parameters_are_found_where_postgresql_finds_them(sql: str, bound: str) -> None:
     assert bind(sql, POSTGRES, [decoded(23, TEXT, b"7")]) == bound
-    assert parameter_count(sql, POSTGRES) == 1
+    assert parameter_count(significant(sql, POSTGRES)) == 1
 
 
 @pytest.mark.parametrize("sql", ["SELECT 'a'\n$1", "SELECT $1 'a'", "SELECT $1 $1", "SELECT 'a' /* */ $1"])
@@ -183,7 +183,7 @@ def test_a_literal_never_joins_a_text(sql: str) -> None:
         bind(sql, POSTGRES, [decoded(0, TEXT, b"b")])
 
 
-@pytest.mark.parametrize("sql", ["SELECT $0", "SELECT $2", "SELECT $99999", "SELECT $1, $2"])
+@pytest.mark.parametrize("sql", ["SELECT $0", "SELECT $2", "SELECT $99999", "SELECT $" + "1" * 5000, "SELECT $1, $2"])
 def test_each_parameter_has_a_value(sql: str) -> None:
     with pytest.raises(WireError, match="there is no parameter"):
         bind(sql, POSTGRES, [decoded(23, TEXT, b"7")])
@@ -193,6 +193,38 @@ def test_each_parameter_has_a_value(sql: str) -> None:
 def test_a_text_that_does_not_end_is_refused(sql: str) -> None:
     with pytest.raises(WireError, match="unterminated"):
         split(sql, POSTGRES)
+
+
+@pytest.mark.parametrize("oid", sorted(RECEIVED | {0}))
+def test_null_has_the_type_of_its_parameter(oid: int) -> None:
+    """Statements are described by NULLs."""
+    text = bind("SELECT $1", SPARK, [decoded(oid, TEXT, None)])
+    assert text == "SELECT  NULL "
+    if null_of(oid).kind in ("timestamp", "timestamptz", "float4", "bytea", "array"):
+        with pytest.raises(WireError, match="has no literal"):
+            bind("SELECT $1", POSTGRES, [null_of(oid)])
+    else:
+        assert "NULL" in bind("SELECT $1", POSTGRES, [null_of(oid)])
+
+
+def test_parameters_whose_place_tells_their_type() -> None:
+    found = parameter_types(
+        significant("SELECT $2::bigint, a::int = $1, $3::numeric(3, 1), $1::int LIMIT $4", POSTGRES)
+    )
+    assert found == {2: 20, 3: 1700, 4: 20}
+
+
+def test_a_number_is_sent_for_a_parameter_that_is_cast(server: Served) -> None:
+    """As asyncpg does, which sends a number where the server says that it wants one."""
+    with Frames(server) as frames:
+        frames.send(b"P", b"s\0SELECT a FROM s.a WHERE a > $1::int AND b > $2\0\0\0")
+        frames.send(b"D", b"Ss\0")
+        frames.send(b"B", b"\0s\0\0\1\0\1\0\2\0\0\0\4\0\0\0\7\xff\xff\xff\xff\0\0")
+        frames.send(b"E", b"\0\0\0\0\0")
+        frames.send(b"S")
+        told = dict(frames.until_ready())
+    assert b"E" not in told
+    assert told[b"t"] == struct.pack("!HII", 2, 23, 25)
 
 
 def test_a_limit_is_digits(server: Served) -> None:
@@ -215,7 +247,7 @@ def test_a_statement_is_described_before_its_values_are_known(server: Served) ->
         frames.send(b"D", b"Ss\0")
         frames.send(b"S")
         described = dict(frames.until_ready())
-        assert described[b"t"] == struct.pack("!HIII", 3, 23, 25, 25)
+        assert described[b"t"] == struct.pack("!HIII", 3, 23, 25, 20)
         assert described[b"T"] == struct.pack("!H", 1) + b"a\0" + struct.pack("!IhIhih", 0, 0, 20, 8, -1, 0)
         assert server.answers.read == []
         frames.send(b"B", b"\0s\0\0\0\0\x03\0\0\0\x011\0\0\0\x01x\0\0\0\x017\0\x01\0\x01")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import ONE, Rows, Served
+from tidemark_pgwire.statements.lexer import split
 from tidemark_protocol.messages.planning import Diagnostic, Refused
 from tidemark_protocol.types import BIGINT, Column
 
@@ -98,6 +99,47 @@ def test_set_in_a_transaction_is_rolled_back(server: Served) -> None:
             connection.execute("SET nonsense = 1")
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             connection.execute("SET timezone = 'Nowhere/Else'")
+
+
+def test_drivers_know_how_the_dialect_reads_backslashes(server: Served) -> None:
+    """Some write literals into statements, and double backslashes where strings are not standard-conforming."""
+    hostile = "\\' OR 1=1 --"
+    with server.connect() as connection:
+        for change, expected in (
+            ("SELECT a FROM s.a", "on"),
+            ("SET dialect = spark", "off"),
+            ("BEGIN", "off"),
+            ("SET LOCAL dialect = postgres", "on"),
+            ("COMMIT", "off"),
+            ("RESET ALL", "on"),
+        ):
+            connection.execute(change)
+            assert connection.info.parameter_status("standard_conforming_strings") == expected
+            assert connection.execute("SHOW standard_conforming_strings").fetchone() == (expected,)
+            written = psycopg.pq.Escaping(connection.pgconn).escape_string(hostile.encode())
+            text = split("SELECT '" + bytes(written).decode() + "'", connection.execute("SHOW dialect").fetchone()[0])  # type: ignore[index]
+            assert {token.kind for token in text[0].tokens[1:]} == {"text"}
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            connection.execute("SET standard_conforming_strings = off")
+    with server.connect(options="-c dialect=spark") as connection:
+        assert connection.info.parameter_status("standard_conforming_strings") == "off"
+
+
+def test_a_message_does_not_change_the_rules_of_its_own_texts(server: Served) -> None:
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="changes the dialect"):
+            connection.execute("SET dialect = spark; SELECT a FROM s.a WHERE b = '\\'' OR 1=1 --'")
+        connection.execute("RESET dialect")
+        connection.execute("SET dialect = spark;SELECT a FROM s.a WHERE b = 'c'")
+    assert server.answers.asked == [("SELECT a FROM s.a WHERE b = 'c'", "spark")]
+
+
+def test_copy_reads_its_query_by_the_dialect(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute("SET dialect = spark")
+        with connection.cursor().copy("COPY (SELECT a FROM s.a WHERE b = 'it\\'s') TO STDOUT") as copy:
+            assert b"".join(copy) == b"1\n2\n3\n"
+    assert server.answers.asked == [("SELECT a FROM s.a WHERE b = 'it\\'s'", "spark")]
 
 
 def test_cursors_of_sql_and_of_psycopg(server: Served) -> None:

@@ -84,17 +84,19 @@ def copy_out(columns: int) -> bytes:
 
 def error(failed: WireError) -> bytes:
     severity = "FATAL" if failed.fatal else "ERROR"
-    return _message(b"E", _fields(severity, failed.sqlstate, str(failed), failed.hint, failed.position))
+    return _message(b"E", _fields(severity, failed.sqlstate, str(failed), failed.hint, failed.position, failed.routine))
 
 
 def notice(message: str, sqlstate: str = "00000", severity: str = "NOTICE") -> bytes:
     return _message(b"N", _fields(severity, sqlstate, message, "", 0))
 
 
-def _fields(severity: str, sqlstate: str, message: str, hint: str, position: int) -> bytes:
+def _fields(severity: str, sqlstate: str, message: str, hint: str, position: int, routine: str = "") -> bytes:
     fields = {b"S": severity, b"V": severity, b"C": sqlstate, b"M": message}
     if hint:
         fields[b"H"] = hint
     if position:
         fields[b"P"] = str(position)
+    if routine:
+        fields[b"R"] = routine
     return b"".join(key + _text(value) for key, value in fields.items()) + b"\0"

@@ -9,42 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from sys import getsizeof
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.statements import Session, cursor, describe, open_rows, parameter_types, run
+from tidemark_pgwire.session.statements import (
+    Session,
+    cursor,
+    describe,
+    is_endless,
+    open_rows,
+    parameter_types,
+    run,
+)
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import parameter_count
-from tidemark_pgwire.statements.commands import Command, parse
+from tidemark_pgwire.statements.binding import parameter_types as parameter_types_of
+from tidemark_pgwire.statements.commands import MAX_NAME, Command, parse
 from tidemark_pgwire.statements.lexer import split
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
 from tidemark_pgwire.values.rows import Column
 from tidemark_pgwire.values.types import TEXT
 
-MAX_PREPARED, MAX_PREPARED_CHARACTERS, MAX_PORTALS = 1000, 4 << 20, 64
+MAX_PREPARED, MAX_PORTALS = 1000, 64
+MAX_BYTES = 4 << 20
+"""Of the texts, types and values of all prepared statements and portals of a session."""
+PREPARED_BYTES, PARAMETER_BYTES = 500, 150
+"""What one takes besides its texts."""
 ROWS = (sql.Select, sql.Subscribe, sql.Explain)
+Shape = tuple[bytes, bytes]
+"""Digests of the columns' oids and names."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """`command` None: an empty statement. `types`: oids of the parameters; 0: of an untyped text. `dialect`: of its
-    text."""
+    text. `size`: bytes. `described`: the columns that the client knows by the last Describe; None: by none."""
 
-    sql: str
     command: Command | None
     types: tuple[int, ...]
     dialect: str
+    size: int
+    described: Shape | None = None
 
 
 @dataclass
 class Bound:
-    """A portal. `rows`: once they have begun. `finished`: all were sent."""
+    """A portal, of the statement `name`. `size`: bytes of the parameters. `rows`: once they have begun. `finished`: all
+    were sent."""
 
+    name: str
     of: Prepared
     parameters: tuple[Parameter, ...]
     formats: tuple[int, ...]
+    size: int
     rows: Portal | None = None
     finished: bool = False
 
@@ -63,21 +84,32 @@ class Extended:
 
     async def parse(self, message: frontend.Parse) -> None:
         """Raises WireError."""
+        _require_name(message.name)
         if message.name and message.name in self._prepared:
             raise WireError(errors.DUPLICATE_STATEMENT, f'prepared statement "{message.name}" already exists')
         dialect = self._session.settings.dialect
         found = split(message.sql, dialect)
         if len(found) > 1:
             raise WireError(errors.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
-        command = parse(found[0][0], dialect) if found else None
+        command = parse(found[0]) if found else None
         self._require_usable(command)
         for oid in message.types:
             kind_of(oid)
-        count = max(parameter_count(found[0][0], dialect) if found else 0, len(message.types))
+        words = found[0].tokens if found else []
+        count = max(parameter_count(words), len(message.types))
+        size = PREPARED_BYTES + 2 * getsizeof(message.sql) + getsizeof(message.name) + 36 * count
         self._prepared.pop(message.name, None)
-        self._require_room(len(message.sql))
-        types = (*message.types, *[0] * (count - len(message.types)))
-        self._prepared[message.name] = Prepared(message.sql, command, types, dialect)
+        if len(self._prepared) >= MAX_PREPARED:
+            raise WireError(
+                errors.LIMIT_EXCEEDED,
+                f"a session has at most {MAX_PREPARED} prepared statements",
+                hint="DEALLOCATE those that are not needed.",
+            )
+        self._require_room(size)
+        types = [*message.types, *[0] * (count - len(message.types))]
+        for number, oid in parameter_types_of(words).items():
+            types[number - 1] = types[number - 1] or oid
+        self._prepared[message.name] = Prepared(command, tuple(types), dialect, size)
         self._session.wire.write(backend.PARSE_COMPLETE)
 
     async def bind(self, message: frontend.Bind) -> None:
@@ -90,15 +122,18 @@ class Extended:
                 errors.PROTOCOL_VIOLATION,
                 f'bind message supplies {given} parameters, but prepared statement "{name}" requires {wanted}',
             )
-        formats = message.formats or (backend.TEXT,)
-        formats = formats * len(message.values) if len(formats) == 1 else formats
-        parameters = tuple(map(decoded, prepared.types, formats, message.values))
+        _require_name(message.portal)
         if message.portal and message.portal in {*self._portals, *self._session.cursors}:
             raise WireError(errors.DUPLICATE_CURSOR, f'cursor "{message.portal}" already exists')
         await self.close_portal(message.portal)
         if len(self._portals) >= MAX_PORTALS:
             raise WireError(errors.LIMIT_EXCEEDED, f"a session has at most {MAX_PORTALS} portals: close one")
-        self._portals[message.portal] = Bound(prepared, parameters, message.results)
+        size = sum(8 if each is None else PARAMETER_BYTES + 4 * len(each) for each in message.values)
+        self._require_room(size)
+        formats = message.formats or (backend.TEXT,)
+        formats = formats * len(message.values) if len(formats) == 1 else formats
+        parameters = tuple(map(decoded, prepared.types, formats, message.values))
+        self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
         self._session.wire.write(backend.BIND_COMPLETE)
 
     async def describe(self, message: frontend.Describe) -> None:
@@ -112,13 +147,16 @@ class Extended:
                 prepared = self._prepared[message.name] = replace(prepared, types=types)
             wire.write(backend.parameter_description([oid or TEXT.oid for oid in types]))
             columns = await self._columns(prepared)
+            self._prepared[message.name] = replace(prepared, described=_shape(columns))
             wire.write(_description(columns))
         elif message.name in self._session.cursors:
             wire.write(cursor(self._session, message.name).description())
         else:
             bound = self._portal(message.name)
             self._require_usable(bound.of.command)
-            rows = await self._rows(bound)
+            rows = await self._rows(bound, known=False)
+            if rows is not None:
+                self._remember(bound, rows)
             wire.write(backend.NO_DATA if rows is None else rows.description())
 
     async def execute(self, message: frontend.Execute) -> None:
@@ -141,6 +179,11 @@ class Extended:
             sent, more = await rows.send(session.wire, message.max_rows)
             bound.finished = not more
         session.wire.write(backend.PORTAL_SUSPENDED if more else backend.command_complete(f"{rows.tag} {sent}"))
+
+    def is_endless(self, portal: str) -> bool:
+        """Whether its statement waits for changes."""
+        found = self._portals.get(portal)
+        return found is not None and is_endless(self._session, found.of.command)
 
     async def run(self, command: Command, parameters: Sequence[Parameter] = ()) -> str:
         """A command without rows: its tag. Raises WireError."""
@@ -188,16 +231,47 @@ class Extended:
             raise WireError(errors.INVALID_CURSOR, f'portal "{name}" does not exist')
         return found
 
-    async def _rows(self, bound: Bound) -> Portal | None:
-        """They begin once; None: the command has none."""
+    async def _rows(self, bound: Bound, known: bool = True) -> Portal | None:
+        """They begin once; None: the command has none. `known`: the client reads them by the statement's Describe."""
         session, command = self._session, bound.of.command
         if isinstance(command, ROWS) and bound.rows is None:
             answer = await open_rows(session, command, bound.parameters)
-            bound.rows = Portal(answer, bound.formats, session.settings.zone)
+            try:
+                if known:
+                    await self._require_described(bound.of, answer.columns)
+                bound.rows = Portal(answer, bound.formats, session.settings.zone)
+            except BaseException:
+                await answer.close()
+                raise
         elif isinstance(command, sql.Fetch) and not command.move:
             bound.rows = cursor(session, command.name)
+            if known:
+                await self._require_described(bound.of, bound.rows.columns)
             bound.rows.reformat(bound.formats)
         return bound.rows
+
+    def _remember(self, bound: Bound, rows: Portal) -> None:
+        """The client knows these columns, of the portal and of its statement."""
+        named = self._prepared.get(bound.name) is bound.of
+        bound.of = replace(bound.of, described=_shape(rows.columns))
+        if named:
+            self._prepared[bound.name] = bound.of
+
+    async def _require_described(self, prepared: Prepared, columns: Sequence[Column]) -> None:
+        """Raises WireError where rows of these columns would be read by the description of others. In Spark's dialect
+        a name may have the parameter's value in it: such names are compared with those of a new description."""
+        known, found = prepared.described, _shape(columns)
+        if known is None or known == found:
+            return
+        same_types = found is not None and known[0] == found[0]
+        if prepared.types and same_types and _shape(await self._columns(prepared)) == known:
+            return
+        raise WireError(
+            errors.FEATURE_NOT_SUPPORTED,
+            "cached plan must not change result type",
+            hint="The columns are others than those that were described: prepare the statement again.",
+            routine="RevalidateCachedQuery",  # pgjdbc and asyncpg prepare anew by it
+        )
 
     async def _columns(self, prepared: Prepared) -> tuple[Column, ...] | None:
         """Parameters are NULL. Where an untyped one is refused, it is a text."""
@@ -216,12 +290,13 @@ class Extended:
         if not isinstance(command, sql.Commit | sql.Rollback | None):
             self._session.transaction.require_usable()
 
-    def _require_room(self, characters: int) -> None:
-        used = sum(len(each.sql) for each in self._prepared.values())
-        if len(self._prepared) >= MAX_PREPARED or used + characters > MAX_PREPARED_CHARACTERS:
+    def _require_room(self, size: int) -> None:
+        """Raises WireError where so many more bytes are too many."""
+        used = sum(each.size for each in self._prepared.values()) + sum(each.size for each in self._portals.values())
+        if used + size > MAX_BYTES:
             raise WireError(
                 errors.LIMIT_EXCEEDED,
-                f"a session has at most {MAX_PREPARED} prepared statements of {MAX_PREPARED_CHARACTERS} characters",
+                f"the prepared statements and parameters of a session have at most {MAX_BYTES >> 20} MiB",
                 hint="DEALLOCATE those that are not needed.",
             )
 
@@ -240,12 +315,25 @@ class Extended:
         self._prepared.clear()
 
 
+def _require_name(name: str) -> None:
+    """Raises WireError."""
+    if len(name) > MAX_NAME:
+        raise WireError("42622", f"the name of a statement or portal has at most {MAX_NAME} characters")
+
+
 async def fetch(session: Session, rows: Portal, count: int) -> int:
     """Send rows of a cursor; returns how many."""
     if not count:
         return 0
     sent, _ = await rows.send(session.wire, 0 if count == sql.ALL else count, waits=count == sql.ALL)
     return sent
+
+
+def _shape(columns: Sequence[Column] | None) -> Shape | None:
+    if columns is None:
+        return None
+    oids, names = [column.type.oid for column in columns], [column.name for column in columns]
+    return blake2b(repr(oids).encode()).digest(), blake2b(repr(names).encode()).digest()
 
 
 def _description(columns: Sequence[Column] | None) -> bytes:

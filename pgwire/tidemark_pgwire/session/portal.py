@@ -3,16 +3,20 @@
     batch ──► SLICE_ROWS rows ──► messages ──► written, and awaited until there is room
 
 A portal that has sent as many rows as Execute asked for is suspended: the rest of its slice waits, and its answer is
-read no further.
+read no further. A portal whose reading failed or was canceled gives no more rows: some may be lost, so it is not at
+its end either.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pyarrow as pa
 
+from tidemark_pgwire import errors
+from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.answers import Answer
@@ -34,7 +38,7 @@ class Portal:
         self._taken = 0
         self._batch: pa.RecordBatch | None = None
         self._at = 0
-        self._done = False
+        self._done = self._broken = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -53,7 +57,12 @@ class Portal:
 
     async def send(self, wire: Wire, max_rows: int = ALL, waits: bool = True) -> tuple[int, bool]:
         """The number of rows that were sent, and whether more may come. `max_rows` ALL: until the last one. Where not
-        `waits`, rows that an endless answer has already, and at least one."""
+        `waits`, rows that an endless answer has already, and at least one. Raises WireError."""
+        async with self._whole():
+            return await self._send(wire, max_rows, waits)
+        raise AssertionError
+
+    async def _send(self, wire: Wire, max_rows: int, waits: bool) -> tuple[int, bool]:
         sent = 0
         while not max_rows or sent < max_rows:
             if self._taken == len(self._ready) and not await self._refill(waits or not sent):
@@ -66,13 +75,14 @@ class Portal:
         return sent, True
 
     async def skip(self, max_rows: int) -> int:
-        """Read so many rows, and send none."""
+        """Read so many rows, and send none. Raises WireError."""
         skipped = 0
-        while (not max_rows or skipped < max_rows) and (self._taken < len(self._ready) or await self._refill(True)):
-            step = len(self._ready) - self._taken
-            step = min(step, max_rows - skipped) if max_rows else step
-            self._taken += step
-            skipped += step
+        async with self._whole():
+            while (not max_rows or skipped < max_rows) and (self._taken < len(self._ready) or await self._refill(True)):
+                step = len(self._ready) - self._taken
+                step = min(step, max_rows - skipped) if max_rows else step
+                self._taken += step
+                skipped += step
         return skipped
 
     async def copy(self, wire: Wire, options: CopyOptions) -> int:
@@ -88,6 +98,22 @@ class Portal:
             await wire.drain()
             await asyncio.sleep(0)
         return sent
+
+    @asynccontextmanager
+    async def _whole(self) -> AsyncIterator[None]:
+        """Rows of the block go to the client, or the portal is broken. Raises WireError where it is already."""
+        if self._broken:
+            raise WireError(
+                errors.NOT_IN_STATE,
+                "the cursor or portal cannot be run: an earlier read of it failed or was canceled",
+                hint="Close it, and open it anew: rows of the failed read are lost.",
+            )
+        try:
+            yield
+        except BaseException:
+            self._broken = True
+            await self.close()
+            raise
 
     async def close(self) -> None:
         self._ready, self._slice, self._batch, self._done = [], None, None, True

@@ -27,10 +27,10 @@ from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import Settings
 from tidemark_pgwire.session.startup import Login, log_in, negotiate, require_confidential
-from tidemark_pgwire.session.statements import Session, cursor, open_rows
+from tidemark_pgwire.session.statements import Session, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
-from tidemark_pgwire.statements.commands import parse
-from tidemark_pgwire.statements.lexer import split
+from tidemark_pgwire.statements.commands import Command, parse
+from tidemark_pgwire.statements.lexer import Statement, split
 
 LOG = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 1 << 20
@@ -189,7 +189,7 @@ class Connection:
             case frontend.Describe():
                 await self._limited(session, extended.describe(message))
             case frontend.Execute():
-                await self._limited(session, extended.execute(message))
+                await self._limited(session, extended.execute(message), extended.is_endless(message.portal))
             case frontend.Close():
                 await extended.close(message)
             case frontend.Sync():
@@ -203,15 +203,17 @@ class Connection:
         found = split(text, session.settings.dialect)
         if not found:
             self._wire.write(backend.EMPTY_QUERY)
-        for statement, at in found:
+        for statement in found:
             try:
-                await self._limited(session, self._statement(session, statement), _is_endless(statement))
+                _require_dialect(session, statement)
+                command = parse(statement)
+                await self._limited(session, self._statement(session, command), is_endless(session, command))
             except WireError as error:
-                error.position += at if error.position else 0
+                error.position += statement.at if error.position else 0
                 raise
+            await self._wire.drain()
 
-    async def _statement(self, session: Session, text: str) -> None:
-        command = parse(text, session.settings.dialect)
+    async def _statement(self, session: Session, command: Command) -> None:
         if not isinstance(command, sql.Commit | sql.Rollback):
             session.transaction.require_usable()
         wire = self._wire
@@ -235,8 +237,10 @@ class Connection:
     # --- the time of a statement ---
 
     async def _limited(self, session: Session, work: Coroutine[Any, Any, None], endless: bool = False) -> None:
-        """Raises WireError where it takes too long or is canceled, Gone where its client goes."""
-        limit = session.settings.statement_seconds or (None if endless else self._server.limits.statement_seconds)
+        """`endless`: the session's own limit alone holds. Raises WireError where the statement takes too long or is
+        canceled, Gone where its client goes."""
+        limits = (session.settings.statement_seconds, None if endless else self._server.limits.statement_seconds)
+        limit = min((each for each in limits if each), default=None)
         self._running = task = asyncio.create_task(work, name="statement")
         try:
             await asyncio.wait({task, self._wire.lost}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
@@ -270,8 +274,14 @@ class Connection:
         self._wire.write(backend.ready_for_query(session.transaction.state))
 
 
-def _is_endless(statement: str) -> bool:
-    return "SUBSCRIBE" in statement.upper()
+def _require_dialect(session: Session, statement: Statement) -> None:
+    """Raises WireError where an earlier statement of the message changed the rules that the client escaped texts by."""
+    if statement.dialect != session.settings.dialect and "\\" in statement.sql:
+        raise WireError(
+            errors.FEATURE_NOT_SUPPORTED,
+            "the message changes the dialect before a statement with a backslash, which would mean something else",
+            hint="Send SET dialect in a message of its own.",
+        )
 
 
 def _forget(task: asyncio.Task[None]) -> None:

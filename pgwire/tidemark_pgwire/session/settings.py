@@ -92,13 +92,15 @@ _FIXED = {
 """Which nobody can set."""
 _ONLY = {
     "client_encoding": ("UTF8", "UTF-8", "UNICODE"),
-    "standard_conforming_strings": ("ON", "TRUE", "1"),
     "bytea_output": ("HEX",),
     "intervalstyle": ("POSTGRES",),
 }
 """The only values that are true here."""
 _UNITS_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*", re.ASCII)
+_DURATION = re.compile(r"(\d{1,12})\s*+(us|ms|s|min|h|d|)", re.ASCII)
+_MAX_TIMEOUT_MS = 2**31 - 1
+_MAX_CHARACTERS = 1024
+"""Of a value."""
 _BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 
 
@@ -130,17 +132,17 @@ class Settings:
         if name:
             self.set(name, None)
         else:
-            self.values.update(self._defaults)
+            self._restore(self._defaults)
 
     def begin(self) -> None:
         self._before, self._local = dict(self.values), {}
 
     def commit(self) -> None:
-        self.values.update(self._local)
+        self._restore(self._local)
         self._before, self._local = None, {}
 
     def rollback(self) -> None:
-        self.values.update(self._before or {})
+        self._restore(self._before or {})
         self._before, self._local = None, {}
 
     def reported(self) -> dict[str, str]:
@@ -170,13 +172,29 @@ class Settings:
 
     @property
     def statement_seconds(self) -> float | None:
-        """None: no limit of the session's own."""
+        """None: no limit of the session's own. The server's holds beside it."""
         return int(self.values["statement_timeout"]) / 1000 or None
 
     def _put(self, name: str, value: str) -> None:
         name = _known(name)
+        if len(value) > _MAX_CHARACTERS:
+            raise _wrong(name, value, f"It has at most {_MAX_CHARACTERS} characters.")
+        if name == "standard_conforming_strings":
+            if _bool(name)(value.strip(" '")) != _conforming(self.dialect):
+                raise _wrong(name, value, "It is on in PostgreSQL's dialect, and off in Spark's.")
+            return
         check = _CHECKS.get(name)
-        self.values[name] = value if check is None else check(value)
+        self._restore({name: value if check is None else check(value)})
+
+    def _restore(self, values: dict[str, str]) -> None:
+        """Drivers that write literals themselves double backslashes where strings are not standard-conforming."""
+        self.values.update(values)
+        self.values["standard_conforming_strings"] = _conforming(self.dialect)
+
+
+def _conforming(dialect: str) -> str:
+    """Whether a backslash in a text is itself."""
+    return "off" if dialect == SPARK else "on"
 
 
 def _known(name: str) -> str:
@@ -240,8 +258,8 @@ def _zone(value: str) -> str:
 
 
 def _timeout(value: str) -> str:
-    found = _DURATION.fullmatch(value)
-    if found is None:
+    found = _DURATION.fullmatch(value.strip())
+    if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
         raise _wrong("statement_timeout", value)
     return str(int(int(found[1]) * _UNITS_MS[found[2]]))
 

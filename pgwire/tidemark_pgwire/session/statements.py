@@ -168,6 +168,16 @@ async def run(session: Session, command: Command, parameters: Sequence[Parameter
     raise WireError(errors.INTERNAL_ERROR, f"{type(command).__name__} has no rows and is no command")
 
 
+def is_endless(session: Session, command: Command | None) -> bool:
+    """Whether it waits for changes of what it reads."""
+    match command:
+        case sql.Subscribe() | sql.CopyOut(sql.Subscribe()):
+            return True
+        case sql.Fetch(name) if name in session.cursors:
+            return session.cursors[name][0].answer.endless
+    return False
+
+
 def cursor(session: Session, name: str) -> Portal:
     """Raises WireError."""
     if name not in session.cursors:

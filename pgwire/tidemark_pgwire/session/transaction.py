@@ -7,7 +7,9 @@ BEGIN ──► the first query reads at the freshest time ──► all later o
 
 from __future__ import annotations
 
-from tidemark_pgwire.errors import IN_FAILED_TRANSACTION, NO_ACTIVE_TRANSACTION, WireError
+from tidemark_pgwire.errors import IN_FAILED_TRANSACTION, LIMIT_EXCEEDED, NO_ACTIVE_TRANSACTION, WireError
+
+MAX_SAVEPOINTS = 200
 
 
 class Transaction:
@@ -16,7 +18,8 @@ class Transaction:
     def __init__(self) -> None:
         self.explicit = self.failed = False
         self.as_of: int | None = None
-        self._savepoints = list[str]()
+        self._savepoints = list[tuple[str, int]]()
+        """Each name, and how often it was set in a row: some drivers set the same one before each statement."""
 
     @property
     def state(self) -> bytes:
@@ -49,11 +52,18 @@ class Transaction:
 
     def savepoint(self, name: str) -> None:
         self._require_explicit("SAVEPOINT")
-        self._savepoints.append(name)
+        if self._savepoints and self._savepoints[-1][0] == name:
+            self._savepoints[-1] = name, self._savepoints[-1][1] + 1
+        elif len(self._savepoints) >= MAX_SAVEPOINTS:
+            raise WireError(LIMIT_EXCEEDED, f"a transaction has at most {MAX_SAVEPOINTS} savepoints: release one")
+        else:
+            self._savepoints.append((name, 1))
 
     def release(self, name: str) -> None:
         self._require_explicit("RELEASE SAVEPOINT")
-        del self._savepoints[self._found(name) :]
+        at = self._found(name)
+        times = self._savepoints[at][1]
+        self._savepoints[at:] = [(name, times - 1)] if times > 1 else []
 
     def rollback_to(self, name: str) -> None:
         self._require_explicit("ROLLBACK TO SAVEPOINT")
@@ -66,6 +76,6 @@ class Transaction:
 
     def _found(self, name: str) -> int:
         for at in range(len(self._savepoints) - 1, -1, -1):
-            if self._savepoints[at] == name:
+            if self._savepoints[at][0] == name:
                 return at
         raise WireError("3B001", f'savepoint "{name}" does not exist')

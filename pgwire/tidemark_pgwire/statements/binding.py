@@ -16,20 +16,46 @@ from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import SPARK, Token, significant
-from tidemark_pgwire.values.parameters import Parameter, decimal_size
+from tidemark_pgwire.values.parameters import MAX_DIGITS, Parameter, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
 _COUNTS = ("LIMIT", "OFFSET")
+_INT8 = 20
+_CAST = {
+    **dict.fromkeys(("BOOL", "BOOLEAN"), 16),
+    **dict.fromkeys(("INT2", "SMALLINT"), 21),
+    **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
+    **dict.fromkeys(("INT8", "BIGINT"), _INT8),
+    **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
+    **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
+}
+"""Words of a cast, and the oid of its type."""
 
 
-def parameter_count(sql: str, dialect: str) -> int:
+def parameter_count(found: Sequence[Token]) -> int:
     """The greatest n of $n. Raises WireError."""
-    numbers = [int(token.text[1:]) for token in significant(sql, dialect) if token.kind == "parameter"]
-    for number in numbers:
-        if not 1 <= number <= MAX_PARAMETER_NUMBER:
-            raise WireError("42P02", f"there is no parameter ${number}")
-    return max(numbers, default=0)
+    return max((_number(token, MAX_PARAMETER_NUMBER) for token in found if token.kind == "parameter"), default=0)
+
+
+def _number(token: Token, most: int) -> int:
+    """The n of $n, from 1. Raises WireError."""
+    digits = token.text[1:].lstrip("0")
+    if not digits or len(digits) > 9 or int(digits) > most:
+        raise WireError("42P02", f"there is no parameter {token.text:.20}", position=token.at + 1)
+    return int(digits)
+
+
+def parameter_types(found: Sequence[Token]) -> dict[int, int]:
+    """The oids of parameters whose first place tells their type: `$1::int`, `LIMIT $2`."""
+    types = dict[int, int]()
+    for at, token in enumerate(found):
+        if token.kind == "parameter":
+            before = found[at - 1].word if at else ""
+            after = [each.text for each in found[at + 1 : at + 3]]
+            cast = found[at + 3].word if after == [":", ":"] and at + 3 < len(found) else ""
+            types.setdefault(_number(token, MAX_PARAMETER_NUMBER), _INT8 if before in _COUNTS else _CAST.get(cast, 0))
+    return {number: oid for number, oid in types.items() if oid}
 
 
 def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
@@ -40,10 +66,7 @@ def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
         if "parameter" in joined and joined <= {"parameter", "text"}:
             raise WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.20}"', position=token.at + 1)
         if token.kind == "parameter":
-            number = int(token.text[1:])
-            if not 1 <= number <= len(parameters):
-                raise WireError("42P02", f"there is no parameter ${number}", position=token.at + 1)
-            value = parameters[number - 1]
+            value = parameters[_number(token, len(parameters)) - 1]
             made = _count(before.word, value) if before.word in _COUNTS else _literal(value, dialect)
             parts += (sql[start : token.at], f" {made} ")
             start = token.end
@@ -70,7 +93,9 @@ def _literal(of: Parameter, dialect: str) -> str:
 
 def _postgres_literal(of: Parameter) -> str:
     kind, value = of.kind, of.value
-    if kind == "numeric" and value is not None:
+    if kind == "numeric" and value is None:
+        return f"CAST(NULL AS numeric({MAX_DIGITS}, 0))"
+    if kind == "numeric":
         precision, scale = decimal_size(value)
         return f"CAST('{value:f}' AS numeric({precision}, {scale}))"
     if kind in _CASTS:

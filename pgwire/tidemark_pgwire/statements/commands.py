@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
-from tidemark_pgwire.statements.lexer import Token, significant
+from tidemark_pgwire.statements.lexer import Statement, Token
 
+MAX_NAME = 255
 ALL = -1
 """Of FETCH: all rows that are left."""
 
@@ -181,6 +182,8 @@ class Words:
         token = self.next()
         if token.kind not in ("word", "name"):
             raise self.wrong(token)
+        if len(token.text) > MAX_NAME:
+            raise WireError("42622", f"a name has at most {MAX_NAME} characters", position=token.at + 1)
         return token.identifier
 
     def end(self) -> None:
@@ -189,17 +192,23 @@ class Words:
 
     def in_parentheses(self) -> tuple[str, int]:
         """The text within the parentheses that come next, and where it begins."""
+        inner, at = self.inner()
+        return inner.sql, at
+
+    def inner(self) -> tuple[Words, int]:
+        """The words within the parentheses that come next, and where they begin."""
         opened = self.next()
         if opened.text != "(":
             raise self.wrong(opened)
-        depth = 1
+        depth, first = 1, self._at
         while depth:
             token = self.next()
             if token.kind == "end":
                 raise self.wrong(token)
             if token.kind == "mark":
                 depth += {"(": 1, ")": -1}.get(token.text, 0)
-        return self.sql[opened.end : token.at], opened.end
+        found = [each._replace(at=each.at - opened.end) for each in self._found[first : self._at - 1]]
+        return Words(self.sql[opened.end : token.at], found), opened.end
 
     def rest(self) -> tuple[str, int]:
         at = self.peek().at
@@ -213,9 +222,9 @@ class Words:
         return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
 
 
-def parse(sql: str, dialect: str) -> Command:
-    """Raises WireError: the text does not end, a command is malformed, or it is none that is there."""
-    words = Words(sql, significant(sql, dialect))
+def parse(statement: Statement) -> Command:
+    """Raises WireError: a command is malformed, or it is none that is there."""
+    words = Words(statement.sql, statement.tokens)
     first = words.peek()
     if (parser := _PARSERS.get(first.word)) is not None:
         words.next()
@@ -230,7 +239,7 @@ def parse(sql: str, dialect: str) -> Command:
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
-    return Select(sql)
+    return Select(statement.sql)
 
 
 def _begin(words: Words) -> Command:
@@ -366,7 +375,7 @@ def _fetch(words: Words, move: bool = False) -> Command:
         words.take("FORWARD")
         if words.peek().kind == "number":
             digits = words.next().text
-            if not digits.isdigit() or len(digits) > 18:
+            if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
                 raise words.wrong()
             count = int(digits)
     if not words.take("FROM"):
@@ -389,9 +398,8 @@ def _deallocate(words: Words) -> Command:
 
 def _copy(words: Words) -> Command:
     if words.peek().text == "(":
-        inner, at = words.in_parentheses()
-        lead = Words(inner, significant(inner, "postgres"))
-        source = subscribe(lead) if lead.take("SUBSCRIBE") else Select(inner, at)
+        inner, at = words.inner()
+        source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(inner.sql, at)
     else:
         at = words.peek().at
         while words.peek().word not in ("TO", "FROM") and words.peek().kind != "end":

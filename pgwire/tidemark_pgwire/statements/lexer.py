@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
+from tidemark_pgwire.errors import LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 
 POSTGRES, SPARK = "postgres", "spark"
+MAX_CHARACTERS = 128 << 10
+"""Of a message's statements: the gateway takes no longer ones."""
 _NUMBER = r"(?P<number> \d[\w.]* | \.\d[\w.]* )"
 _POSTGRES = re.compile(
     rf"""
@@ -22,7 +25,7 @@ _POSTGRES = re.compile(
     | (?P<comment> /\* )
     | (?P<text> [eE]'(?:[^'\\]|\\.|'')*' | (?:[uU]&|[bBxXnN])?'(?:[^']|'')*' )
     | (?P<name> (?:[uU]&)?"(?:[^"]|"")*" )
-    | (?P<parameter> \$\d+ )
+    | (?P<parameter> \$[0-9]+ )
     | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$ )
     | (?P<unended> [eEbBxXnN]' | [uU]&['"] )          # or the letter would be a word, and the text a plain one
     | (?P<word> [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* )
@@ -38,7 +41,7 @@ _SPARK = re.compile(
     | (?P<comment> /\* )
     | (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
     | (?P<name> `(?:[^`]|``)*` )
-    | (?P<parameter> \$\d+ )
+    | (?P<parameter> \$[0-9]+ )
     | (?P<unended> [rR]['"] )
     | (?P<word> \w+ )
     | (?P<open> ['"`] )
@@ -50,8 +53,7 @@ _RULES = {POSTGRES: _POSTGRES, SPARK: _SPARK}
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """`kind`: blank (also a comment), text, name, parameter, word, number or mark. `at`: of its first character."""
 
     kind: str
@@ -81,6 +83,17 @@ class Token:
         return self.text[1:-1].replace("''", "'")
 
 
+@dataclass(frozen=True)
+class Statement:
+    """One of a text. `at`: where it begins there. `tokens`: without blanks and comments; they count from its own
+    beginning."""
+
+    sql: str
+    at: int
+    dialect: str
+    tokens: list[Token]
+
+
 def tokens(sql: str, dialect: str) -> Iterator[Token]:
     """Raises WireError where a text, name or comment does not end."""
     rules, at = _RULES[dialect], 0
@@ -106,17 +119,24 @@ def significant(sql: str, dialect: str) -> list[Token]:
     return [token for token in tokens(sql, dialect) if token.kind != "blank"]
 
 
-def split(sql: str, dialect: str) -> list[tuple[str, int]]:
-    """The statements, without their `;`, and where each begins; empty ones are left out. Raises as `tokens`."""
-    found, start, empty = list[tuple[str, int]](), 0, True
+def split(sql: str, dialect: str) -> list[Statement]:
+    """The statements, without their `;`; empty ones are left out. Raises as `tokens`, and where the text is too long
+    to be looked at."""
+    if len(sql) > MAX_CHARACTERS:
+        raise WireError(
+            LIMIT_EXCEEDED,
+            f"the statement has {len(sql)} characters, and at most {MAX_CHARACTERS} are taken",
+            hint="Send long values as parameters.",
+        )
+    found, start, own = list[Statement](), 0, list[Token]()
     for token in tokens(sql, dialect):
         if token.kind == "mark" and token.text == ";":
-            if not empty:
-                found.append((sql[start : token.at], start))
-            start, empty = token.end, True
+            if own:
+                found.append(Statement(sql[start : token.at], start, dialect, own))
+            start, own = token.end, []
         elif token.kind != "blank":
-            empty = False
-    return found if empty else [*found, (sql[start:], start)]
+            own.append(token._replace(at=token.at - start) if start else token)
+    return [*found, Statement(sql[start:], start, dialect, own)] if own else found
 
 
 def _end_of_comment(sql: str, at: int) -> int:

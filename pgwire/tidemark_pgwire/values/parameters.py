@@ -46,16 +46,21 @@ _BOOLS = {
     **dict.fromkeys(("f", "false", "n", "no", "off", "0"), False),
 }
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
-_ESCAPED_BYTES = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*", re.ASCII)
+_FLOAT = re.compile(
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE
+)
+_ESCAPED_BYTES = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*+", re.ASCII)
 _ESCAPE = re.compile(rb"\\(\\|[0-3][0-7]{2})")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
-_MAX_DIGITS = 38
+MAX_DIGITS = 38
+_MAX_CHARACTERS = 1000
+"""Of the text of a number, a time or the like."""
+_LONG = ("text", "unknown", "bytea")
 _NUMERIC_HEAD = struct.Struct("!HhHH")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, array, or
     unknown: a text whose type its place in the statement tells. `text`: of the value, for statements that take it."""
@@ -77,6 +82,7 @@ def kind_of(oid: int) -> str:
     return kind
 
 
+_NULLS = {kind: Parameter(kind, None, None) for kind in _KINDS.values()}
 RECEIVED = frozenset(_KINDS) - {0, 705}
 """Oids of the types that parameters can have."""
 
@@ -85,7 +91,7 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
     """Raises WireError where the bytes are no value of the type."""
     kind = kind_of(oid)
     if data is None:
-        return Parameter(kind, None, None)
+        return null_of(oid)
     if kind == "array":
         return _array(oid, format, data)
     if format == BINARY:
@@ -108,12 +114,14 @@ def _array(oid: int, format: int, data: bytes) -> Parameter:
 
 
 def null_of(oid: int) -> Parameter:
-    """NULL of a type, where no value is known yet."""
-    return Parameter(kind_of(oid), None, None)
+    """NULL of a type, also where no value is known yet."""
+    return _NULLS[kind_of(oid)]
 
 
 def _of_text(kind: str, text: str) -> Parameter:
     try:
+        if len(text) > _MAX_CHARACTERS and kind not in _LONG:
+            raise ValueError(f"more than {_MAX_CHARACTERS} characters")
         value = _TEXT[kind](text.strip() if kind not in ("text", "unknown") else text)
         return Parameter("text", value, value) if kind == "uuid" else Parameter(kind, value, text)
     except (ValueError, OverflowError, InvalidOperation):
@@ -172,8 +180,8 @@ def decimal_size(value: Decimal) -> tuple[int, int]:
     _, digits, exponent = value.as_tuple()
     scale = max(-int(exponent), 0)
     precision = max(len(digits) + max(int(exponent), 0), scale, 1)
-    if precision > _MAX_DIGITS:
-        raise ValueError(f"more than {_MAX_DIGITS} digits")
+    if precision > MAX_DIGITS:
+        raise ValueError(f"more than {MAX_DIGITS} digits")
     return precision, scale
 
 
@@ -210,7 +218,7 @@ def _fixed(format: str) -> Callable[[bytes], Any]:
 def _binary_numeric(data: bytes) -> Decimal:
     count, weight, sign, scale = _NUMERIC_HEAD.unpack_from(data)
     groups = struct.unpack(f"!{count}H", data[_NUMERIC_HEAD.size :])
-    if sign not in (0x0000, 0x4000) or any(group > 9999 for group in groups) or scale > _MAX_DIGITS or abs(weight) > 10:
+    if sign not in (0x0000, 0x4000) or any(group > 9999 for group in groups) or scale > MAX_DIGITS or abs(weight) > 10:
         raise ValueError("not a finite numeric of at most 38 digits")
     exponents = [4 * (weight - at) + scale for at in range(count)]
     parts = (g * 10**e if e >= 0 else g // 10**-e for g, e in zip(groups, exponents, strict=True))
