@@ -98,7 +98,7 @@ def test_pods_are_admitted_where_only_restricted_ones_are(cluster: ControlPlane)
         made = as_pods(kept(case))
         for pod in made:
             pod["spec"].pop("priorityClassName", None)  # of another namespace's
-        assert len(apply(cluster, made, "--dry-run=server")) == 3
+        assert len(apply(cluster, made, "--dry-run=server")) == len(made) >= 3
 
     for taken in ("runAsNonRoot", "seccompProfile"):
         lax = as_pods(kept("default"))

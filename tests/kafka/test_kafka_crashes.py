@@ -18,7 +18,6 @@ import pytest
 from tests.kafka.broker import Broker
 from tests.kafka.topics import COLUMNS, PLACE, Run, consumed, new_topic, producer, spec_of, transactions
 from tests.storage.ingestion_samples import errors, oks
-from tidemark_protocol.ids import Time
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column
@@ -62,14 +61,14 @@ def test_crash_between_the_writes_of_a_tick(kafka: Broker, tmp_path: Path, appen
         writer.flush()
         append, left = run.one._append, [appends]
 
-        def dying(shard: Any, data: Any, lower: int, upper: Time) -> None:
+        def dying(*arguments: Any) -> None:
             if has_files(run):
                 if left[0] == 0:
                     raise Died
                 left[0] -= 1
-            append(shard, data, lower, upper)
+            append(*arguments)
 
-        run.one._append = dying  # type: ignore[method-assign]
+        run.one._append = dying  # type: ignore[method-assign, assignment]
         with pytest.raises(Died):
             run.tick(100)
     away = replace(spec, brokers=("127.0.0.1:9",))
