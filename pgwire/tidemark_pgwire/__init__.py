@@ -5,6 +5,7 @@
 
 folder or module   what it has
 main, server       options; connections, certificates, cancel requests
+watchdog           ends a process whose event loop stands
 session            one connection, from its first bytes to its last statement
 statements         the text of statements: tokens, commands, parameters as literals
 catalogue          pg_catalog, information_schema, SHOW

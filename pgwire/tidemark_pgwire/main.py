@@ -23,6 +23,7 @@ from tidemark.gateway.discovery import Credentials, Gateway, Location
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.server import Certificate, CertificateFiles, ListenerRefused, PgServer
 from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.watchdog import watch
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,12 @@ def parser() -> argparse.ArgumentParser:
     )
     limits = Limits()
     found.add_argument("--max-connections", type=int, default=limits.connections, help="default: %(default)s")
+    found.add_argument(
+        "--max-user-connections",
+        type=int,
+        default=limits.user_connections,
+        help="of one user; 0, the default: a tenth of --max-connections, at least 20",
+    )
     found.add_argument(
         "--statement-seconds",
         type=float,
@@ -75,15 +82,21 @@ async def _serve(options: argparse.Namespace) -> None:
         raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
     host, _, port = options.listen.rpartition(":")
     files = None if options.certificate is None else CertificateFiles(options.certificate, options.key)
-    limits = Limits(options.max_connections, options.statement_seconds, options.stall_seconds)
+    limits = Limits(
+        options.max_connections,
+        options.statement_seconds,
+        options.stall_seconds,
+        user_connections=options.max_user_connections,
+    )
     link = GatewayLink(partial(_find, options))
     server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)
-    ended = asyncio.Event()
+    ended, watching = asyncio.Event(), asyncio.create_task(watch(), name="watchdog")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     LOG.info("listening on %s:%s", host, await server.start(host.strip("[]"), int(port)))
     await ended.wait()
     await server.close()
+    watching.cancel()
 
 
 def _find(options: argparse.Namespace) -> Gateway:

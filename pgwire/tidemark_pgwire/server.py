@@ -8,6 +8,8 @@ import ipaddress
 import logging
 import secrets
 import ssl
+import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from tidemark_pgwire.session.session import Connection, Limits
 LOG = logging.getLogger(__name__)
 BACKLOG = 512
 STOP_SECONDS = 5.0
+START_PATIENCE_SECONDS = 1.0
+"""How long a connection may start before a newer one takes its place."""
 ALPN = "postgresql"
 Version = tuple[int, ...]
 
@@ -80,6 +84,11 @@ class PgServer:
     ) -> None:
         self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
         self._connections: dict[int, Connection] = {}
+        self._starting: dict[int, float] = {}
+        """Connections that sent no password yet, the oldest first, and when each began."""
+        self._sessions: dict[int, str] = {}
+        """Connections whose user logged in, and the user."""
+        self._of_user = Counter[str]()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -119,10 +128,29 @@ class PgServer:
         assert self._certificate is not None
         return self._certificate.context()
 
-    def enter(self, connection: Connection) -> None:
-        """Raises WireError where there are too many."""
-        if len(self._connections) > self.limits.connections:
+    def require_room(self) -> None:
+        """Raises WireError where there are too many sessions."""
+        if len(self._sessions) >= self.limits.connections:
             raise WireError(errors.TOO_MANY_CONNECTIONS, "sorry, too many clients already", fatal=True)
+
+    def authenticate(self, connection: Connection) -> None:
+        """The connection sent a password. Raises WireError where too many of these wait for the gateway."""
+        self._starting.pop(connection.pid, None)
+        if len(self._connections) - len(self._starting) > self.limits.connections + self.limits.starting:
+            raise WireError(errors.TOO_MANY_CONNECTIONS, "sorry, too many clients already", fatal=True)
+
+    def enter(self, connection: Connection, user: str) -> None:
+        """The user logged in. Raises WireError where there are too many sessions, of all or of this user."""
+        self.require_room()
+        if self._of_user[user] >= self.limits.of_user:
+            raise WireError(
+                errors.TOO_MANY_CONNECTIONS,
+                f"too many connections of user {user:.80}: {self.limits.of_user} at most",
+                hint="Close those that are idle, or use a pool of connections.",
+                fatal=True,
+            )
+        self._sessions[connection.pid] = user
+        self._of_user[user] += 1
 
     def cancel(self, asked: Cancel) -> None:
         """A wrong secret changes nothing, and nobody is told."""
@@ -132,18 +160,38 @@ class PgServer:
 
     def _accepted(self) -> Wire:
         wire = Wire(self.limits.stall_seconds)
-        task = asyncio.get_running_loop().create_task(self._serve(wire), name="connection")
+        if not self._starts():
+            wire.abort()
+            return wire
+        connection = Connection(self, wire, self._new_pid(), secrets.randbits(32))
+        self._connections[connection.pid] = connection
+        self._starting[connection.pid] = time.monotonic()
+        task = asyncio.get_running_loop().create_task(self._serve(connection), name="connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return wire
 
-    async def _serve(self, wire: Wire) -> None:
-        connection = Connection(self, wire, self._new_pid(), secrets.randbits(32))
-        self._connections[connection.pid] = connection
+    def _starts(self) -> bool:
+        """Whether one more connection may start. The oldest one ends for it, unless all began just now."""
+        if len(self._starting) < self.limits.starting:
+            return True
+        oldest = next(iter(self._starting))
+        if time.monotonic() - self._starting[oldest] < START_PATIENCE_SECONDS:
+            return False
+        del self._starting[oldest]
+        self._connections[oldest].abort()
+        return True
+
+    async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve()
         finally:
             del self._connections[connection.pid]
+            self._starting.pop(connection.pid, None)
+            if (user := self._sessions.pop(connection.pid, None)) is not None:
+                self._of_user[user] -= 1
+                if not self._of_user[user]:
+                    del self._of_user[user]
 
     def _new_pid(self) -> int:
         while (pid := secrets.randbelow(2**31 - 1) + 1) in self._connections:

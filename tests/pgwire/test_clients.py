@@ -318,7 +318,10 @@ def test_the_catalogue_answers_for_itself(server: Served) -> None:
 def test_a_thousand_idle_connections(tmp_path: Path) -> None:
     """Each takes little memory, and the next client is answered as if it were alone."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    with served(tmp_path, limits=Limits(connections=1001)) as server, ExitStack() as stack:
+    with (
+        served(tmp_path, limits=Limits(connections=1001, user_connections=1001, starting=1001)) as server,
+        ExitStack() as stack,
+    ):
         before = resource_bytes()
         for _ in range(1000):
             stack.enter_context(Frames(server))

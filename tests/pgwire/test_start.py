@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import struct
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ import pytest
 
 from tests.authorities import Authority
 from tests.gateway.test_access import ANNE
+from tests.pgwire.frames import secured
 from tests.pgwire.served import ONE, Served, served
 from tests.waiting import BOUND, until
 from tidemark.gateway.discovery import Gateway
@@ -126,6 +132,63 @@ def test_there_are_at_most_so_many_connections(tmp_path: Path) -> None:
         until(lambda: not made.loop.call(lambda: len(made.server._connections)))
         with made.connect():
             pass
+
+
+def test_sockets_without_a_login_lock_nobody_out(tmp_path: Path) -> None:
+    """They count against a limit of their own, and the oldest of them ends for a new one."""
+    limits = Limits(connections=3, starting=4)
+    with served(tmp_path, limits=limits) as made, ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=BOUND)) for _ in range(12)
+        ]
+        until(lambda: made.loop.call(lambda: len(made.server._connections)) == 4)
+        time.sleep(1.1)
+        for _ in range(3):
+            stack.enter_context(made.connect())
+        assert "too many clients" in str(refused(made))
+        ended = [client for client in silent if select.select([client], [], [], 0)[0]]
+        assert 8 <= len(ended) < 12
+        assert made.loop.call(lambda: len(made.server._connections)) <= 7
+
+
+def test_a_burst_of_starts_does_not_end_those_that_began_just_now(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(starting=1)) as made, secured(made) as first:
+        with socket.create_connection(("127.0.0.1", made.port), timeout=BOUND) as second:
+            late = time.monotonic()
+            ended = second.recv(1)
+        if time.monotonic() - late < 0.5:
+            assert ended == b""
+            first.sendall(startup(user="anne", database="ns"))
+            assert first.recv(1) == b"R"
+
+
+def test_one_user_has_a_share_of_the_connections(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(user_connections=2)) as made:
+        with made.connect(), made.connect():
+            assert "too many connections of user" in str(refused(made))
+        until(lambda: not made.loop.call(lambda: len(made.server._of_user)))
+        with made.connect():
+            pass
+    assert (Limits().of_user, Limits(connections=50).of_user) == (100, 20)
+
+
+def test_a_process_whose_loop_stands_is_ended() -> None:
+    """A call that holds the GIL, as one of `re` does."""
+    program = """
+import asyncio, ctypes
+from tidemark_pgwire.watchdog import watch
+
+async def stand() -> None:
+    watching = asyncio.create_task(watch(4.0))
+    await asyncio.sleep(5.0)
+    print("alive", flush=True)
+    ctypes.PyDLL(None).sleep(600)
+
+asyncio.run(stand())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND, check=False)
+    assert (done.stdout, done.returncode) == ("alive\n", 1)
+    assert "in stand" in done.stderr
 
 
 def test_a_client_that_begins_nothing_is_disconnected(tmp_path: Path) -> None:

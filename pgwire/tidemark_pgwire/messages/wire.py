@@ -36,13 +36,16 @@ class Wire(asyncio.Protocol):
         self._paused_reading = False
         self._room: asyncio.Future[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
-        self.encrypted = False
+        self.encrypted = self._aborted = False
 
     # --- the transport's calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._aborted:
+            transport.abort()
+            return
         transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         if not self.encrypted and (under := transport.get_extra_info("socket")) is not None:
             under.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -178,5 +181,8 @@ class Wire(asyncio.Protocol):
         self._transport.abort()
 
     def abort(self) -> None:
+        """Close at once, also before the transport is there."""
+        self._aborted = True
         if self._transport is not None:
             self._transport.abort()
+        self._end()

@@ -26,7 +26,7 @@ from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import Settings
-from tidemark_pgwire.session.startup import Login, log_in, negotiate, require_confidential
+from tidemark_pgwire.session.startup import Login, ask_token, log_in, negotiate, require_confidential
 from tidemark_pgwire.session.statements import Session, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
@@ -40,13 +40,20 @@ MAX_MESSAGE_BYTES = 1 << 20
 @dataclass(frozen=True)
 class Limits:
     """`statement_seconds`: of a statement, SUBSCRIBE excepted; `stall_seconds`: how long a client may read nothing;
-    `start_seconds`: from the first byte to the session; `token_seconds`: between looks at the token."""
+    `start_seconds`: from the first byte to the password; `token_seconds`: between looks at the token. `connections`: of
+    users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password."""
 
     connections: int = 1000
     statement_seconds: float = 3600.0
     stall_seconds: float = 60.0
-    start_seconds: float = 30.0
+    start_seconds: float = 10.0
     token_seconds: float = 60.0
+    user_connections: int = 0
+    starting: int = 256
+
+    @property
+    def of_user(self) -> int:
+        return self.user_connections or max(self.connections // 10, 20)
 
 
 class Server(Protocol):
@@ -63,7 +70,11 @@ class Server(Protocol):
 
     def cancel(self, asked: Cancel) -> None: ...
 
-    def enter(self, connection: Connection) -> None: ...
+    def require_room(self) -> None: ...
+
+    def authenticate(self, connection: Connection) -> None: ...
+
+    def enter(self, connection: Connection, user: str) -> None: ...
 
 
 class Connection:
@@ -80,8 +91,7 @@ class Connection:
         session: Session | None = None
         watch: asyncio.Task[None] | None = None
         try:
-            async with asyncio.timeout(self._server.limits.start_seconds):
-                login = await self._begin()
+            login = await self._begin()
             if login is None:
                 return
             session = self._session(login)
@@ -112,6 +122,10 @@ class Connection:
             self._canceled = True
             self._running.cancel()
 
+    def abort(self) -> None:
+        """End the connection, and tell nothing."""
+        self._wire.abort()
+
     def end(self, error: WireError) -> None:
         """Tell the client why, and end the connection."""
         error.fatal = True
@@ -122,13 +136,18 @@ class Connection:
 
     async def _begin(self) -> Login | None:
         server = self._server
-        start = await negotiate(self._wire, server.tls if server.has_tls else None)
-        if isinstance(start, Cancel):
-            server.cancel(start)
-            return None
-        require_confidential(self._wire, server.plain_allowed)
-        server.enter(self)
-        return await log_in(self._wire, start, server.link)
+        async with asyncio.timeout(server.limits.start_seconds):
+            start = await negotiate(self._wire, server.tls if server.has_tls else None)
+            if isinstance(start, Cancel):
+                server.cancel(start)
+                return None
+            require_confidential(self._wire, server.plain_allowed)
+            server.require_room()
+            given = await ask_token(self._wire, start)
+        server.authenticate(self)
+        login = await log_in(given, server.link)
+        server.enter(self, login.user)
+        return login
 
     def _session(self, login: Login) -> Session:
         settings = Settings(login.user, login.settings)

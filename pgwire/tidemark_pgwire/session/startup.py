@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ssl import SSLContext
 
 from tidemark_pgwire import errors
@@ -66,8 +66,8 @@ def require_confidential(wire: Wire, plain_allowed: bool) -> None:
         )
 
 
-async def log_in(wire: Wire, start: Startup, link: GatewayLink) -> Login:
-    """Ask for the token, and the gateway for its user. Raises WireError, Gone."""
+async def ask_token(wire: Wire, start: Startup) -> Login:
+    """Ask the client for its token: a login whose user is not known yet. Raises WireError, Gone."""
     namespace, settings = _namespace(start), _settings(start)
     unknown = [name for name in start.options if name.startswith("_pq_.")]
     if start.minor or unknown:
@@ -76,13 +76,18 @@ async def log_in(wire: Wire, start: Startup, link: GatewayLink) -> Login:
     token = decode_password(*await wire.frame(MAX_PASSWORD_BYTES)).strip()
     if not 0 < len(token) <= MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable():
         raise _refused()
+    return Login(token, "", namespace, settings)
+
+
+async def log_in(given: Login, link: GatewayLink) -> Login:
+    """Ask the gateway for the token's user. Raises WireError."""
     try:
-        user = await link.user(token)
+        user = await link.user(given.token)
     except WireError as error:
         if error.sqlstate == errors.INVALID_AUTHORIZATION:
             raise _refused() from None
         raise WireError(error.sqlstate, str(error), hint=error.hint, fatal=True) from None
-    return Login(token, user, namespace, settings)
+    return replace(given, user=user)
 
 
 def _refused() -> WireError:
