@@ -18,6 +18,8 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 from pyspark.daemon import manager
@@ -46,10 +48,25 @@ def end_children_with_this_process() -> None:
     os.register_at_fork(after_in_child=in_child)
 
 
+@contextmanager
+def _printing_to_stderr() -> Iterator[None]:
+    """The JVM reads the name of the daemon's socket from its stdout, and nothing else may stand before it."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
 def import_for_workers() -> None:
     """Import the code of all tasks, and hide it from the garbage collector."""
-    for module in IMPORTED:
-        import_module(module)
+    with _printing_to_stderr():
+        for module in IMPORTED:
+            import_module(module)
     gc.collect()
     gc.freeze()
 
