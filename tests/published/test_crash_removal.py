@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import shutil
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +19,16 @@ from tests.published.test_publication import View, contents
 from tests.published.test_readers import changed_table
 from tests.s3_fixtures import Place
 from tidemark_persist import PersistError, Storage, StorageError, delete_shard
+from tidemark_persist.log.deletion import SECONDS_MAX
 from tidemark_persist.storage.storage import TOMBSTONE
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.published import publication, table_removal
+from tidemark_replica.sinks.published import publication, published_table, table_removal
 from tidemark_replica.sinks.published.changed_files import Interrupted
 from tidemark_replica.sinks.published.published_table import (
+    LAST_TERM,
     NotCommitted,
     PublishedByLater,
+    PublishedTable,
     Replacement,
     TableOptions,
     open_table,
@@ -48,11 +56,11 @@ def left(folder: Path) -> list[str]:
 
 def test_on_a_disk_and_in_a_bucket(place: Place) -> None:
     of, _ = changed_table(place.location)
-    remove_published(of.options.location, OWNER, "u")
+    remove_published(of.options.location, OWNER)
     assert open_table(of.options) is None
     storage = Storage.at(of.options.location)
     assert [*storage.list(""), *storage.list("_delta_log"), *storage.list("_tidemark")] == []
-    remove_published(of.options.location, OWNER, "u")
+    remove_published(of.options.location, OWNER)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
@@ -97,10 +105,10 @@ def test_whenever_it_dies_the_next_attempt_finishes(
 
 def test_a_publisher_that_has_read_the_table_does_not_commit(tmp_path: Path) -> None:
     view = published(tmp_path)
-    options = TableOptions(str(tmp_path / "published"), OWNER, uid="u", term=3)
+    options = TableOptions(str(tmp_path / "published"), OWNER, term=3)
     table = open_table(options)
     assert table is not None
-    assert table_removal._stop_publishers(TableOptions(options.location, OWNER, uid="u", term=(1 << 63) - 1))
+    assert table_removal._stop_publishers(TableOptions(options.location, OWNER, term=LAST_TERM), math.inf)
     change = Replacement(Time(view.upper))
     with pytest.raises(NotCommitted):
         table.commit(view.shard.shard_id, change)
@@ -111,14 +119,94 @@ def test_a_publisher_that_has_read_the_table_does_not_commit(tmp_path: Path) -> 
 
 def test_nobody_makes_a_table_while_another_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     view = published(tmp_path)
-    monkeypatch.setattr(table_removal, "SECONDS_MAX", -1.0)
-    with pytest.raises(StorageError, match="delete it again"):
-        remove_published(str(tmp_path / "published"), OWNER)
+
+    def refused(storage: Storage, path: str) -> None:
+        raise StorageError(f"{path} cannot be deleted now")
+
+    with monkeypatch.context() as during:
+        during.setattr(Storage, "remove", refused)
+        with pytest.raises(StorageError, match="cannot be deleted now"):
+            remove_published(str(tmp_path / "published"), OWNER)
     for entry in (tmp_path / "published/_delta_log").glob("*"):
         entry.unlink()
     with pytest.raises(TableBeingDeleted):
         view.publication(tmp_path).publish(Time(view.step(5)))
     assert (tmp_path / "published" / TOMBSTONE).exists()
+
+
+@pytest.mark.parametrize("uncommitted", [False, True])
+def test_a_deletion_that_comes_too_late_changes_nothing(tmp_path: Path, uncommitted: bool) -> None:
+    """It was asked for long ago: the table may be that of the next Dataflow."""
+    published(tmp_path)
+    if uncommitted:
+        shutil.rmtree(tmp_path / "published/_delta_log")
+    before = left(tmp_path)
+    with pytest.raises(StorageError, match="delete it again"):
+        remove_published(str(tmp_path / "published"), OWNER, until=time.monotonic() - 1)
+    assert left(tmp_path) == before
+
+
+@pytest.mark.parametrize("step", ["take_all_away", "write_json", "remove"])
+def test_each_step_looks_at_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """A step takes too long. The next one is not begun, and another attempt finishes."""
+    published(tmp_path)
+    now, of = [0.0], PublishedTable if step == "take_all_away" else Storage
+    change, steps = getattr(of, step), list[str]()
+    monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(*arguments: Any) -> None:
+        steps.append(step)
+        change(*arguments)
+        now[0] += 2 * SECONDS_MAX
+
+    with monkeypatch.context() as during:
+        during.setattr(of, step, slow)
+        with pytest.raises(StorageError, match="delete it again"):
+            remove_published(str(tmp_path / "published"), OWNER)
+    assert steps == [step]
+    assert (tmp_path / "published" / TOMBSTONE).exists() == (step != "take_all_away")
+    remove_published(str(tmp_path / "published"), OWNER)
+    assert not (tmp_path / "published").exists()
+
+
+def test_the_table_of_the_next_dataflow_stays(tmp_path: Path) -> None:
+    """It has the name of the one that was deleted, whose deletion a replica carries out too late."""
+    view = View(tmp_path, 1)
+    options = TableOptions(str(tmp_path / "published"), OWNER, uid="u1")
+    publication.Publication(view.shard, options).publish(Time(view.step(30)))
+    later = publication.Publication(view.shard, replace(options, uid="u2"))
+    time = Time(view.step(30))
+    later.publish(time)
+    before = left(tmp_path)
+    remove_published(options.location, OWNER, "u1")
+    assert (left(tmp_path), contents(tmp_path)) == (before, view.at[time])
+    remove_published(options.location, OWNER, "u2")
+    assert not (tmp_path / "published").exists()
+
+
+@pytest.mark.parametrize("uid", ["u1", ""])
+def test_a_table_that_does_not_say_its_dataflow_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: str
+) -> None:
+    """One that was published before tables said it; and a retained one, which is deleted for no Dataflow."""
+    view = View(tmp_path, 1)
+    options = TableOptions(str(tmp_path / "published"), OWNER, uid="" if uid else "u1")
+    if uid:
+        monkeypatch.setattr(published_table, "DATAFLOW", "another")
+    publication.Publication(view.shard, options).publish(Time(view.step(30)))
+    monkeypatch.undo()
+    remove_published(options.location, OWNER, uid)
+    assert not (tmp_path / "published").exists()
+
+
+def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+    published(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/rows.parquet").write_bytes(b"")
+    (tmp_path / "published/mine").symlink_to(tmp_path / "mine")
+    remove_published(str(tmp_path / "published"), OWNER)
+    assert (tmp_path / "mine/rows.parquet").exists()
+    assert left(tmp_path) == ["published/mine"]
 
 
 def test_a_publisher_whose_shard_was_deleted_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

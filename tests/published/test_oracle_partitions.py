@@ -143,6 +143,63 @@ def test_an_empty_text_is_refused(tmp_path: Path) -> None:
     assert contents(tmp_path) == view.at[time]
 
 
+def test_a_row_that_is_corrected_is_not_refused(tmp_path: Path) -> None:
+    """An empty text, and a date without a text: the history has them, the view does not any more."""
+    schema = pa.schema([pa.field("name", pa.string()), pa.field("day", pa.date32()), pa.field("n", pa.int32())])
+    shard = create_or_open(str(tmp_path / "shard"), schema, shard_id="u1")
+    options = replace(
+        PartitionedView(tmp_path / "other", 1).publication(tmp_path).options, partition_by=("name", "day")
+    )
+    of, day, beyond = Publication(shard, options), 20_000, 3_000_000
+
+    def append(rows: list[tuple[str, int, int]]) -> Time:
+        upper = shard.refresh().upper
+        names, days, diffs = zip(*rows, strict=True)
+        columns = [pa.array(names), pa.array(days, pa.int32()).cast(pa.date32()), pa.array([1] * len(rows), pa.int32())]
+        more = [pa.array([upper] * len(rows)), pa.array(diffs)]
+        updates = pa.table([*columns, *more], [*schema.names, TIME, DIFF])
+        shard.compare_and_append(updates, expected_upper=upper, new_upper=upper + 1, term=1)
+        return Time(upper)
+
+    with pytest.raises(PartitionsNotSupported, match="day has a date beyond the years"):
+        of.publish(append([("a", beyond, 1), ("b", day, 1)]))
+    with pytest.raises(PartitionsNotSupported, match="name has an empty text"):
+        of.publish(append([("a", beyond, -1), ("", day, 1)]))
+    assert not list((tmp_path / "published").rglob("*.parquet"))
+    assert of.publish(append([("", day, -1), ("a", day, 1)])).rows == 2
+    table = open_table(of.options)
+    assert table is not None
+    assert {file.partition for file in table.files} == {("a", "2024-10-04"), ("b", "2024-10-04")}
+
+
+def test_partitions_that_are_gone_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication, "PARTITIONS_MAX", 5)
+    view = PartitionedView(tmp_path, 1)
+    rows: list[Row] = [(k, None, None, None) for k in range(9)]
+    view.append([(row, 0, 1) for row in rows], 1)
+    view.append([(row, 1, -1) for row in rows[5:]], 2)
+    assert view.partitioned(tmp_path, ("k",), 1000).publish(Time(1)).rows == 5
+    monkeypatch.setattr(publication, "HISTORY_PARTITIONS_MAX", 8)
+    with pytest.raises(PartitionsNotSupported, match="its history more than 8"):
+        view.partitioned(tmp_path, ("name", "k"), 1000).publish(Time(1))
+
+
+def test_an_update_does_not_make_too_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused when it comes, and not at the next time that all contents are written anew."""
+    monkeypatch.setattr(publication, "PARTITIONS_MAX", 5)
+    view = PartitionedView(tmp_path, 1)
+    view.append([((k, None, None, None), 0, 1) for k in range(5)], 1)
+    of = view.partitioned(tmp_path, ("k",), 1000)
+    of.publish(Time(0))
+    view.append([((0, None, None, None), 1, -1), ((5, None, None, None), 1, 1)], 2)
+    assert of.publish(Time(1)).anew_because == "there may be more than 5 partitions"
+    view.append([((6, None, None, None), 2, 1)], 3)
+    with pytest.raises(PartitionsNotSupported, match="more than 5 partitions by k"):
+        of.publish(Time(2))
+    view.append([((6, None, None, None), 3, -1), ((1, None, None, None), 3, 1)], 4)
+    assert of.publish(Time(3)).anew_because == ""
+
+
 def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "PARTITIONS_MAX", 5)
     view = PartitionedView(tmp_path, 1)
@@ -160,6 +217,39 @@ def test_other_partition_columns_write_the_table_anew(tmp_path: Path) -> None:
         assert contents(tmp_path) == view.at[time]
         assert DeltaTable(tmp_path / "published").metadata().partition_columns == list(by)
         check_files(of)
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("name",)), (("name",), ())], ids=["on", "off"])
+def test_the_feed_begins_anew_with_other_partition_columns(
+    tmp_path: Path, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    """A follower takes the rows of the version that the history names so, and the feed from the next one on; the feed
+    before it is read by the table before it."""
+    view = PartitionedView(tmp_path, 3)
+    view.partitioned(tmp_path, before, 1000, feed=True).publish(Time(view.step(20)))
+    old = Time(view.step(20))
+    view.partitioned(tmp_path, before, 1000, feed=True).publish(old)
+    new, last = Time(view.step(20)), Time(view.step(20))
+    view.partitioned(tmp_path, after, 1000, feed=True).publish(new)
+    view.partitioned(tmp_path, after, 1000, feed=True).publish(last)
+    operations = {each["version"]: each["operation"] for each in DeltaTable(tmp_path / "published").history()}
+    (anew,) = (version for version, name in operations.items() if name == "CREATE OR REPLACE TABLE")
+    assert contents(tmp_path, anew) == view.at[new]
+    there = view.at[new].copy()
+    there.update(folded(tmp_path, anew + 1))
+    assert +there == view.at[last]
+    assert +folded(tmp_path, 0, anew - 1) == view.at[old]
+
+
+def folded(folder: Path, start: int, version: int | None = None) -> Counter[Row]:
+    """The sum of the feed of a version of the table. A row's count may be negative."""
+    table = DeltaTable(folder / "published", version=version)
+    found = pa.table(table.load_cdf(starting_version=start, ending_version=version).read_all())
+    sums = Counter[Row]()
+    for row in found.to_pylist():
+        values = (row["k"], row["name"], row["price"], None if row["tags"] is None else tuple(row["tags"]))
+        sums[values] += 1 if row["_change_type"] == "insert" else -1
+    return sums
 
 
 @pytest.mark.parametrize("seed", range(20))

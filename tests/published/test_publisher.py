@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard
+from tidemark_persist import DIFF, EMPTY, ERROR, TIME, Shard, StorageError
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -197,6 +197,27 @@ def test_short_publications_do_not_wait_behind_long_ones(tmp_path: Path, monkeyp
         given.append(len(replica.short.names))
     assert given == [0, 1, 2, 2, 3]
     assert replica.rows() == [0, 1, 2, 3, 4]
+
+
+def test_a_quick_failure_does_not_make_a_long_one_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica(tmp_path)
+    publish, lasts = TableDestination.publish, [0.0, 2 * SHORT_SECONDS, -1.0, 0.0, 0.0]
+
+    def lasting(table: TableDestination, time: Time, term: WriterTerm) -> Reached:
+        seconds = lasts.pop(0)
+        if seconds < 0:
+            raise StorageError("the store is away")
+        replica.now += seconds
+        return publish(table, time, term)
+
+    monkeypatch.setattr(TableDestination, "publish", lasting)
+    given = list[int]()
+    for number in range(len(lasts)):
+        replica.append(1_001 * (number + 1), number)
+        assert replica.advance() == 1
+        given.append(len(replica.short.names))
+        replica.now += 60
+    assert given == [0, 1, 1, 1, 2]
 
 
 def test_an_emptied_table_is_told(tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.published.test_publication import View, contents, times_of_versions
+from tidemark_persist import PersistError, delete_shard
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import IDLE_MS
+from tidemark_replica.sinks.destinations.shard_contents import check_no_errors
 from tidemark_replica.sinks.published import publication
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import Publication, Published
 
 
 class FailingView(View):
@@ -75,6 +78,45 @@ def test_a_view_that_stays_in_error_is_committed_once_a_minute(tmp_path: Path) -
     view.append([], view.upper + 1, [("DIVIDE_BY_ZERO", view.upper, -1)])
     assert view.emptied(tmp_path).publish(Time(view.upper - 1)).anew_because == "the view had rows in error"
     assert contents(tmp_path) == Counter([(1, None, None, None)])
+
+
+def test_a_later_publication_is_not_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another replica publishes the time at which the errors are corrected, while this one still finds them."""
+    view = FailingView(tmp_path, 1)
+    view.emptied(tmp_path).publish(Time(view.step(9)))
+    view.append([], view.upper + 1, [("DIVIDE_BY_ZERO", view.upper, 1)])
+    view.append([], view.upper + 1, [("DIVIDE_BY_ZERO", view.upper, -1)])
+    in_error, right = Time(view.upper - 2), Time(view.upper - 1)
+    slower, update = view.emptied(tmp_path), Publication._update
+
+    def overtaken(of: Publication, *arguments: Any) -> Published:
+        if of is slower:
+            assert not view.emptied(tmp_path).publish(right).is_in_error
+        return update(of, *arguments)
+
+    monkeypatch.setattr(publication, "IDLE_MS", 0)
+    monkeypatch.setattr(Publication, "_update", overtaken)
+    published = slower.publish(in_error)
+    assert (published.time, published.is_in_error, published.rows) == (right, False, view.at[right].total())
+    assert contents(tmp_path) == view.at[right]
+    assert [*times_of_versions(tmp_path).values()] == sorted(times_of_versions(tmp_path).values())
+
+
+def test_no_table_is_emptied_for_a_view_that_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that is cut off would make it: view and table are deleted once it has found the errors."""
+    view, check = FailingView(tmp_path, 1), check_no_errors
+    view.append([], 1, [("DIVIDE_BY_ZERO", 0, 1)])
+
+    def then_deleted(*arguments: Any) -> None:
+        try:
+            check(*arguments)
+        finally:
+            delete_shard(str(tmp_path / "shard"), view.shard.shard_id)
+
+    monkeypatch.setattr(publication, "check_no_errors", then_deleted)
+    with pytest.raises(PersistError):
+        view.emptied(tmp_path).publish(Time(0))
+    assert not (tmp_path / "published").exists()
 
 
 def test_a_view_that_is_made_anew_is_written_over_an_emptied_table(tmp_path: Path) -> None:

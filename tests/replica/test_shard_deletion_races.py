@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.published.test_publication import View, contents
 from tests.replica.worker_loop import Loop
 from tests.storage.ingestion_samples import description, tpch_tables
 from tests.waiting import BOUND
@@ -20,11 +22,13 @@ from tidemark_protocol.messages.commands import DeleteShard, DropIngestion, RunI
 from tidemark_protocol.messages.responses import ShardDeleted as Deleted
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestionDescription, TpchSource
+from tidemark_protocol.plan.publish import removal_id
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.command_loop import storage_state
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.shards import shards
+from tidemark_replica.sinks.published import table_removal
 from tidemark_replica.spark.session import SparkHolder
 
 SPEC = TpchSource("0.001", 100, 7)
@@ -88,6 +92,29 @@ def test_a_deletion_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, stor
     loop = Loop()
     state, of = dropped(loop, store, tmp_path)
     loop.run_until(lambda: Deleted(of.remap_id) in loop.said, state.maintain)
+
+
+def test_a_deletion_that_starts_too_late_leaves_a_published_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The pool was occupied for an hour: the table may be that of the next Dataflow."""
+    view = View(tmp_path, 1)
+    of, at, loop = view.publication(tmp_path), Time(view.step(30)), Loop()
+    of.publish(at)
+    state = StorageState(
+        IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache"),
+        loop.handles,
+        loop.watch,
+        loop.jobs,
+        loop.said.append,
+    )
+    monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
+    state.apply(DeleteShard(removal_id("", of.options.owner), of.options.location))
+    loop.run_until(lambda: bool(loop.said), state.maintain)
+    (answer,) = loop.said
+    assert isinstance(answer, Deleted)
+    assert "delete it again" in str(answer.error)
+    assert contents(tmp_path) == view.at[at]
 
 
 def test_a_view_that_is_being_set_up_makes_nothing_again(store: SlowStore, tmp_path: Path) -> None:

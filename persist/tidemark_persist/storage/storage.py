@@ -237,7 +237,8 @@ class Storage:
         there."""
         if self.local_path is None:
             return
-        for folder in [*sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True), self.local_path]:
+        below = (p for p in self.local_path.rglob("*") if p.is_dir() and not p.is_symlink())
+        for folder in [*sorted(below, reverse=True), self.local_path]:
             with suppress(FileNotFoundError):
                 _remove_if_empty(folder)
 

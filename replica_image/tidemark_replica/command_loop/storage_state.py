@@ -20,6 +20,7 @@ from functools import partial
 
 from tidemark_persist import EMPTY, ShardMismatch, ShardNotFound, delete_shard
 from tidemark_persist import ShardDeleted as ShardIsDeleted
+from tidemark_persist.log.deletion import SECONDS_MAX
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.commands import (
@@ -72,7 +73,7 @@ class StorageState:
         self._compactions: dict[ShardId, _Compaction] = {}
         self._deleting: set[ShardId] = set()
         self._pending_deletions: list[tuple[DeleteShard, float]] = []
-        """Deletions that have not started, each with its deadline in monotonic seconds."""
+        """Deletions that have not started, each with its arrival in monotonic seconds."""
 
     def apply(self, command: StorageCommand) -> None:
         match command:
@@ -116,19 +117,19 @@ class StorageState:
             return
         self._deleting.add(command.id)
         self._handles.mark_deleted(command.id)
-        self._pending_deletions.append((command, time.monotonic() + ENDING_SECONDS))
+        self._pending_deletions.append((command, time.monotonic()))
         self._start_deletions()
 
     def _start_deletions(self) -> None:
         now, doomed, self._pending_deletions = time.monotonic(), self._pending_deletions, []
-        for command, until in doomed:
-            if self._ingestions.is_ending(command.location) and now < until:
-                self._pending_deletions.append((command, until))
+        for command, arrived in doomed:
+            if self._ingestions.is_ending(command.location) and now < arrived + ENDING_SECONDS:
+                self._pending_deletions.append((command, arrived))
                 continue
             self._forget(command.location)
             self._jobs.submit(
                 f"delete shard {command.id}",
-                partial(_delete_table, command),
+                partial(_delete_table, command, arrived),
                 partial(self._deleted, command),
             )
 
@@ -202,10 +203,11 @@ def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontie
     return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))
 
 
-def _delete_table(command: DeleteShard) -> None:
-    """Runs on a pool. Deletes the shard, or the published table that the id names. Raises PersistError, OSError."""
+def _delete_table(command: DeleteShard, arrived: float) -> None:
+    """Runs on a pool, perhaps much later than the command `arrived`, in monotonic seconds. Deletes the shard, or the
+    published table that the id names. Raises PersistError, OSError."""
     if (published := removal_of(command.id)) is not None:
         uid, owner = published
-        remove_published(command.location, owner, uid)
+        remove_published(command.location, owner, uid, arrived + SECONDS_MAX)
     else:
         delete_shard(command.location, command.id)

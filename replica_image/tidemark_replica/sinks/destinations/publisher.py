@@ -72,6 +72,8 @@ class Publisher:
         """The upper that this replica's last append reached."""
         self._seconds = 0.0
         """How long the last publication ran."""
+        self._whole_seconds = 0.0
+        """How long the last one that did not fail ran: a failure may be quick."""
         self._waits_since: float | None = None
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None
@@ -137,13 +139,15 @@ class Publisher:
     @property
     def _is_short(self) -> bool:
         """Whether the next publication will probably be short: the last one was, and this replica has published."""
-        return self._published is not None and self._seconds <= SHORT_SECONDS
+        return self._published is not None and max(self._seconds, self._whole_seconds) <= SHORT_SECONDS
 
     def _publish(self, time: Time, term: WriterTerm) -> Reached:
         """Runs on the pool."""
         began = self._clock()
         try:
-            return self._destination.publish(time, term)
+            reached = self._destination.publish(time, term)
+            self._whole_seconds = self._clock() - began
+            return reached
         finally:
             self._seconds = self._clock() - began
 

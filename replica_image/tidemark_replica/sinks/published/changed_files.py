@@ -135,8 +135,9 @@ def replaced(
     """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. Raises
     RowMissing, PartitionsNotSupported, StorageError."""
     removed = []
+    of_partition = _by_partition(files)
     for partition, rows in partitions(changes, written.partition_by):
-        of = [file for file in files if file.partition == partition]
+        of = of_partition[partition]
         removed += _replaced_in_partition(written.in_partition(partition), of, rows, file_bytes)
     return removed
 
@@ -167,8 +168,9 @@ def separated(
     in files of their own. Returns the replaced files, and those of the lost rows. Raises RowMissing,
     PartitionsNotSupported, StorageError."""
     removed, lost = list[PublishedFile](), list[PublishedFile]()
+    of_partition = _by_partition(files)
     for partition, rows in partitions(changes, written.partition_by):
-        of = [file for file in files if file.partition == partition]
+        of = of_partition[partition]
         removed += _separated_in_partition(written.in_partition(partition), of, rows, file_bytes, lost)
     return removed, lost
 
@@ -205,10 +207,18 @@ def _separated_in_partition(
 def write_new(written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table) -> None:
     """Writes the rows that the table gets to files of their own, which replace none. `files`: those of the table.
     Raises StorageError."""
+    of_partition = _by_partition(files)
     for partition, new in partitions(changes.filter(pc.greater(changes.column(DIFF), 0)), written.partition_by):
-        prefixes = {file.prefix for file in files if file.partition == partition}
+        prefixes = {file.prefix for file in of_partition[partition]}
         for prefix, positions in longest(hashes(new), prefixes):
             written.in_partition(partition).write(prefix, copies(new.take(pa.array(positions))))
+
+
+def _by_partition(files: Sequence[PublishedFile]) -> defaultdict[Partition, list[PublishedFile]]:
+    found = defaultdict[Partition, list[PublishedFile]](list)
+    for file in files:
+        found[file.partition].append(file)
+    return found
 
 
 def _replaced_of_prefix(

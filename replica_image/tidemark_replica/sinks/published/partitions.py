@@ -19,6 +19,10 @@ from tidemark_replica.sinks.published.hash_prefix import first_bits, hashes
 
 Partition = tuple[str | None, ...]
 PARTITIONS_MAX = 10_000
+HISTORY_PARTITIONS_MAX = 10 * PARTITIONS_MAX
+"""Partitions of the updates that contents are computed from, with those that have no rows any more."""
+BEYOND_YEARS = "beyond"
+"""In the place of the text of a date that has none."""
 SHARES = 64
 """About into how many shares the contents are divided at most; there are no more than four times as many."""
 
@@ -29,7 +33,15 @@ class PartitionsNotSupported(PersistError):
 
 def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
     """The rows of each partition, in their order. Without columns all rows are of one partition, also where there are
-    none. Raises PartitionsNotSupported."""
+    none. `rows`: consolidated. Raises PartitionsNotSupported."""
+    fields = [rows.schema.field(name) for name in columns]
+    for partition, found in groups(rows, columns):
+        check_partition(fields, partition)
+        yield partition, found
+
+
+def groups(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
+    """The same for updates, which may be of rows that are there no more: also of those that no partition can have."""
     if not columns:
         yield (), rows
         return
@@ -42,16 +54,31 @@ def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partiti
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, np.append(starts, len(order))[1:], strict=True):
         found = rows.take(pa.array(order[start:end]))
-        yield tuple(_text(name, found.column(name)[0].as_py()) for name in columns), found
+        yield tuple(_text(found.column(name)[0]) for name in columns), found
 
 
-def _text(column: str, value: object) -> str | None:
-    if value == "":
-        raise PartitionsNotSupported(
-            f"column {column} has an empty text, which partitions of Delta tables cannot tell from NULL: write "
-            f"nullif({column}, '') in the SQL, or take the column out of partitionBy"
-        )
-    return partition_text(value)
+def _text(value: pa.Scalar) -> str | None:
+    """The text of a value; of an empty text itself, which is no NULL yet."""
+    try:
+        found = value.as_py()
+    except (OverflowError, ValueError):
+        return BEYOND_YEARS
+    return "" if found == "" else partition_text(found)
+
+
+def check_partition(fields: Sequence[pa.Field], partition: Partition) -> None:
+    """Raises PartitionsNotSupported where a table cannot have it. `fields`: the partition columns."""
+    for each, text in zip(fields, partition, strict=True):
+        if text == "":
+            raise PartitionsNotSupported(
+                f"column {each.name} has an empty text, which partitions of Delta tables cannot tell from NULL: write "
+                f"nullif({each.name}, '') in the SQL, or take the column out of partitionBy"
+            )
+        if text == BEYOND_YEARS and pa.types.is_date(each.type):
+            raise PartitionsNotSupported(
+                f"column {each.name} has a date beyond the years 1 to 9999, which has no text in Delta tables: correct "
+                "the row, or take the column out of partitionBy"
+            )
 
 
 def partition_text(value: object) -> str | None:
@@ -99,7 +126,7 @@ class Layout:
         """The share of each row."""
         numbered = rows.append_column("", pa.array(np.arange(rows.num_rows)))
         shares = np.zeros(rows.num_rows, np.int64)
-        for partition, of in partitions(numbered, self.columns):
+        for partition, of in groups(numbered, self.columns):
             at = of.column("").to_numpy()
             shares[at] = self._first[partition] + first_bits(hashes(of.drop_columns([""])), self._bits[partition])
         return shares

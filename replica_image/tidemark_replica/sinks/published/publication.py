@@ -48,10 +48,13 @@ from tidemark_replica.sinks.published.changed_files import (
 )
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes
 from tidemark_replica.sinks.published.partitions import (
+    HISTORY_PARTITIONS_MAX,
     PARTITIONS_MAX,
     Layout,
     Partition,
     PartitionsNotSupported,
+    check_partition,
+    groups,
     partitions,
 )
 from tidemark_replica.sinks.published.published_table import (
@@ -148,6 +151,8 @@ class Publication:
             changes = net_changes(self.shard, self.shard.listen(published + 1, time + 1), "the table", REBUILD_ROWS)
         if changes.num_rows > max(FEW_ROWS, table.rows // 4):
             raise TooManyChanges("more than a quarter of the rows has changed")
+        if self._partitions_about(table, changes) > PARTITIONS_MAX:  # writing everything anew counts them exactly
+            raise TooManyChanges(f"there may be more than {PARTITIONS_MAX:,} partitions")
         if not changes.num_rows and time - published < IDLE_MS:
             return Published(published, time, table.rows, table.bytes)
         if self.options.change_data_feed:
@@ -163,6 +168,13 @@ class Publication:
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(removed)
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
+
+    def _partitions_about(self, table: PublishedTable, changes: pa.Table) -> int:
+        """At least as many as the table has after the changes."""
+        if not (columns := self.options.partition_by):
+            return 0
+        come = {partition for partition, _ in partitions(changes.filter(pc.greater(changes.column(DIFF), 0)), columns)}
+        return len(come.union(file.partition for file in table.files)) if come else 0
 
     def _update_exactly(self, table: PublishedTable, published: Time, time: Time, changes: pa.Table) -> Published:
         """By two commits, so that a change data feed has no other rows than the changes: the first one moves the rows
@@ -201,18 +213,22 @@ class Publication:
         return now
 
     def _empty(self, time: Time) -> Published:
-        """Takes all rows away, since the view has errors at the time. A table that is empty for that reason gets the
-        newer time once in IDLE_MS."""
+        """Takes all rows away, since the view has errors at the time; changes nothing where the table has a later time.
+        A table that is empty for that reason gets the newer time once in IDLE_MS."""
         shard, table = self.shard, open_table(self.options)
         change = Replacement(time, is_in_error=True)
         if table is None:
-            refuse_deleted(Storage.at(self.options.location))
+            self._refuse_deleted(Storage.at(self.options.location))
             create_table(self.options, shard.schema, shard.shard_id, change)
             return Published(time, time, 0, 0, is_in_error=True)
         table.check_term()
         published = table.time_of(shard.shard_id) if table.schema == shard.schema else None
-        if published is not None and table.is_in_error(shard.shard_id) and time - published < IDLE_MS:
-            return Published(published, time, 0, 0, is_in_error=True)
+        if published is not None:
+            is_in_error = table.is_in_error(shard.shard_id)
+            if published >= time:  # another publisher has come further
+                return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
+            if is_in_error and time - published < IDLE_MS:
+                return Published(published, time, 0, 0, is_in_error=True)
         table.commit(shard.shard_id, change, shard.schema)
         return Published(time, time, 0, 0, removed=len(table.files), is_in_error=True)
 
@@ -227,9 +243,8 @@ class Publication:
             written = self._written(storage, shard.schema)
             try:
                 self._write_all(written, shard.snapshot_parts(time))
-                if table is None:  # no table is left of a Dataflow that was deleted with its tables meanwhile
-                    open_shard(shard.location)
-                    refuse_deleted(storage)
+                if table is None:
+                    self._refuse_deleted(storage)
                 written.check_not_interrupted()
             except BaseException:
                 written.discard()
@@ -242,6 +257,12 @@ class Publication:
         size, rows = _size(written.files), sum(file.rows for file in written.files)
         removed = 0 if table is None else len(table.files)
         return Published(time, time, rows, size, size, len(written.files), removed, reason)
+
+    def _refuse_deleted(self, storage: Storage) -> None:
+        """No table is left of a Dataflow that was deleted with its tables meanwhile. Raises TableBeingDeleted,
+        ShardNotFound."""
+        open_shard(self.shard.location)
+        refuse_deleted(storage)
 
     def _commit(
         self, table: PublishedTable, written: WrittenFiles, change: Replacement, schema: pa.Schema | None = None
@@ -267,19 +288,33 @@ class Publication:
         """Each partition has files of its own. Reads the partition columns first, to divide large partitions, and to
         compute small ones together."""
         columns = self.options.partition_by
-        counts = Counter[Partition]()
-        only = pa.schema([self.shard.schema.field(name) for name in columns])
-        for table in rows_of(parts, only):
-            counts.update({partition: rows.num_rows for partition, rows in partitions(table, columns)})
-            if len(counts) > PARTITIONS_MAX:
-                raise PartitionsNotSupported(
-                    f"the view has more than {PARTITIONS_MAX:,} partitions by {', '.join(columns)}: take columns with "
-                    "fewer values"
-                )
+        counts = self._updates_of_partitions(parts)
         layout = Layout.of(columns, counts, sum(part.size for part in parts), self.file_bytes)
         for share, rows in enumerate(contents_divided(self.shard, parts, max(layout.shares, 1), layout.share_of)):
             for partition, each in partitions(rows, columns):
                 written.in_partition(partition).write(layout.prefix(partition, share), copies(each))
+
+    def _updates_of_partitions(self, parts: Sequence[Part]) -> Counter[Partition]:
+        """How many updates each partition has. Those that have no rows any more are among them, since the history may
+        not be compacted. Raises PartitionsNotSupported."""
+        columns = self.options.partition_by
+        fields = [self.shard.schema.field(name) for name in columns]
+        updates, left = Counter[Partition](), Counter[Partition]()
+        for table in rows_of(parts, pa.schema([*fields, pa.field(DIFF, pa.int64())])):
+            for partition, rows in groups(table, columns):
+                updates[partition] += rows.num_rows
+                left[partition] += int(pc.sum(rows.column(DIFF)).as_py())
+            if len(updates) > HISTORY_PARTITIONS_MAX:
+                break
+        there = [partition for partition, count in left.items() if count]
+        if len(there) > PARTITIONS_MAX or len(updates) > HISTORY_PARTITIONS_MAX:
+            raise PartitionsNotSupported(
+                f"the view has more than {PARTITIONS_MAX:,} partitions by {', '.join(columns)}, or its history more "
+                f"than {HISTORY_PARTITIONS_MAX:,}: take columns with fewer values"
+            )
+        for partition in there:
+            check_partition(fields, partition)
+        return updates
 
 
 def _size(files: Sequence[PublishedFile]) -> int:

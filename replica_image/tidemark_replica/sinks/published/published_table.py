@@ -4,6 +4,7 @@
     txn   tidemark.version/<shard>     the version that this commit made: a later version is of another program
     txn   tidemark.emptied/<shard>     the time, where the view had errors then, and the table is empty for that reason
     txn   tidemark.term/<uid>          the writer term, by the Dataflow: a publisher of an older revision is refused
+    txn   tidemark.dataflow            a number of the Dataflow that has published last: only it deletes the table
     commitInfo tidemark.time           the same time, for people
 
 A commit takes exactly the version after the one that was read, or none, so of two publishers one wins, and the other
@@ -12,6 +13,7 @@ reads the table again. The outcome of a commit whose reply was lost is what the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -59,6 +61,7 @@ class PublishedByLater(PersistError):
     """A later revision of the Dataflow publishes the table, or it is being deleted."""
 
 
+DATAFLOW = "tidemark.dataflow"
 LAST_TERM = (1 << 63) - 1
 """The writer term of a table that is being deleted."""
 
@@ -148,6 +151,14 @@ class PublishedTable:
             raise PublishedByLater(
                 f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
             )
+
+    def check_dataflow(self) -> None:
+        """Raises PublishedByAnother where another Dataflow has published last. A table without that number may be of
+        any one."""
+        with self._storage.errors("reading the table"):
+            found = self._table.transaction_version(DATAFLOW)
+        if self._options.uid and found is not None and found != _dataflow_number(self._options.uid):
+            raise PublishedByAnother(f"another Dataflow has published {self._options.location} last")
 
     def time_of(self, shard: ShardId) -> Time | None:
         """The time of the shard whose contents the table has. None: it has not, or another program may have changed
@@ -316,6 +327,7 @@ def _properties(
             Transaction(_time_id(shard), change.time),
             Transaction(_version_id(shard), version),
             Transaction(_term_id(options), options.term),
+            Transaction(DATAFLOW, _dataflow_number(options.uid)),
             *emptied,
         ],
     )
@@ -335,6 +347,11 @@ def _emptied_id(shard: ShardId) -> str:
 
 def _term_id(options: TableOptions) -> str:
     return f"tidemark.term/{options.uid}"
+
+
+def _dataflow_number(uid: str) -> int:
+    """63 bits of a hash of the uid, since a transaction of Delta has a number alone."""
+    return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") >> 1
 
 
 def _is_outside(path: str) -> bool:

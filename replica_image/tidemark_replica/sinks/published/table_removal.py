@@ -5,7 +5,8 @@
 3. log entries, data files, other files                       in any order, until no more are found
 4. the tombstone, and empty folders                           the location is free
 
-What lies there and is not the view's table stays: another program has put it in its place.
+What lies there and is not the view's table stays: another program has put it in its place. So does the view's table
+where another Dataflow has published it last: a later one of the same name, or an earlier one whose tables stay.
 """
 
 from __future__ import annotations
@@ -34,32 +35,34 @@ class TableBeingDeleted(PersistError):
     """A deletion of a table at the location is not finished."""
 
 
-def remove_published(location: str, owner: str, uid: str = "") -> None:
+def remove_published(location: str, owner: str, uid: str = "", until: float | None = None) -> None:
     """Deletes the published table of a view, from wherever an earlier attempt stopped; does nothing where there is
-    none. `owner`: the view, as `namespace.dataflow.view`. `uid`: of the Dataflow whose publishers are stopped.
+    none. `owner`: the view, as `namespace.dataflow.view`. `uid`: of the Dataflow whose publishers are stopped, and
+    whose table it is; "" where it may be any one's. `until`: in monotonic seconds, SECONDS_MAX after it was asked for.
 
-    Raises StorageError, also after SECONDS_MAX: a slow deletion must not remove files of the next table.
+    Raises StorageError, also after `until`: a slow deletion must not remove files of the next table.
     """
-    storage, until = Storage.at(location), time.monotonic() + SECONDS_MAX
+    storage, until = Storage.at(location), time.monotonic() + SECONDS_MAX if until is None else until
     found = storage.read_json(TOMBSTONE)
     if found is None:
         options = TableOptions(location, owner, uid=uid, term=LAST_TERM)
         try:
-            if not _stop_publishers(options):
-                _remove_uncommitted(storage)
+            if not _stop_publishers(options, until):
+                _remove_uncommitted(storage, until)
                 return
         except PublishedByAnother:
             return
+        _check_deadline(location, until)
         storage.write_json(TOMBSTONE, {"published": owner})
     elif found.get("published") != owner:
         return
     while left := list(_files(storage)):  # again: a writer may have added files
         for path in left:
-            if time.monotonic() > until:
-                raise StorageError(f"{location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
             if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
                 return  # another process has finished; the log is of the next table
+            _check_deadline(location, until)
             storage.remove(path)
+    _check_deadline(location, until)
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
 
@@ -70,7 +73,12 @@ def refuse_deleted(storage: Storage) -> None:
         raise TableBeingDeleted(f"the table at {storage.location} is being deleted")
 
 
-def _stop_publishers(options: TableOptions) -> bool:
+def _check_deadline(location: str, until: float) -> None:
+    if time.monotonic() > until:
+        raise StorageError(f"{location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
+
+
+def _stop_publishers(options: TableOptions, until: float) -> bool:
     """Whether there is such a table. No publisher of the Dataflow commits to it afterwards. Raises PublishedByAnother,
     StorageError."""
     for _ in range(COMMITS_MAX):
@@ -78,7 +86,9 @@ def _stop_publishers(options: TableOptions) -> bool:
             table = open_table(options)
             if table is None:
                 return False
+            table.check_dataflow()
             table.check_term()
+            _check_deadline(options.location, until)
             table.take_all_away()
             return True
         except PublishedByLater:
@@ -88,10 +98,11 @@ def _stop_publishers(options: TableOptions) -> bool:
     raise StorageError(f"{options.location} is not gone: others commit to it; delete it again to go on")
 
 
-def _remove_uncommitted(storage: Storage) -> None:
+def _remove_uncommitted(storage: Storage, until: float) -> None:
     """Deletes the data files of a first publication that died before its commit."""
     for file in storage.list(""):
         if is_data_file(file.path):
+            _check_deadline(storage.location, until)
             storage.remove(file.path)
     storage.remove_empty_folders()
 
@@ -103,6 +114,9 @@ def _files(storage: Storage) -> Iterator[str]:
 
 
 def _files_in(storage: Storage, folder: str) -> Iterator[str]:
+    """Those of folders in it, too; not those to which a link leads."""
     yield from (file.path for file in storage.list(folder))
     for name in storage.folders(folder):
-        yield from _files_in(storage, f"{folder}/{name}" if folder else name)
+        path = f"{folder}/{name}" if folder else name
+        if storage.local_path is None or not (storage.local_path / path).is_symlink():
+            yield from _files_in(storage, path)
