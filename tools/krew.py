@@ -75,6 +75,7 @@ def archive(lib: Path, out: Path, version: str) -> Path:
                 (ROOT / "krew" / "kubectl-tidemark", "kubectl-tidemark"),
                 (python, "python"),
                 (ROOT / "LICENSE", "LICENSE"),
+                (ROOT / "cli" / "tidemark_cli" / "__main__.py", "lib/__main__.py"),
                 *((path, f"lib/{path.relative_to(lib)}") for path in sorted(lib.rglob("*")) if path.is_file()),
             ):
                 if "__pycache__" not in name:

@@ -53,26 +53,65 @@ def test_a_manifest_is_one_that_krew_takes(folder: Path) -> None:
     assert made["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
 
 
-def test_the_plugin_runs_as_krew_installs_it(folder: Path, tmp_path: Path) -> None:
-    """krew unpacks the archive into a store, and links the program into a folder of the PATH."""
+@pytest.fixture
+def installed(folder: Path, tmp_path: Path) -> Path:
+    """A folder of the PATH, as krew leaves it: the archive is in a store, and the program is linked here."""
     (archive,) = folder.glob("*.tar.gz")
     store, bin = tmp_path / "store", tmp_path / "bin"
     bin.mkdir()
     with tarfile.open(archive) as packed:
         packed.extractall(store, filter="data")
+    for needed in Path(sysconfig.get_path("purelib")).iterdir():
+        if not (store / "lib" / needed.name).exists():
+            (store / "lib" / needed.name).symlink_to(needed)
     (bin / "kubectl-tidemark").symlink_to(store / "kubectl-tidemark")
     (bin / f"python{sys.version_info.major}.{sys.version_info.minor}").symlink_to(sys.executable)
-    environment = {"PATH": f"{bin}{os.pathsep}/usr/bin{os.pathsep}/bin", "PYTHONPATH": sysconfig.get_path("purelib")}
-    run = [str(bin / "kubectl-tidemark"), "top", "--help"]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=BOUND, check=False)
+    return bin
+
+
+def run(bin: Path, *words: str, at: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = {"PATH": os.pathsep.join([str(bin), "/usr/bin", "/bin"])}
+    return subprocess.run(
+        [bin / "kubectl-tidemark", *words],
+        env=path | environment,
+        cwd=at or bin,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
+def test_the_plugin_runs_as_krew_installs_it(installed: Path) -> None:
+    done = run(installed, "top", "--help")
     assert done.returncode == 0, done.stderr
     assert "kubectl tidemark top" in done.stdout
 
-    done = subprocess.run(
-        run, env={**environment, "TIDEMARK_PYTHON": "no-python"}, capture_output=True, text=True, timeout=BOUND
-    )
+    done = run(installed, "top", "--help", TIDEMARK_PYTHON="no-python")
     assert done.returncode == 1
     assert done.stderr == "error: kubectl tidemark needs no-python on the PATH, or its path as TIDEMARK_PYTHON\n"
+
+
+def test_the_plugin_imports_no_module_of_the_current_folder(installed: Path, tmp_path: Path) -> None:
+    """Which may be an archive that somebody else packed. Nor of PYTHONPATH, which may be of another Python."""
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for module in ("click", "token", "tidemark_cli"):
+        (hostile / f"{module}.py").write_text("raise SystemExit(7)")
+    for environment in ({}, {"PYTHONPATH": str(hostile)}):
+        done = run(installed, "top", "--help", at=hostile, **environment)
+        assert done.returncode == 0, done.stderr
+        assert "kubectl tidemark top" in done.stdout
+
+
+def test_kubectl_gets_the_callers_environment(installed: Path, tmp_path: Path) -> None:
+    """Its credential plugins may be of another Python, which our packages would break."""
+    (installed / "kubectl").write_text(f'#!/bin/sh\necho "PYTHONPATH=$PYTHONPATH" >> {tmp_path}/asked\nexit 1\n')
+    (installed / "kubectl").chmod(0o755)
+    (tmp_path / "kubeconfig").touch()
+    done = run(installed, "top", KUBECONFIG=str(tmp_path / "kubeconfig"), PYTHONPATH="/of/the/caller")
+    assert done.returncode == 1, done.stderr
+    assert {*(tmp_path / "asked").read_text().splitlines()} == {"PYTHONPATH=/of/the/caller"}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
     The script completes `tidemark`. kubectl's own completion script completes `kubectl tidemark`: it finds
-    kubectl_complete-tidemark, which is installed beside kubectl-tidemark.
+    kubectl_complete-tidemark, which pip installs beside kubectl-tidemark, and krew does not.
     """
     click.echo(script(ctx.find_root().command, shell), nl=False)
