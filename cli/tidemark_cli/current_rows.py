@@ -163,7 +163,8 @@ def follow(find: Callable[[], Gateway], request: SubscribeRequest, sort_by: str)
 def _changes(
     link: Link, request: SubscribeRequest, rows: CurrentRows, changed: Callable[[], None]
 ) -> Iterator[Changes]:
-    """Of one subscribe after the other. Raises Error where the first one is refused, or a later one for good."""
+    """Of one subscribe after the other; a later one begins at the newest time, as `as_of` may be too old by then. Raises
+    Error where the first one is refused, or a later one for good."""
     has_begun = False
     while True:
         try:
@@ -175,6 +176,7 @@ def _changes(
             if not has_begun or not is_passing(error):
                 raise
             rows.note = f"trying again: {error}"
+            request.ClearField("as_of")
         changed()
         link.forget()
         time.sleep(AGAIN_SECONDS)

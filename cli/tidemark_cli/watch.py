@@ -28,6 +28,7 @@ from tidemark_cli.output.formats import lines
 from tidemark_cli.output.live import Frame, live_table
 from tidemark_cli.output.messages import as_object, fields, values
 from tidemark_cli.output.rows import RowPrinter
+from tidemark_cli.output.text import printable_lines
 
 PAUSE_SECONDS = 2.0
 _PASSING = (
@@ -38,6 +39,9 @@ _PASSING = (
     grpc.StatusCode.ABORTED,
     None,
 )
+_NOT_YET = "57P03"
+"""The gateway's SQLSTATE where the same call may succeed soon: no replica or no planner answers yet. Others with its
+status, FAILED_PRECONDITION, do not pass."""
 _PERCENT, _BAR = re.compile(r"(\d{1,3})%"), 10
 Cells = Sequence[str]
 Call = Callable[[Any, Any], Message]
@@ -62,10 +66,11 @@ class Listing:
 
 
 def is_passing(error: Error) -> bool:
-    """Whether a call that failed so may succeed a little later: the gateway is away, or is another one."""
+    """Whether a call that failed so may succeed a little later: the gateway is away, is another one, or has only begun.
+    """
     if isinstance(error, GatewayUnknown):
         return True
-    return isinstance(error, GatewayFailed) and error.code in _PASSING
+    return isinstance(error, GatewayFailed) and (error.code in _PASSING or error.sqlstate == _NOT_YET)
 
 
 def replies(find: Callable[[], Gateway], call: Call, pause: float | None = None) -> Iterator[Message | Error]:
@@ -149,7 +154,7 @@ def _print_changes(outcomes: Iterator[Message | Error], listing: Listing, output
         if isinstance(outcome, Message):
             printer.reply(outcome)
             noted = ""
-        elif (note := f"trying again: {outcome}") != noted:
+        elif (note := f"trying again: {printable_lines(str(outcome))}") != noted:
             print(note, file=sys.stderr)
             noted = note
         sys.stdout.flush()

@@ -28,11 +28,12 @@ class Warning(Exception):
 
 
 class Error(Exception):
-    """Root of the client's errors. The text says why and what to do. `code`: gRPC's; None: no call failed."""
+    """Root of the client's errors. The text says why and what to do. `code`: gRPC's; None: no call failed. `sqlstate`:
+    PostgreSQL's code for the gateway's refusal; empty: the gateway did not answer."""
 
-    def __init__(self, text: str, code: grpc.StatusCode | None = None) -> None:
+    def __init__(self, text: str, code: grpc.StatusCode | None = None, sqlstate: str = "") -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.sqlstate = code, sqlstate
 
 
 class InterfaceError(Error):
@@ -92,6 +93,6 @@ _OF_CODE: dict[str, type[Error]] = {
 }
 
 
-def of_code(text: str, code: grpc.StatusCode) -> Error:
+def of_code(text: str, code: grpc.StatusCode, sqlstate: str = "") -> Error:
     """The error of a call that ended with this status."""
-    return _OF_CODE.get(code.name, GatewayFailed)(text, code)
+    return _OF_CODE.get(code.name, GatewayFailed)(text, code, sqlstate)

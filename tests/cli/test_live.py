@@ -226,6 +226,59 @@ def test_crash_a_gateway_that_is_restarted_is_followed_anew(
     assert not second.requests[0].without_snapshot
 
 
+class Begins(Subscribes):
+    """Refuses the first calls, as a gateway does that has just begun."""
+
+    def __init__(self, *batches: pb.SubscribeBatch) -> None:
+        super().__init__(*batches, ends=True)
+        self.refusals = [("planner", "57P03"), ("replica", "57P03")]
+
+    def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.SubscribeReply]:
+        if self.refusals:
+            refuse(context, *self.refusals.pop())
+        return super().Subscribe(request, context)
+
+    def Frontiers(self, request: pb.FrontiersRequest, context: grpc.ServicerContext) -> pb.FrontiersReply:
+        if self.refusals:
+            refuse(context, *self.refusals.pop())
+        collections = [pb.CollectionFrontiers(namespace="default", name="back", kind="table", write=1000)]
+        return pb.FrontiersReply(now=1000, collections=collections)
+
+
+def refuse(context: grpc.ServicerContext, text: str, sqlstate: str) -> None:
+    context.set_trailing_metadata((("tidemark-sqlstate", sqlstate),))
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{text} \x1b[2J: not yet")
+
+
+def test_crash_a_gateway_that_has_just_begun_is_asked_until_it_answers(
+    gateways: Gateways, on_terminal: Callable[..., Terminal]
+) -> None:
+    """Neither its planner nor its replicas may be there at once. The time of --as-of may be too old by then: the table
+    begins with the newest one."""
+    first = Subscribes(snapshot(("before", 1, 1000, 1, 5)))
+    gateways.serve(first)
+    terminal = on_terminal("subscribe", "delays", "--live", "--as-of", "1000", "--up-to", "5000")
+    terminal.shows("before")
+    second = Begins(snapshot(("after", 1, 1000, 1, 5)))
+    gateways.serve(second)
+    assert terminal.end() == 0
+    assert last_frame(terminal.written)[1].split() == ["after", "1"]
+    assert second.refusals == []
+    assert [(r.HasField("as_of"), r.up_to) for r in (*first.requests, *second.requests)] == [(True, 5000), (False, 5000)]
+
+
+def test_data_in_error_end_a_live_table(gateways: Gateways, on_terminal: Callable[..., Terminal]) -> None:
+    """Their status is that of a gateway that has just begun; their SQLSTATE is not."""
+    gateways.serve(Subscribes(snapshot(("before", 1, 1000, 1, 5))))
+    terminal = on_terminal("subscribe", "delays", "--live")
+    terminal.shows("before")
+    second = Begins()
+    second.refusals = [("DIVIDE_BY_ZERO", "22000")]
+    gateways.serve(second)
+    assert terminal.end() == 1
+    assert "error: DIVIDE_BY_ZERO" in terminal.written
+
+
 def test_a_live_table_has_as_many_rows_as_it_can_hold(
     gateways: Gateways, on_terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +355,26 @@ def test_crash_a_watch_goes_on_where_its_gateway_was_restarted(
     program.send_signal(signal.SIGINT)
     assert program.wait(BOUND) == 130
     assert "Traceback" not in program.stderr.read()
+
+
+def test_crash_a_watch_asks_a_gateway_that_has_just_begun(
+    gateways: Gateways, in_pipe: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """What it answers meanwhile does not move the cursor of the terminal that standard error may be."""
+    gateways.serve(Advancing())
+    program = in_pipe("frontiers", "--watch", "-o", "json")
+    assert program.stdout is not None
+    assert program.stderr is not None
+    assert json.loads(program.stdout.readline())["name"] == "moves"
+    gateways.serve(Begins())
+    while json.loads(program.stdout.readline() or '{"name": "back"}')["name"] != "back":
+        pass
+    program.send_signal(signal.SIGINT)
+    assert program.wait(BOUND) == 130
+    noted = program.stderr.read()
+    assert r"trying again: replica \x1b[2J: not yet" in noted
+    assert r"trying again: planner \x1b[2J: not yet" in noted
+    assert "\x1b" not in noted
 
 
 def test_a_watch_is_live_on_a_terminal(gateways: Gateways, on_terminal: Callable[..., Terminal]) -> None:

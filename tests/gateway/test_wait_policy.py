@@ -89,6 +89,23 @@ def told_of_the_table(instances: Fleet) -> None:
     book.observe(shard.shard_id, at(500), at(0))
 
 
+def test_a_relation_of_which_nothing_is_reported_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restart of the operator, whose replicas are connected before they report frontiers."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
+    instances = fleet()
+    lost(instances).online = True
+    ask, looks = asks(context_of(instances))["a relation"], iter([False, False, True])
+
+    def look() -> object:
+        if next(looks):
+            told_of_the_table(instances)
+        return ask()
+
+    assert asyncio.run(wait_policy.when_possible(look)) is not None
+    assert list(looks) == []
+
+
 @pytest.mark.parametrize("way", ["a relation", "operators"])
 def test_a_replica_that_does_not_come_back_is_waited_for_only_for_a_while(
     way: str, monkeypatch: pytest.MonkeyPatch

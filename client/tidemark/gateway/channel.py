@@ -80,8 +80,8 @@ def _options(gateway: Gateway) -> list[tuple[str, object]]:
 
 
 def _failure(gateway: Gateway, error: Any) -> Error:
-    code = error.code()
-    return of_code(_text(gateway, code, error.details()), code)
+    code, metadata = error.code(), dict(iter(error.trailing_metadata() or ()))
+    return of_code(_text(gateway, code, error.details()), code, str(metadata.get("tidemark-sqlstate", "")))
 
 
 def _text(gateway: Gateway, code: grpc.StatusCode, details: str | None) -> str:

@@ -1,6 +1,7 @@
 """How long a statement that cannot be answered yet is tried again.
 
     refusal            waits at most          why it passes
+    QueryNotReady      COMMON_TIME_SECONDS    the operator has just begun, and no replica has reported yet
     NoCompleteTime     COMMON_TIME_SECONDS    the operator's knowledge of frontiers is a moment old
     NoReplicaAnswers   REPLICA_SECONDS        a lost replica is started again, or connects again
     (an answer)        QUERY_SECONDS          its computation; a copy: COPY_SECONDS; the client may set less (--timeout)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.errors import QueryRefused, RelationChanged
+from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
@@ -79,7 +79,8 @@ def input_spans(registry: Registry, running: RunningInstance, description: Dataf
     """The readable times of each input.
 
     Raises:
-        QueryRefused: no replica has reported an input's frontiers, or an index is quarantined.
+        QueryNotReady: no replica has reported an input's frontiers yet.
+        QueryRefused: an index is quarantined.
         RelationChanged: an imported index is not installed any more.
     """
     return list(_spans(running, import_names(registry, running.namespace, description), description))
@@ -90,7 +91,7 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
         name = names.get(source.id, source.shard.location)
         known = running.shards.register(source.shard.shard_id, source.shard.location)
         if known.readable is None:
-            raise QueryRefused(f"{name} cannot be read yet: no replica has reported its frontiers")
+            raise QueryNotReady(f"{name} cannot be read yet: no replica has reported its frontiers")
         yield Span(name, known.readable.since, known.readable.upper)
     for imported in description.index_imports:
         name = names.get(imported.id, imported.id)

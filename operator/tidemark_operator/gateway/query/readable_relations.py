@@ -11,7 +11,7 @@ from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.errors import QueryRefused, RelationChanged
+from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import require_online
@@ -40,7 +40,8 @@ def find_relation(context: ReconcileContext, namespace: str, id: GlobalId, owner
     """The relation `id` of the object `owner`.
 
     Raises:
-        QueryRefused: it cannot be read: nothing is known of it, or it is quarantined.
+        QueryNotReady: no replica has reported its frontiers yet.
+        QueryRefused: it cannot be read: it is quarantined.
         NoReplicaAnswers: no replica of its instance answers now.
         RelationChanged: it does not exist any more.
     """
@@ -58,7 +59,7 @@ def _require_readable(look: Look, running: RunningInstance | None, name: str) ->
         require_online(running, f"{name} cannot be read now")
     readable = look()
     if readable is None:
-        raise QueryRefused(f"{name} cannot be read yet: no replica has reported its frontiers")
+        raise QueryNotReady(f"{name} cannot be read yet: no replica has reported its frontiers")
     return readable
 
 
