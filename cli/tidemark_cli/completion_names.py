@@ -1,10 +1,12 @@
 """Names that a shell offers: of namespaces and objects, as kubectl lists them, and of relations, as the gateway does.
 
-A shell waits for the answer, so that it comes within SECONDS or not at all, and an error is no names.
+A shell waits for the answer, so that it comes within SECONDS or not at all. Where there is an error, no name is
+offered. The terminal is not read: the keys that are typed meanwhile are the shell's.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +34,7 @@ def names(list_names: Callable[[dict[str, Any]], list[str]]) -> Complete:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         found: list[str] = []
         try:
-            with _soon():
+            with _soon(), _no_input():
                 found = list_names(ctx.params)
         except (Exception, _TooLong):  # a shell has no place for an error
             return []
@@ -92,6 +94,19 @@ def _soon() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _no_input() -> Iterator[None]:
+    """Programs that the block starts, such as a plugin of kubectl that logs in, have no terminal to read."""
+    with open(os.devnull) as nothing:
+        kept = os.dup(0)
+        try:
+            os.dup2(nothing.fileno(), 0)
+            yield
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
 
 
 relations = names(_relations)

@@ -30,7 +30,8 @@ from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN
 from tidemark_protocol.rows.values import values
 
-ROWS_MAX, SNAPSHOT_BYTES_MAX = 100_000, 256 << 20
+ROWS_MAX, BYTES_MAX = 100_000, 256 << 20
+"""The bytes are those of the rows' text, and of the changes of a time that is not complete."""
 AGAIN_SECONDS = 2.0
 _NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double", "decimal")
 Cells = tuple[str, ...]
@@ -51,6 +52,8 @@ class CurrentRows:
         self._subject, self._sort_by = subject, sort_by
         self._lock = threading.Lock()
         self._rows: dict[Cells, _Row] = {}
+        self._bytes = 0
+        """Of the cells of `_rows`, at a byte a character."""
         self._names: list[str] = []
         self._numeric: list[bool] = []
         self._next: tuple[list[str], list[bool]] | None = None
@@ -70,25 +73,25 @@ class CurrentRows:
             self._next = names, [type.startswith(_NUMBERS) for type in header.column_types]
 
     def take(self, changes: Changes) -> None:
-        """Apply all changes of one time. Raises CliError where there are more rows than ROWS_MAX."""
+        """Apply all changes of one time. Raises CliError where there are more rows or bytes than a table holds."""
         if changes.changes.num_rows > 2 * ROWS_MAX:
             raise self.too_many()
         columns = [values(column) for column in changes.changes.columns[1:]]
         diffs = changes.changes.column(DIFF_COLUMN).to_pylist()
         with self._lock:
             if self._next is not None:
-                self._rows, (self._names, self._numeric), self._next = {}, self._next, None
+                self._rows, self._bytes, (self._names, self._numeric), self._next = {}, 0, self._next, None
             for diff, *row in zip(diffs, *columns, strict=True):
                 self._add(row, diff, changes.time)
             self._time, self.note = changes.time, ""
             if diffs:
                 self._changed = changes.time
-            if len(self._rows) > ROWS_MAX:
+            if len(self._rows) > ROWS_MAX or self._bytes > BYTES_MAX:
                 raise self.too_many()
 
     def too_many(self) -> CliError:
         return CliError(
-            f"{self._subject} has more than {ROWS_MAX} rows, or {SNAPSHOT_BYTES_MAX >> 20} MiB of them, which a live "
+            f"{self._subject} has more than {ROWS_MAX} rows, or {BYTES_MAX >> 20} MiB of them, which a live "
             "table does not hold: subscribe to a SELECT with WHERE, or with ORDER BY and LIMIT"
         )
 
@@ -97,19 +100,21 @@ class CurrentRows:
         known = self._rows.get(cells)
         if known is None:
             self._rows[cells] = _Row(self._order(row, cells), diff, time if diff > 0 else -1)
+            self._bytes += sum(map(len, cells))
             return
         known.count += diff
         if diff > 0:
             known.time = time
         if known.count == 0:
             del self._rows[cells]
+            self._bytes -= sum(map(len, cells))
 
     def _order(self, row: list[Any], cells: Cells) -> tuple[Any, ...]:
         keys = [_key(value, text, n) for value, text, n in zip(row, cells, self._numeric, strict=True)]
         if not self._sort_by:
             return tuple(keys)
-        first = keys[self._names.index(self._sort_by.removeprefix("-"))]
-        return (_Descending(first) if self._sort_by.startswith("-") else first, *keys)
+        rank, value = keys[self._names.index(self._sort_by.removeprefix("-"))]
+        return (rank, _Descending(value) if self._sort_by.startswith("-") else value, *keys)
 
     def frame(self, height: int) -> Frame:
         """The first rows. Those that came with the last change are marked."""
@@ -127,7 +132,7 @@ class CurrentRows:
 
 
 class _Descending:
-    """A key in the other order."""
+    """A value in the other order."""
 
     def __init__(self, key: Any) -> None:
         self._key = key
@@ -163,7 +168,7 @@ def follow(find: Callable[[], Gateway], request: SubscribeRequest, sort_by: str)
 def _changes(
     link: Link, request: SubscribeRequest, rows: CurrentRows, changed: Callable[[], None]
 ) -> Iterator[Changes]:
-    """Of one subscribe after the other; a later one begins at the newest time, as `as_of` may be too old by then. Raises
+    """Of one subscribe after the other. A later one begins at the newest time: `as_of` may be too old by then. Raises
     Error where the first one is refused, or a later one for good."""
     has_begun = False
     while True:
@@ -185,11 +190,10 @@ def _changes(
 def _subscribe(link: Link, request: SubscribeRequest, rows: CurrentRows) -> Iterator[Changes]:
     with subscribed(link, request) as (header, batches):
         rows.begin(header)
-        divided, size = Times(list(header.column_names), header.as_of), 0
+        divided = Times(list(header.column_names), header.as_of)
         for batch, data in batches:
-            size += len(data) if batch.lower <= header.as_of else 0
-            if size > SNAPSHOT_BYTES_MAX:
-                raise rows.too_many()
             yield from divided.complete(batch, data)
+            if divided.kept_bytes > BYTES_MAX:
+                raise rows.too_many()
             if idle := divided.idle(batch.upper):
                 yield idle

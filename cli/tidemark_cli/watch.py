@@ -60,14 +60,15 @@ class Listing:
     key: Sequence[str]
     leading: int
     styles: Mapping[str, str] = field(default_factory=dict)
+    clocked: frozenset[str] = frozenset()
+    """Names of cells that change with the clock. A row in which nothing else changed is not printed again."""
 
     def table(self, reply: Message) -> list[Cells]:
         return self.cells(getattr(reply, self.rows), reply)
 
 
 def is_passing(error: Error) -> bool:
-    """Whether a call that failed so may succeed a little later: the gateway is away, is another one, or has only begun.
-    """
+    """Whether a call that failed so may succeed a little later: the gateway is away, is another, or has only begun."""
     if isinstance(error, GatewayUnknown):
         return True
     return isinstance(error, GatewayFailed) and (error.code in _PASSING or error.sqlstate == _NOT_YET)
@@ -170,16 +171,22 @@ class _Changes:
         """Print its new and changed rows; rows that are gone are forgotten."""
         messages = getattr(reply, self._listing.rows)
         if self._output == "table":
-            table = self._listing.table(reply)
-            keyed = {tuple(row[: self._listing.leading]): row for row in table}
+            table = {tuple(row[: self._listing.leading]): row for row in self._listing.table(reply)}
+            changed = self._changed({key: self._without_clock(row) for key, row in table.items()})
+            self._table([row for key, row in table.items() if key in changed])
         else:
             keyed = {tuple(values(m, self._listing.key)): m.SerializeToString(deterministic=True) for m in messages}
-        changed = {key for key, row in keyed.items() if self._printed.get(key) != row}
-        self._printed = keyed
-        if self._output == "table":
-            self._table([row for key, row in keyed.items() if key in changed])
-        else:
+            changed = self._changed(keyed)
             self._messages(reply, [m for m in messages if tuple(values(m, self._listing.key)) in changed])
+
+    def _changed(self, rows: dict[tuple[Any, ...], Any]) -> set[tuple[Any, ...]]:
+        """The keys of those that are not as they were printed last."""
+        changed = {key for key, row in rows.items() if self._printed.get(key) != row}
+        self._printed = rows
+        return changed
+
+    def _without_clock(self, row: Cells) -> list[str]:
+        return [cell for name, cell in zip(self._listing.names, row, strict=True) if name not in self._listing.clocked]
 
     def _table(self, rows: list[Cells]) -> None:
         if self._writer is None:

@@ -86,14 +86,16 @@ def subscribed(
 
 
 class Times:
-    """Divides batches by time. A batch may end within a time, whose changes are kept until it is complete."""
+    """Divides batches by time. A batch may end within a time, whose changes are kept until it is complete.
+    `kept_bytes`: their size."""
 
     def __init__(self, names: list[str], as_of: int) -> None:
         self._names = [DIFF_COLUMN, *names]
         self._time: int | None = None
         self._parts: list[pa.Table] = []
+        self.kept_bytes = 0
         # a time before as_of is none to go on from: the rows that there are at as_of would never come
-        self._told, self._empty = as_of - 1, pa.table({DIFF_COLUMN: pa.array([], pa.int64())})
+        self._reported, self._empty = as_of - 1, pa.table({DIFF_COLUMN: pa.array([], pa.int64())})
 
     def complete(self, batch: SubscribeBatch, data: bytes) -> Iterator[Changes]:
         """The times that are complete with this batch."""
@@ -108,19 +110,20 @@ class Times:
                 if time != self._time:
                     yield from self._taken()
                     self._time = time
-                self._parts.append(table.slice(start, end - start))
+                self._parts.append(part := table.slice(start, end - start))
+                self.kept_bytes += part.nbytes
                 start = end
         if self._time is not None and self._time < batch.upper:
             yield from self._taken()
 
     def idle(self, upper: int) -> Changes | None:
-        """The last time before `upper`, where it was not told of already."""
-        if self._time is not None or upper == EMPTY or upper - 1 <= self._told:
+        """The last time before `upper`, unless it was reported already."""
+        if self._time is not None or upper == EMPTY or upper - 1 <= self._reported:
             return None
-        self._told = upper - 1
+        self._reported = upper - 1
         return Changes(upper - 1, self._empty)
 
     def _taken(self) -> Iterator[Changes]:
         if self._time is not None:
             yield Changes(self._time, pa.concat_tables(self._parts))
-            self._told, self._time, self._parts = self._time, None, []
+            self._reported, self._time, self._parts, self.kept_bytes = self._time, None, [], 0

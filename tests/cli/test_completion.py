@@ -134,6 +134,22 @@ def test_names_are_those_of_the_cluster_and_of_the_gateway(
     assert capsys.readouterr().err == ""
 
 
+def test_what_is_typed_meanwhile_is_left_to_the_shell(tmp_path: Path) -> None:
+    """A plugin of kubectl that logs in finds nobody to ask."""
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nread -r typed && echo computeinstance.compute.tidemark.dev/$typed\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark_cli.completion", "query", "-n", "a", "SELECT 1", "--instance", ""],
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        input="typed\n",
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=True,
+    )
+    assert done.stdout == ":4\n"
+
+
 def test_a_shell_does_not_wait_for_ever(kubectl: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is what was asked left running."""
     monkeypatch.setattr(completion_names, "SECONDS", 0.3)

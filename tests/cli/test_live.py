@@ -264,7 +264,10 @@ def test_crash_a_gateway_that_has_just_begun_is_asked_until_it_answers(
     assert terminal.end() == 0
     assert last_frame(terminal.written)[1].split() == ["after", "1"]
     assert second.refusals == []
-    assert [(r.HasField("as_of"), r.up_to) for r in (*first.requests, *second.requests)] == [(True, 5000), (False, 5000)]
+    assert [(r.HasField("as_of"), r.up_to) for r in (*first.requests, *second.requests)] == [
+        (True, 5000),
+        (False, 5000),
+    ]
 
 
 def test_data_in_error_end_a_live_table(gateways: Gateways, on_terminal: Callable[..., Terminal]) -> None:
@@ -320,7 +323,7 @@ class Advancing(Scripted):
         self.calls += 1
         collections = [
             pb.CollectionFrontiers(namespace="default", name="moves", kind="table", write=self.calls * 1000),
-            pb.CollectionFrontiers(namespace="default", name="rests", kind="index", hydrated_percent=42),
+            pb.CollectionFrontiers(namespace="default", name="rests", kind="index", write=500, hydrated_percent=42),
         ]
         return pb.FrontiersReply(now=self.calls * 1000, collections=collections)
 
@@ -355,6 +358,16 @@ def test_crash_a_watch_goes_on_where_its_gateway_was_restarted(
     program.send_signal(signal.SIGINT)
     assert program.wait(BOUND) == 130
     assert "Traceback" not in program.stderr.read()
+
+
+def test_a_watch_in_a_pipe_prints_no_row_again_that_only_lags(
+    gateways: Gateways, in_pipe: Callable[..., subprocess.Popen[str]]
+) -> None:
+    gateways.serve(Advancing())
+    program = in_pipe("frontiers", "--watch")
+    assert program.stdout is not None
+    printed = [program.stdout.readline().split()[0] for _ in range(5)]
+    assert printed == ["NAME", "moves", "rests", "moves", "moves"]
 
 
 def test_crash_a_watch_asks_a_gateway_that_has_just_begun(

@@ -80,7 +80,7 @@ def _listing(with_namespace: bool) -> Listing:
         collections = sorted(found, key=lambda c: (c.namespace, c.name))
         return [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
 
-    return Listing("collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS)
+    return Listing("collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS, frozenset({"LAG"}))
 
 
 def _row(c: CollectionFrontiers, now: int) -> list[str]:

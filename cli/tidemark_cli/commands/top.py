@@ -53,8 +53,8 @@ def top(
 ) -> None:
     """List dataflows by the state that they keep and the processor time that they take.
 
-    STATE and RECORDS are of a dataflow's arrangements, which replicas keep in files and the system in memory as far as
-    there is room. CPU is the time of its tasks in the last ten seconds. Replicas report every ten seconds.
+    STATE and RECORDS are of a dataflow's arrangements. Replicas keep them in files, and the system caches these in
+    memory. CPU is the time of its tasks in the last ten seconds. Replicas report every ten seconds.
     """
     request = TopRequest(namespace=namespace, all_namespaces=all_namespaces)
 

@@ -50,20 +50,30 @@ def is_possible() -> bool:
 def live_table(frame: Callable[[int], Frame]) -> Iterator[Callable[[], None]]:
     """Shows the table while the block lasts. The block gets `changed`, to call from any thread.
 
-    `frame`: the table, with at most so many rows. It is called in a thread of its own.
+    `frame`: the table, with at most so many rows. It is called in a thread of its own; what it raises there, `changed`
+    and the end of the block raise.
     """
     from rich.console import Console
     from rich.live import Live
 
     console, stale, ended = Console(file=sys.stdout), threading.Event(), threading.Event()
+    failures: list[Exception] = []
 
     def refresh(live: Live) -> None:
         size = None
-        while not ended.wait(REFRESH_SECONDS):
-            if stale.is_set() or console.size != size:
-                stale.clear()
-                size = console.size
-                live.update(_drawn(frame(_fitting(console))), refresh=True)
+        try:
+            while not ended.wait(REFRESH_SECONDS):
+                if stale.is_set() or console.size != size:
+                    stale.clear()
+                    size = console.size
+                    live.update(_drawn(frame(_fitting(console))), refresh=True)
+        except Exception as error:
+            failures.append(error)
+
+    def changed() -> None:
+        if failures:
+            raise failures[0]
+        stale.set()
 
     screen = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
     try:
@@ -71,10 +81,11 @@ def live_table(frame: Callable[[int], Frame]) -> Iterator[Callable[[], None]]:
             thread = threading.Thread(target=refresh, args=(live,), name="live table", daemon=True)
             thread.start()
             try:
-                yield stale.set
+                yield changed
             finally:
                 ended.set()
                 thread.join()
+            changed()
     finally:
         console.print(_drawn(frame(_fitting(console))))
 
