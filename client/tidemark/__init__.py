@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         OperationalError,
         ProgrammingError,
         RelationChanged,
+        ViewInError,
         Warning,
     )
     from tidemark.type_objects import (
@@ -76,6 +77,7 @@ __all__ = [
     "RelationChanged",
     "Timestamp",
     "TimestampFromTicks",
+    "ViewInError",
     "Warning",
     "apilevel",
     "connect",

@@ -7,9 +7,10 @@ Error
     │   ├── GatewayUnknown  nothing says where the gateway is
     │   └── GatewayFailed   the gateway cannot be reached, or cannot answer now; the caller lacks a right
     ├── ProgrammingError    the statement is refused
-    │   └── RelationChanged     of a Spark stream: its relation is not what it was
+    │   └── RelationChanged     of Spark: the relation is not what it was
     ├── DataError           the time cannot be read any more, or not yet; a value fits no type
-    │   └── OffsetTooOld        of a Spark stream: its checkpoint
+    │   ├── OffsetTooOld        of a Spark stream: its checkpoint
+    │   └── ViewInError         of a Spark stream: rows that cannot be computed
     ├── NotSupportedError   this gateway, or Tidemark, has no such thing
     ├── IntegrityError      is there for PEP 249: nothing raises it
     └── InternalError       a defect
@@ -64,8 +65,12 @@ class OffsetTooOld(DataError):
     """The checkpoint of a Spark stream is of a time whose changes cannot be read any more."""
 
 
+class ViewInError(DataError):
+    """A Spark stream cannot pass a time at which its view has rows in error."""
+
+
 class RelationChanged(ProgrammingError):
-    """The checkpoint of a Spark stream is of other relations than those of its name now."""
+    """The relations of a Spark stream's checkpoint, or the columns of a DataFrame, are not those of the name now."""
 
 
 class IntegrityError(DatabaseError):

@@ -1,11 +1,12 @@
-"""`format("tidemark")` in a real Spark, against a scripted gateway over real gRPC: options, types, filters, offsets."""
+"""`format("tidemark")` in a real Spark, against a scripted gateway over real gRPC: options, types, offsets."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,23 +14,19 @@ from typing import Any
 import grpc
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    GreaterThan,
-    In,
-    IsNull,
-    LessThan,
-    Not,
-    StringStartsWith,
-)
+import yaml
+from pyspark import cloudpickle
 
-from tidemark.errors import InterfaceError
-from tidemark.spark import register
-from tidemark.spark.filters import condition
+from tidemark.errors import DataError, GatewayFailed, InterfaceError, OffsetTooOld, ViewInError
+from tidemark.spark import TidemarkDataSource, patience, register
+from tidemark.spark.change_feed import ChangeFeed
 from tidemark.spark.options import ReadOptions
+from tidemark.spark.patience import is_in_error
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
+from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.sinks.subscribe.subscribe import goal_of
 
 pytestmark = pytest.mark.spark
 TYPES = {
@@ -89,20 +86,24 @@ class History(GatewayServicer):
     def __init__(self) -> None:
         self.updates = [("a", 1, 1000, 1), ("b", 2, 1000, 1)]
         self.upper, self.since, self.reads = 1001, 0, "first"
+        self.columns = [("name", "string"), ("n", "int")]
         self.queries: list[pb.QueryRequest] = []
         self.subscribes: list[pb.SubscribeRequest] = []
         self.breaks = 0
+        self.fails_at: int | None = None
+        """The time at which the view has a row in error, and no longer."""
 
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:
         self.queries.append(request)
         at = request.as_of if request.HasField("as_of") else self.upper - 1
         if at < self.since:
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more")
-        types = {"name": "string", "n": "int"} if "counts" in request.sql else TYPES
-        yield pb.QueryReply(
-            header=pb.QueryHeader(as_of=at, column_names=list(types), column_types=list(types.values()))
-        )
-        table = ROWS if types is TYPES else pa.table({"c0": pa.array([], pa.string()), "c1": pa.array([], pa.int32())})
+        if at == self.fails_at:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the result is in error: EXPRESSION_FAILED in 1 / n")
+        is_sales = "counts" not in request.sql
+        names, types = zip(*(TYPES.items() if is_sales else self.columns), strict=True)
+        yield pb.QueryReply(header=pb.QueryHeader(as_of=at, column_names=names, column_types=types))
+        table = ROWS if is_sales else pa.table({"c0": pa.array([], pa.string()), "c1": pa.array([], pa.int32())})
         yield pb.QueryReply(arrow=ipc(table.slice(0, 0) if request.sql.endswith("LIMIT 0") else table))
 
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.SubscribeReply]:
@@ -110,15 +111,20 @@ class History(GatewayServicer):
         at = request.as_of if request.HasField("as_of") else self.upper - 1
         if at < self.since:
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more")
-        header = pb.SubscribeHeader(
-            as_of=at, column_names=["name", "n"], column_types=["string", "int"], reads=self.reads
-        )
+        if at >= self.upper:
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"counts is not complete at {at} yet")
+        names, types = zip(*self.columns, strict=True)
+        header = pb.SubscribeHeader(as_of=at, column_names=names, column_types=types, reads=self.reads)
         yield pb.SubscribeReply(header=header)
         end = request.up_to if request.HasField("up_to") else self.upper
         first = [] if request.without_snapshot else [(*u[:2], at, u[3]) for u in self.updates if u[2] <= at]
         later = [u for u in self.updates if at < u[2] < end]
         for piece, upper in ((first, at + 1), (later[:1], later[0][2] if later else end), (later[1:], end)):
             yield pb.SubscribeReply(batch=pb.SubscribeBatch(lower=0, upper=upper, arrow=updates(piece)))
+            if self.fails_at is not None and at <= self.fails_at < end:
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION, "the subscribe is in error: EXPRESSION_FAILED in 1 / n"
+                )
             if self.breaks and request.up_to:
                 self.breaks -= 1
                 context.abort(grpc.StatusCode.ABORTED, "the replica was lost")
@@ -132,13 +138,20 @@ def updates(rows: list[tuple[str, int, int, int]]) -> bytes:
     return ipc(pa.Table.from_arrays(arrays, names=["c0", "c1", "__time", "__diff", "__part"])) if rows else b""
 
 
+def started(history: History, port: int = 0) -> tuple[grpc.Server, int]:
+    """A gateway that answers from a history, and its port."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    add_GatewayServicer_to_server(history, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    return server, port
+
+
 @pytest.fixture
 def gateway() -> Iterator[tuple[History, dict[str, str]]]:
     """And the options that name it."""
-    server, history = grpc.server(ThreadPoolExecutor(4)), History()
-    add_GatewayServicer_to_server(history, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
+    history = History()
+    server, port = started(history)
     yield history, {"server": f"127.0.0.1:{port}", "token": "secret", "namespace": "ns"}
     server.stop(None).wait()
 
@@ -166,43 +179,44 @@ def test_rows_of_every_type_are_read_as_of_the_time_of_the_plan(session: Any, ga
     assert session.read.format("tidemark").options(**options).load("sales.by-day").count() == 3
 
 
-def test_filters_are_sql_where_they_are_let(session: Any, gateway: Any) -> None:
-    """Spark refuses a source that filters unless its setting allows it; it filters once more itself."""
-    history, options = gateway
+def test_a_filtered_read_leaves_other_reads_of_its_dataframe_whole(session: Any, gateway: Any) -> None:
+    """Spark 4.3 keeps what `pushFilters` returns for all reads of a DataFrame, so the source must not have it."""
+    _, options = gateway
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        reader = session.read.format("tidemark").options(**options, pushdown="true", query="SELECT * FROM sales")
-        frame = reader.load().where("n > 5 AND name = 'it\\'s `a`' AND ok AND price IN (3.50, 1) AND at IS NOT NULL")
-        assert frame.count() == 1
+        with pytest.raises(Exception, match="format tidemark has no option pushdown"):
+            session.read.format("tidemark").options(**options, pushdown="true").load("sales")
+        frame = session.read.format("tidemark").options(**options).load("sales")
+        assert frame.where("n > 5").count() == 1
+        assert frame.count() == 3
+        assert frame.where("n > 5").union(frame.where("n < 0")).count() == 2
     finally:
         session.conf.unset("spark.sql.python.filterPushdown.enabled")
-    asked = history.queries[-1].sql
-    assert asked.startswith("SELECT * FROM (\nSELECT * FROM sales\n) AS `read` WHERE ")
-    for part in ("`name` = 'it\\'s `a`'", "`ok` = TRUE", "`at` IS NOT NULL"):
-        assert part in asked
 
 
-def test_a_filter_without_a_form_in_sql_is_left_to_spark() -> None:
-    """Names and values cannot leave their quotes; a time is the session's affair; a field of a struct has no name."""
-    found = condition(
-        [
-            GreaterThan(("n",), 5),
-            EqualNullSafe(("a`b",), "x' OR true --"),
-            Not(In(("price",), (decimal.Decimal("3.50"), 1))),
-            IsNull(("on",)),
-            LessThan(("on",), datetime.date(2026, 1, 31)),
-            EqualTo(("at",), NOON),
-            EqualTo(("pair", "a"), 1),
-            Not(EqualTo(("at",), NOON)),
-            In(("n",), (1, NOON)),
-            StringStartsWith(("name",), "a"),
-        ]
-    )
-    assert found == (
-        "`n` > 5 AND `a``b` <=> 'x\\' OR true --' AND NOT (`price` IN (3.50BD, 1)) AND `on` IS NULL "
-        "AND `on` < DATE'2026-01-31'"
-    )
-    assert condition([]) == ""
+def test_an_edit_after_the_load_never_puts_values_into_other_columns(
+    session: Any, gateway: Any, tmp_path: Path
+) -> None:
+    """Names and types are compared before the first row, also where every value would fit."""
+    history, options = gateway
+    rows = session.read.format("tidemark").options(**options).load("counts")
+    stream = Stream(session, options, tmp_path)
+    changes = stream.load()
+    for columns in ([("n", "string"), ("name", "int")], [("name", "string"), ("n", "bigint")]):
+        history.columns = columns
+        now = ", ".join(f"{name} {type}" for name, type in columns)
+        with pytest.raises(Exception, match=f"RELATION_CHANGED: counts has columns {now}, and had name string, n int"):
+            rows.collect()
+        with pytest.raises(Exception, match=f"RELATION_CHANGED: counts has columns {now}, _change_type"):
+            stream.run(changes)
+    assert stream.batches == {}
+
+
+def test_two_columns_of_one_name_are_refused(session: Any, gateway: Any) -> None:
+    history, options = gateway
+    history.columns = [("n", "int"), ("n", "int")]
+    with pytest.raises(Exception, match="two columns are called n: rename one with AS"):
+        session.read.format("tidemark").options(**options).load("counts")
 
 
 class Stream:
@@ -212,19 +226,19 @@ class Stream:
         self._session, self._options, self._checkpoint = session, options, checkpoint
         self.batches: dict[int, list[Any]] = {}
 
-    def run(self, **more: str) -> None:
-        """All that there is now, in a query that begins where the one before ended."""
+    def load(self, **more: str) -> Any:
+        options = {**self._options, "readChangeFeed": "true", **more}
+        return self._session.readStream.format("tidemark").options(**options).load("counts")
+
+    def run(self, loaded: Any = None, **more: str) -> None:
+        """All that there is now, in a query that begins where the one before ended. `loaded`: a DataFrame of `load`."""
 
         def take(frame: Any, id: int) -> None:
             rows = [tuple(row) for row in frame.collect()]
             assert self.batches.setdefault(id, rows) == rows
 
-        reader = self._session.readStream.format("tidemark").options(
-            **self._options, **{"readChangeFeed": "true", **more}
-        )
-        writer = (
-            reader.load("counts").writeStream.foreachBatch(take).option("checkpointLocation", str(self._checkpoint))
-        )
+        frame = self.load(**more) if loaded is None else loaded
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(self._checkpoint))
         query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
@@ -265,7 +279,7 @@ def test_crash_a_stream_goes_on_from_its_checkpoint_and_has_each_change_once(
     stream.run()
     assert stream.sums() == Counter({("a", 3): 2, ("b", 2): 1, ("c", 4): 1})
     again = [request for request in history.subscribes if request.up_to == 3001]
-    assert len(again) == 3
+    assert len(again) >= 3
     assert all(request.without_snapshot and request.as_of == 1000 for request in again)
 
 
@@ -295,11 +309,148 @@ def test_a_stream_without_the_snapshot_has_changes_alone(session: Any, gateway: 
     assert [row[:4] for row in stream.rows] == [("a", 1, "delete", -1)]
 
 
+def feed(options: dict[str, str], **more: str) -> ChangeFeed:
+    """The reader of a stream of `counts`, as Spark makes it on the driver."""
+    source = TidemarkDataSource({**options, "path": "counts", "readChangeFeed": "true", **more})
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, ChangeFeed)
+    return reader
+
+
+def rows_between(reader: ChangeFeed, start: Any, end: Any) -> list[Any]:
+    partitions = reader.partitions(start, end)
+    return [row for partition in partitions for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("snapshot", ["true", "false"])
+def test_crash_the_first_micro_batch_is_repeated_as_it_was(gateway: Any, snapshot: str) -> None:
+    """Spark stores its end alone, and asks a new reader where it begins: no change between is lost."""
+    history, options = gateway
+    reader = feed(options, snapshot=snapshot)
+    start = reader.initialOffset()
+    history.updates.append(("a", 1, 2000, -1))
+    history.upper = 2001
+    end = reader.latestOffset(start, None)
+    found = rows_between(reader, start, end)
+
+    history.updates.append(("b", 2, 3000, -1))
+    history.upper = 3001
+    reader = feed(options, snapshot=snapshot)
+    assert reader.initialOffset() == start
+    assert rows_between(reader, reader.initialOffset(), end) == found
+    later = rows_between(reader, end, reader.latestOffset(end, None))
+    assert [(row["name"], row["_diff"]) for row in later] == [("b", -1)]
+    assert [row["name"] for row in found] == (["a", "b", "a"] if snapshot == "true" else [])
+
+
+def test_a_stream_with_asof_goes_on_after_that_time_is_gone(session: Any, gateway: Any, tmp_path: Path) -> None:
+    history, options = gateway
+    history.updates.append(("c", 4, 2000, 1))
+    history.upper = 2001
+    stream = Stream(session, options, tmp_path)
+    stream.run(asOf="1000")
+    history.since, history.upper = 1500, 3001
+    history.updates.append(("d", 5, 3000, 1))
+    stream.run(asOf="1000")
+    assert stream.sums() == Counter({("a", 1): 1, ("b", 2): 1, ("c", 4): 1, ("d", 5): 1})
+
+
+def test_rows_in_error_end_a_stream_with_a_name(gateway: Any) -> None:
+    """Also where they were corrected before the micro-batch ended."""
+    history, options = gateway
+    reader = feed(options)
+    start = reader.latestOffset(reader.initialOffset(), None)
+    history.fails_at, history.upper = 2000, 3001
+    end = reader.latestOffset(start, None)
+    with pytest.raises(ViewInError, match=r"VIEW_IN_ERROR: counts has, or had, .*EXPRESSION_FAILED in 1 / n\. Correct"):
+        rows_between(reader, start, end)
+    history.fails_at = 3000
+    with pytest.raises(ViewInError, match="VIEW_IN_ERROR: counts has, or had"):
+        reader.latestOffset(start, None)
+
+
+def test_a_replica_calls_rows_in_error_as_the_source_expects() -> None:
+    """The text of the replica is what tells such an error from one that passes."""
+    staged = Staged(0, 3000, None, errors={2000: Counter({"EXPRESSION_FAILED: 1 / n": 1})})
+    ended = goal_of(staged, 3000).error
+    assert ended is not None
+    assert is_in_error(GatewayFailed(ended, grpc.StatusCode.FAILED_PRECONDITION))
+
+
+def test_a_time_that_is_not_complete_yet_is_not_too_old(gateway: Any) -> None:
+    """As after a restore: the checkpoint is still good, once the time is complete again."""
+    history, options = gateway
+    reader = feed(options)
+    history.upper = 501
+    with pytest.raises(DataError, match="not complete at 1000 yet") as raised:
+        rows_between(reader, {"time": 1000, "reads": "first"}, {"time": 2000, "reads": "first"})
+    assert not isinstance(raised.value, OffsetTooOld)
+
+
+def test_crash_a_gateway_that_is_restarted_does_not_end_a_stream(monkeypatch: Any) -> None:
+    """Neither its driver nor its task; after a minute the error is raised."""
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.2)
+    history = History()
+    server, port = started(history)
+    reader = feed({"server": f"127.0.0.1:{port}", "token": "secret", "namespace": "ns"})
+    start = reader.initialOffset()
+
+    def again(call: Callable[[], Any]) -> Any:
+        """The outcome of a call that begins while no gateway is there."""
+        nonlocal server
+        server.stop(None).wait()
+        with ThreadPoolExecutor(1) as pool:
+            outcome = pool.submit(call)
+            with pytest.raises(TimeoutError):
+                outcome.result(1)
+            server, _ = started(history, port)
+            return outcome.result()
+
+    end = again(lambda: reader.latestOffset(start, None))
+    assert end == {"time": 1000, "reads": "first"}
+    assert len(again(lambda: rows_between(reader, start, end))) == 2
+    history.upper = 2001
+    assert again(lambda: reader.latestOffset(end, None))["time"] == 2000
+    server.stop(None).wait()
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    with pytest.raises(GatewayFailed, match="no gateway answers"):
+        reader.latestOffset(end, None)
+
+
+@pytest.mark.cluster
+def test_the_driver_alone_finds_the_namespace(
+    gateway: Any, control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor in a pod has no kubeconfig, and must not read the relation of this name in another namespace."""
+    history, options = gateway
+    monkeypatch.setenv("PATH", str(control_plane.layout.kubectl.parent), prepend=os.pathsep)
+    context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team-a"}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [context],
+        "current-context": "c",
+    }
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    del options["namespace"]
+    source = TidemarkDataSource({**options, "kubeconfig": str(kubeconfig), "path": "counts"})
+    schema = source.schema()
+    kubeconfig.unlink()
+    source = cloudpickle.loads(cloudpickle.dumps(source))
+    reader = cloudpickle.loads(cloudpickle.dumps(source.reader(schema)))
+    for partition in reader.partitions():
+        list(reader.read(partition))
+    assert [query.namespace for query in history.queries] == ["team-a"] * 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "say what to read, once"),
-        ({"path": "a", "query": "SELECT 1"}, "say what to read, once"),
+        ({}, "name what to read, and only once"),
+        ({"path": "a", "query": "SELECT 1"}, "name what to read, and only once"),
         ({"path": "a", "asof": "soon"}, "option asOf: 'soon'"),
         ({"path": "a", "readchangefeed": "yes"}, "option readchangefeed is true or false, not 'yes'"),
         ({"path": "a", "tokenfil": "b"}, "no option tokenfil: it has server"),

@@ -46,18 +46,14 @@ def contents(system: System, at: int) -> Counter[tuple[Any, ...]]:
 
 
 def test_rows_are_those_of_one_time(system: System, session: Any, options: dict[str, str]) -> None:
-    """Of a table by its name and of a query, with filters that the gateway evaluates."""
+    """Of a table by its name and of a query, which Spark filters."""
     at = system.query("SELECT count(*) AS n FROM tpch.orders")["as_of"]
     reader = session.read.format("tidemark").options(**options, asOf=str(at))
     rows = [tuple(row[column] for column in COLUMNS) for row in reader.load("tpch.orders").toArrow().to_pylist()]
     assert Counter(rows) == contents(system, at)
 
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = reader.option("pushdown", "true").option("query", ORDERS).load().where("o_orderstatus = 'F'")
-        found = Counter(tuple(row) for row in frame.collect())
-    finally:
-        session.conf.unset("spark.sql.python.filterPushdown.enabled")
+    frame = reader.option("query", ORDERS).load().where("o_orderstatus = 'F'")
+    found = Counter(tuple(row) for row in frame.collect())
     assert found == Counter({row: n for row, n in contents(system, at).items() if row[1] == "F"})
 
 

@@ -1,18 +1,22 @@
 """A stream of changes: each micro-batch has those of its times, and Spark's checkpoint has the last time.
 
-    offset {"time": 1000, "reads": "5f2a81c09b3de674"}   all changes up to 1000 were read; of which relations
-    micro-batch from 1000 to 3000   ──► subscribe, as of 1000, without the rows of then, up to 3000 and with it
-    the first one, to 1000          ──► subscribe, as of 1000, with the rows of then, up to 1000 and with it
+    offset {"time": 1000, "reads": "5f2a81c09b3de674"}   all changes up to 1000 were read; the relations' fingerprint
+    micro-batch from 1000 to 3000   ──► subscribe as of 1000, without the rows as of 1000, up to and including 3000
+    the first one, to 1000          ──► subscribe as of 1000, with the rows as of 1000, up to and including 1000
 
-A micro-batch that is repeated after a crash has the same changes, since the times of both ends are in the checkpoint.
+A micro-batch that is repeated after a crash has the same changes, since the checkpoint has its end, and the end
+of the one before. Spark does not store where the first one begins: it always begins at NOTHING. Without the snapshot
+it is empty, and its end is where the stream begins.
 It is read while its first time can be: `readPolicy.lag` of the instance says for how long that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
+import grpc
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,10 +24,12 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from tidemark.changes import subscribed
-from tidemark.errors import DataError, GatewayFailed, OffsetTooOld, RelationChanged
+from tidemark.errors import Error, GatewayFailed, NotSupportedError, OffsetTooOld, RelationChanged, ViewInError
+from tidemark.spark.columns import check_columns
 from tidemark.spark.options import ReadOptions
+from tidemark.spark.patience import is_in_error, patiently
 from tidemark.spark.rows import arrow_schema, fitting
-from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
+from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.times import EMPTY
 
@@ -31,6 +37,7 @@ CHANGE_COLUMNS = {"_change_type": "string", "_diff": "bigint", "_time": "timesta
 """Names and types of the columns that a change has after the row's."""
 NOTHING = -1
 Offset = dict[str, Any]
+Batches = Iterator[tuple[SubscribeBatch, bytes]]
 
 
 class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -40,22 +47,25 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         """The time at which a trigger AvailableNow ends."""
 
     def initialOffset(self) -> Offset:
-        """Nothing was read; without the snapshot, everything up to the first time counts as read."""
-        return {"time": NOTHING, "reads": ""} if self._options.snapshot else self._first()
+        """The same at each call: Spark calls it again where it repeats the first micro-batch."""
+        return {"time": NOTHING, "reads": ""}
 
     def latestOffset(self, start: Offset, limit: object) -> Offset:
         if start["time"] == NOTHING:
-            return self._first()
-        newest = self._newest() if self._end is None else self._end
+            return patiently(self._first)
+        newest = patiently(self._newest) if self._end is None else self._end
         return {"time": max(newest, start["time"]), "reads": start["reads"]}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._end = self._newest()
+        self._end = patiently(self._newest)
 
     def _newest(self) -> int:
-        """The newest complete time."""
+        """The newest complete time. Raises ViewInError: the view has rows in error at it."""
         with self._options.connect() as connection, connection.cursor() as cursor:
-            at = cursor.execute(f"{self._options.select} LIMIT 0").as_of
+            try:
+                at = cursor.execute(f"{self._options.select} LIMIT 0").as_of
+            except Error as error:
+                raise self._named(error) from None
         assert at is not None
         return at
 
@@ -65,58 +75,85 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
             asked = connection.subscribe_request(self._options.subject, as_of=self._options.as_of, snapshot=False)
             with subscribed(connection.link, asked) as (header, _):
                 if not header.reads:
-                    raise GatewayFailed(
+                    raise NotSupportedError(
                         "the operator is older than this client: it does not say what a subscribe reads"
                     )
                 return {"time": header.as_of, "reads": header.reads}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        return [InputPartition((start, end))] if start["time"] < end["time"] else []
+        """One; none where there is nothing to read: no time has passed, or the stream begins without the snapshot."""
+        begins_empty = start["time"] == NOTHING and not self._options.snapshot
+        return [] if begins_empty or start["time"] >= end["time"] else [InputPartition((start, end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """All changes after the first time, up to the second one and with it.
+        """All changes after the first time, up to and including the second one.
 
         Raises:
             OffsetTooOld: the first time cannot be read any more.
-            RelationChanged: what is read is not what was read before.
+            RelationChanged: the relations, or their columns, are not those that the stream has read before.
+            ViewInError: the view has rows in error at one of the times.
             GatewayFailed: the subscribe ended too soon.
         """
         start, end = partition.value
+        try:
+            header, batches, opened = patiently(lambda: self._opened(start, end))
+            with opened:
+                self._check(header, end)
+                yield from self._changes(batches, end)
+        except Error as error:
+            raise self._named(error) from None
+
+    def _opened(self, start: Offset, end: Offset) -> tuple[SubscribeHeader, Batches, ExitStack]:
+        """The subscribe, which ends with the stack."""
         is_first = start["time"] == NOTHING
-        with self._options.connect() as connection:
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._options.connect())
             asked = connection.subscribe_request(
                 self._options.subject,
                 as_of=end["time"] if is_first else start["time"],
                 up_to=end["time"] + 1,
                 snapshot=is_first,
             )
-            try:
-                yield from self._changes(connection.link, asked, end)
-            except DataError as error:
-                raise OffsetTooOld(
-                    f"OFFSET_TOO_OLD: changes of {self._options.subject} from {asked.as_of} on cannot be read: "
-                    f"{error}. Begin with a new checkpoint, which has all rows first; a longer readPolicy.lag of the "
-                    "ComputeInstance leaves more time between micro-batches",
-                    error.code,
-                ) from None
+            header, batches = stack.enter_context(subscribed(connection.link, asked))
+            return header, batches, stack.pop_all()
 
-    def _changes(self, link: Any, asked: SubscribeRequest, end: Offset) -> Iterator[pa.RecordBatch]:
+    def _check(self, header: SubscribeHeader, end: Offset) -> None:
+        if header.reads != end["reads"]:
+            raise RelationChanged(
+                f"RELATION_CHANGED: {self._options.subject} is not what the stream has read before (it was edited, "
+                "or made again), so its changes are none of the rows that the stream has: begin with a new "
+                "checkpoint and an empty target"
+            )
+        names = zip(header.column_names, header.column_types, strict=True)
+        check_columns(self._options.subject, self._schema, [*names, *CHANGE_COLUMNS.items()])
+
+    def _changes(self, batches: Batches, end: Offset) -> Iterator[pa.RecordBatch]:
         wanted, upper = arrow_schema(self._schema), 0
-        with subscribed(link, asked) as (header, batches):
-            if header.reads != end["reads"]:
-                raise RelationChanged(
-                    f"RELATION_CHANGED: {self._options.subject} is not what the stream has read before (it was edited, "
-                    "or made again), so its changes are none of the rows that the stream has: begin with a new "
-                    "checkpoint and an empty target"
-                )
-            for batch, data in batches:
-                upper = batch.upper
-                if data:
-                    updates = unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part)
-                    for part in updates.to_batches():
-                        yield _with_change_columns(part, wanted)
+        for batch, data in batches:
+            upper = batch.upper
+            if data:
+                updates = unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part)
+                for part in updates.to_batches():
+                    yield _with_change_columns(part, wanted)
         if upper <= end["time"] and upper != EMPTY:
             raise GatewayFailed(f"the subscribe ended before {end['time']} was complete: Spark repeats the micro-batch")
+
+    def _named(self, error: Error) -> Error:
+        """The error by a name, where it has one, with what to do."""
+        if is_in_error(error):
+            return ViewInError(
+                f"VIEW_IN_ERROR: {self._options.subject} has, or had, rows that cannot be computed: {error}. Correct "
+                "the data, then begin with a new checkpoint and an empty target",
+                error.code,
+            )
+        if error.code is grpc.StatusCode.OUT_OF_RANGE and "any more" in str(error):
+            return OffsetTooOld(
+                f"OFFSET_TOO_OLD: changes of {self._options.subject} cannot be read from the checkpoint's time on: "
+                f"{error}. Begin with a new checkpoint and an empty target; a longer readPolicy.lag of the "
+                "ComputeInstance leaves more time between micro-batches",
+                error.code,
+            )
+        return error
 
 
 def _with_change_columns(updates: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tidemark.connection import Connection, connect
 from tidemark.errors import InterfaceError
+from tidemark.gateway.kubectl import Kubectl
 from tidemark_protocol.times import parse
 
 _CONNECTION = {
@@ -23,25 +25,32 @@ _CONNECTION = {
     "operatornamespace": "operator_namespace",
 }
 """Options of the connection, in lower case, and the parameters of `tidemark.connect` that they are."""
-_READ = ("path", "relation", "query", "asof", "readchangefeed", "snapshot", "pushdown")
+_READ = ("path", "relation", "query", "asof", "readchangefeed", "snapshot")
 _WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and by which way. `subject`: a relation's name, or a SELECT. Executors get it by pickle."""
+    """What to read, and how to reach the gateway. Executors receive it by pickle.
+
+    `subject`: a relation's name, or a SELECT. `connection`: parameters of `tidemark.connect`, `namespace` among them.
+    """
 
     subject: str
     is_query: bool
     as_of: int | None
     change_feed: bool
     snapshot: bool
-    pushdown: bool
     connection: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Raises InterfaceError: an option is missing, not known, or has no such value."""
+        """Without option `namespace` it is that of the kubeconfig's context on this machine.
+
+        Raises:
+            InterfaceError: an option is missing, not known, or has no such value.
+            GatewayFailed: the kubeconfig has no such context.
+        """
         given = {name.lower(): value for name, value in options.items()}
         if unknown := sorted(given.keys() - _CONNECTION.keys() - set(_READ)):
             raise InterfaceError(
@@ -50,7 +59,8 @@ class ReadOptions:
         subjects = [name for name in ("path", "relation", "query") if given.get(name)]
         if len(subjects) != 1:
             raise InterfaceError(
-                "say what to read, once: load(RELATION), option relation with a name, or option query with a SELECT"
+                "name what to read, and only once: load(RELATION), option relation with a name, or option query with a "
+                "SELECT"
             )
         as_of = None
         if "asof" in given:
@@ -58,15 +68,19 @@ class ReadOptions:
                 as_of = parse(given["asof"])
             except ValueError as error:
                 raise InterfaceError(f"option asOf: {error}") from None
-        flags = {name: _flag(given, name, name == "snapshot") for name in ("readchangefeed", "snapshot", "pushdown")}
+        flags = {name: _flag(given, name, name == "snapshot") for name in ("readchangefeed", "snapshot")}
+        connection = {_CONNECTION[name]: value for name, value in given.items() if name in _CONNECTION}
+        if not connection.get("namespace"):
+            kubeconfig = connection.get("kubeconfig")
+            kubectl = Kubectl(Path(kubeconfig) if kubeconfig else None, connection.get("context"))
+            connection["namespace"] = kubectl.namespace()
         return cls(
             given[subjects[0]],
             subjects == ["query"],
             as_of,
             flags["readchangefeed"],
             flags["snapshot"],
-            flags["pushdown"],
-            {_CONNECTION[name]: value for name, value in given.items() if name in _CONNECTION},
+            connection,
         )
 
     @property
