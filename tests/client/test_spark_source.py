@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyspark import cloudpickle
+from pyspark.sql.datasource import InputPartition
 
-from tidemark.errors import DataError, GatewayFailed, InterfaceError, OffsetTooOld, ViewInError
+from tidemark.errors import DataError, GatewayFailed, InterfaceError, OffsetTooOld, RelationChanged, ViewInError
 from tidemark.spark import TidemarkDataSource, patience, register
 from tidemark.spark.change_feed import ChangeFeed
 from tidemark.spark.options import ReadOptions
@@ -28,7 +29,6 @@ from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewaySe
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.sinks.subscribe.subscribe import goal_of
 
-pytestmark = pytest.mark.spark
 TYPES = {
     "name": "string",
     "n": "bigint",
@@ -162,6 +162,7 @@ def session(spark: Any) -> Any:
     return spark
 
 
+@pytest.mark.spark
 def test_rows_of_every_type_are_read_as_of_the_time_of_the_plan(session: Any, gateway: Any) -> None:
     """Also by a second action on the same DataFrame; once that time is gone, the error says so."""
     history, options = gateway
@@ -179,6 +180,7 @@ def test_rows_of_every_type_are_read_as_of_the_time_of_the_plan(session: Any, ga
     assert session.read.format("tidemark").options(**options).load("sales.by-day").count() == 3
 
 
+@pytest.mark.spark
 def test_a_filtered_read_leaves_other_reads_of_its_dataframe_whole(session: Any, gateway: Any) -> None:
     """Spark 4.3 keeps what `pushFilters` returns for all reads of a DataFrame, so the source must not have it."""
     _, options = gateway
@@ -194,31 +196,6 @@ def test_a_filtered_read_leaves_other_reads_of_its_dataframe_whole(session: Any,
         session.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_an_edit_after_the_load_never_puts_values_into_other_columns(
-    session: Any, gateway: Any, tmp_path: Path
-) -> None:
-    """Names and types are compared before the first row, also where every value would fit."""
-    history, options = gateway
-    rows = session.read.format("tidemark").options(**options).load("counts")
-    stream = Stream(session, options, tmp_path)
-    changes = stream.load()
-    for columns in ([("n", "string"), ("name", "int")], [("name", "string"), ("n", "bigint")]):
-        history.columns = columns
-        now = ", ".join(f"{name} {type}" for name, type in columns)
-        with pytest.raises(Exception, match=f"RELATION_CHANGED: counts has columns {now}, and had name string, n int"):
-            rows.collect()
-        with pytest.raises(Exception, match=f"RELATION_CHANGED: counts has columns {now}, _change_type"):
-            stream.run(changes)
-    assert stream.batches == {}
-
-
-def test_two_columns_of_one_name_are_refused(session: Any, gateway: Any) -> None:
-    history, options = gateway
-    history.columns = [("n", "int"), ("n", "int")]
-    with pytest.raises(Exception, match="two columns are called n: rename one with AS"):
-        session.read.format("tidemark").options(**options).load("counts")
-
-
 class Stream:
     """A stream into memory of this process, by batches that are each taken once, as a sink that is idempotent does."""
 
@@ -230,15 +207,14 @@ class Stream:
         options = {**self._options, "readChangeFeed": "true", **more}
         return self._session.readStream.format("tidemark").options(**options).load("counts")
 
-    def run(self, loaded: Any = None, **more: str) -> None:
-        """All that there is now, in a query that begins where the one before ended. `loaded`: a DataFrame of `load`."""
+    def run(self, **more: str) -> None:
+        """All that there is now, in a query that begins where the one before ended."""
 
         def take(frame: Any, id: int) -> None:
             rows = [tuple(row) for row in frame.collect()]
             assert self.batches.setdefault(id, rows) == rows
 
-        frame = self.load(**more) if loaded is None else loaded
-        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(self._checkpoint))
+        writer = self.load(**more).writeStream.foreachBatch(take).option("checkpointLocation", str(self._checkpoint))
         query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
@@ -256,6 +232,7 @@ class Stream:
         return +total
 
 
+@pytest.mark.spark
 def test_crash_a_stream_goes_on_from_its_checkpoint_and_has_each_change_once(
     session: Any, gateway: Any, tmp_path: Path
 ) -> None:
@@ -283,6 +260,7 @@ def test_crash_a_stream_goes_on_from_its_checkpoint_and_has_each_change_once(
     assert all(request.without_snapshot and request.as_of == 1000 for request in again)
 
 
+@pytest.mark.spark
 def test_a_stream_that_cannot_go_on_ends_with_a_name(session: Any, gateway: Any, tmp_path: Path) -> None:
     """It never leaves changes out, nor applies those of another relation."""
     history, options = gateway
@@ -299,6 +277,7 @@ def test_a_stream_that_cannot_go_on_ends_with_a_name(session: Any, gateway: Any,
     assert len(stream.rows) == 2
 
 
+@pytest.mark.spark
 def test_a_stream_without_the_snapshot_has_changes_alone(session: Any, gateway: Any, tmp_path: Path) -> None:
     history, options = gateway
     stream = Stream(session, options, tmp_path)
@@ -343,16 +322,41 @@ def test_crash_the_first_micro_batch_is_repeated_as_it_was(gateway: Any, snapsho
     assert [row["name"] for row in found] == (["a", "b", "a"] if snapshot == "true" else [])
 
 
-def test_a_stream_with_asof_goes_on_after_that_time_is_gone(session: Any, gateway: Any, tmp_path: Path) -> None:
+def test_an_edit_after_the_load_never_puts_values_into_other_columns(gateway: Any) -> None:
+    """Names and types are compared before the first row, also where every value would fit."""
     history, options = gateway
-    history.updates.append(("c", 4, 2000, 1))
+    source = TidemarkDataSource({**options, "path": "counts"})
+    rows, changes = source.reader(source.schema()), feed(options)
+    list(rows.read(InputPartition(1000)))
+    for columns in ([("n", "string"), ("name", "int")], [("name", "string"), ("n", "bigint")]):
+        history.columns = columns
+        now = ", ".join(f"{name} {type}" for name, type in columns)
+        with pytest.raises(RelationChanged, match=f"RELATION_CHANGED: counts has columns {now}, and had name string"):
+            list(rows.read(InputPartition(1000)))
+        start = changes.initialOffset()
+        with pytest.raises(RelationChanged, match=f"RELATION_CHANGED: counts has columns {now}, _change_type"):
+            rows_between(changes, start, changes.latestOffset(start, None))
+
+
+def test_two_columns_of_one_name_are_refused(gateway: Any) -> None:
+    history, options = gateway
+    history.columns = [("n", "int"), ("n", "int")]
+    with pytest.raises(InterfaceError, match="two columns are called n: rename one with AS"):
+        TidemarkDataSource({**options, "path": "counts"}).schema()
+
+
+def test_a_stream_with_asof_goes_on_after_that_time_is_gone(gateway: Any) -> None:
+    history, options = gateway
+    reader = feed(options, asOf="1000")
     history.upper = 2001
-    stream = Stream(session, options, tmp_path)
-    stream.run(asOf="1000")
-    history.since, history.upper = 1500, 3001
+    end = reader.latestOffset(reader.initialOffset(), None)
+    assert end["time"] == 1000
+    end = reader.latestOffset(end, None)
     history.updates.append(("d", 5, 3000, 1))
-    stream.run(asOf="1000")
-    assert stream.sums() == Counter({("a", 1): 1, ("b", 2): 1, ("c", 4): 1, ("d", 5): 1})
+    history.since, history.upper = 1500, 3001
+    reader = feed(options, asOf="1000")
+    found = rows_between(reader, end, reader.latestOffset(end, None))
+    assert [(row["name"], row["_diff"]) for row in found] == [("d", 1)]
 
 
 def test_rows_in_error_end_a_stream_with_a_name(gateway: Any) -> None:
@@ -454,6 +458,7 @@ def test_the_driver_alone_finds_the_namespace(
         ({"path": "a", "asof": "soon"}, "option asOf: 'soon'"),
         ({"path": "a", "readchangefeed": "yes"}, "option readchangefeed is true or false, not 'yes'"),
         ({"path": "a", "tokenfil": "b"}, "no option tokenfil: it has server"),
+        ({"path": "a", "pushdown": "true"}, "no option pushdown: it has server"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], message: str) -> None:
@@ -465,6 +470,7 @@ def test_a_secret_is_not_shown() -> None:
     assert "hush" not in repr(ReadOptions.of({"path": "a", "token": "hush"}))
 
 
+@pytest.mark.spark
 def test_what_has_no_meaning_is_refused(session: Any, gateway: Any, tmp_path: Path) -> None:
     _, options = gateway
     stream = Stream(session, options, tmp_path)
