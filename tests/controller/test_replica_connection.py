@@ -355,7 +355,7 @@ def test_crash_a_replica_that_is_frozen_is_lost_within_seconds(play: Callable[..
         instance_address = instance.replicas[R1].connection.address
         relay = await asyncio.start_unix_server(accept, tmp_path / "relay")
         instance.attach(R1, f"unix://{tmp_path}/relay")
-        await replica.until(lambda: instance.replicas[R1].online and complete(replica.streams[-1]))
+        await replica.until(lambda: instance.replicas[R1].online and any(map(complete, replica.streams[-1:])))
         flows.clear()
         async with asyncio.timeout(FROZEN_SECONDS):
             await replica.until(lambda: not instance.replicas[R1].online)
