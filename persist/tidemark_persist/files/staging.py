@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -76,13 +76,21 @@ def write_staged(
     return StagedFile(file.path, file.size, file.rows, file.min_time, file.max_time, int(time.time() * 1000))
 
 
-def restaged(location: str, staged: StagedFile, *, storage_options: Mapping[str, str] | None = None) -> StagedFile:
-    """The file, or a copy of it where it is too old to be committed: vacuum would take it soon.
+def restaged(
+    location: str,
+    staged: StagedFile,
+    *,
+    age_seconds: float = STAGED_AGE_MAX_SECONDS / 2,
+    alive: Callable[[], None] = lambda: None,
+    storage_options: Mapping[str, str] | None = None,
+) -> StagedFile:
+    """The file, or a copy of it where it is older than `age_seconds`: vacuum would take it soon. `alive` is called now
+    and then while it is copied.
 
     Raises:
         InvalidStagedFile: it is too old, and gone.
     """
-    if time.time() - staged.staged_ms / 1000 < STAGED_AGE_MAX_SECONDS / 2:
+    if time.time() - staged.staged_ms / 1000 < age_seconds:
         return staged
     storage = Storage.at(location, storage_options)
     if storage.stat(staged.path) is None:
@@ -93,10 +101,16 @@ def restaged(location: str, staged: StagedFile, *, storage_options: Mapping[str,
         pq.ParquetFile(source) as file,
     ):
         schema = file.schema_arrow
-        copy = write_file(storage, map(pa.Table.from_batches, ([batch] for batch in file.iter_batches())), schema)
+        copy = write_file(storage, _tables(file, alive), schema)
     if copy is None:
         raise InvalidStagedFile(f"staged file {staged.path} of shard {location} has no rows")
     return StagedFile(copy.path, copy.size, copy.rows, copy.min_time, copy.max_time, int(time.time() * 1000))
+
+
+def _tables(file: pq.ParquetFile, alive: Callable[[], None]) -> Iterator[pa.Table]:
+    for batch in file.iter_batches():
+        alive()
+        yield pa.Table.from_batches([batch])
 
 
 def _batches(updates: Any) -> tuple[Iterable[pa.RecordBatch | pa.Table], pa.Schema | None]:

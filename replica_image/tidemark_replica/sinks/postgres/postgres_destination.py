@@ -24,9 +24,6 @@ DELIVERY_SECONDS = 3600.0
 SETTINGS_OF_SINKS = SETTINGS | {
     "statement_timeout": "1h",
     "idle_in_transaction_session_timeout": "10min",  # the shard is read meanwhile
-    "tcp_keepalives_idle": "10",  # the server notices a machine that is gone, and releases the progress row
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
 }
 _DATA, _CONSTRAINT = "22", "23"
 """Classes of SQLSTATE whose messages have values of rows."""

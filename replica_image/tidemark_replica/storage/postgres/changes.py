@@ -8,11 +8,11 @@ TRUNCATE ──────► the files of this tick are taken back, and the ro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from tidemark_persist import Shard, StagedFile, consolidate, write_staged
+from tidemark_persist import Shard, StagedFile, consolidate, remove_staged, restaged, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_replica.storage.errors import TableStopped
@@ -29,6 +29,9 @@ from tidemark_replica.values.arrow_types import arrow_schema
 FLUSH_BYTES = 32 << 20
 FOUND_BYTES = 32 << 20
 """A batch of changes whose rows before have more bytes, by the average row of the table, is divided."""
+
+RENEW_SECONDS = 3 * 3600.0
+"""Staged files that are older are copied before the others wait for the table: half the age at which `stage` does."""
 
 
 class _TooMany(Exception):
@@ -82,9 +85,15 @@ class TableChanges:
     def discard(self) -> None:
         """Drops the waiting messages, and deletes the staged files."""
         self.waiting.clear()
-        if self.files:
-            self._shard.discard(self.files)
-            self.files.clear()
+        remove_staged(self._location, self.files)
+        self.files.clear()
+
+    def renew(self, alive: Callable[[], None]) -> None:
+        """Copies the staged files that took hours so far, so that they are young when they are bound."""
+        for place, old in enumerate(self.files):
+            self.files[place] = restaged(self._location, old, age_seconds=RENEW_SECONDS, alive=alive)
+            if self.files[place] is not old:
+                remove_staged(self._location, [old])
 
     def flush(self) -> None:
         """Stages the waiting messages. Raises TableStopped."""

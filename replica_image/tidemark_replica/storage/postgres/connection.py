@@ -42,6 +42,11 @@ SETTINGS = {
     "lc_monetary": "C",  # the texts of money
     "jit": "off",  # the server would compile each query of its catalogue, which takes it 50 times as long as the query
     "wal_sender_timeout": "60s",  # a server that decodes a large transaction sends something each half of it
+    # The server notices within half a minute that a machine is gone, and releases its slots, locks and snapshots. No
+    # tcp_user_timeout: it would also end a connection whose client is there, and does not read for a while.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
 }
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60.0

@@ -21,31 +21,44 @@ from dataclasses import dataclass
 
 import psycopg
 
-from tidemark_persist import StagedFile, restaged
+from tidemark_persist import StagedFile, remove_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
-from tidemark_replica.storage.postgres.contents.copied_tables import CopiedTables, FollowedTable, copy_tables, smallest
+from tidemark_replica.storage.postgres.contents.copied_tables import (
+    CopiedTables,
+    FollowedTable,
+    copy_tables,
+    restamped,
+    smallest,
+)
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
+from tidemark_replica.storage.postgres.pgoutput import lsn_text
 from tidemark_replica.storage.postgres.relations import PinnedTable
+from tidemark_replica.storage.postgres.release import end_reader
 from tidemark_replica.storage.postgres.tick import Tick
-from tidemark_replica.storage.postgres.watch import check_system, wait_until_visible
+from tidemark_replica.storage.postgres.watch import check_system, slot_state, wait_until_visible
 from tidemark_replica.values.failure_text import public_text_with_type
 
 SLOT_TRIES, SLOT_PAUSE_S = 20, 0.5
-"""The server may not have noticed yet that an earlier connection ended, with the slot of the same name."""
+"""The server may not have noticed yet that an earlier connection ended, with the slot of the same name. After so many
+tries that connection is ended upstream."""
 PAUSE_S = 0.1
 WAIT_S = 5.0
 """The others wait at most so long for the last changes, before they go on and ask again."""
 ALIVE_S = 5.0
 
 
+class BehindTheOthers(IngestionError):
+    """Late tables would join at a position that the others have passed: changes between the two would be lost."""
+
+
 @dataclass(frozen=True)
 class ReadyTables:
     """Tables as they were at the position `lsn`. `pinned`, `staged`, `rows`: by table. `stopped`: why others of them
-    cannot begin. `tick`: what the stream told of them since their contents."""
+    cannot begin. `tick`: what the stream told of them since their contents. `seconds`: how long all that took."""
 
     lsn: int
     pinned: dict[str, PinnedTable]
@@ -53,18 +66,29 @@ class ReadyTables:
     rows: dict[str, KeyedRows]
     stopped: dict[str, TableStopped]
     tick: Tick
+    seconds: float
+
+    def restamp(self, tables: Mapping[str, FollowedTable], time: Time, alive: Callable[[], None]) -> None:
+        """Gives the files of tables that have rows the time of the binding; deletes all files if that fails."""
+        try:
+            for name, files in self.staged.items():
+                if tables[name].shard.state().upper > 0:
+                    self.staged[name] = restamped(tables[name].shard, files, time, alive)
+        except BaseException:
+            for name, files in self.staged.items():
+                remove_staged(tables[name].shard.location, files)
+            raise
 
 
 class LateTables:
-    """`tables`: those that are due, of which the smallest are taken first: `names`, once that is known. `slot`: of the
-    others, who are at the position `lsn`; `own_slot` is made. The thread begins at once."""
+    """`tables`: those that are due, of which the smallest are taken first: `names`, once that is known. `slot`: is
+    made. The others are at the position `lsn`. The thread begins at once."""
 
     def __init__(
         self,
         spec: PostgresSource,
         credentials: Credentials,
         slot: str,
-        own_slot: str,
         system: System,
         tables: Mapping[str, FollowedTable],
         time: Time,
@@ -77,7 +101,7 @@ class LateTables:
         self.position = 0
         """The tables have what was committed before it; 0 before their contents are there."""
         self._upstream = Upstream(spec, credentials)
-        self._spec, self._slot, self._own_slot, self._system = spec, slot, own_slot, system
+        self._spec, self._slot, self._system = spec, slot, system
         self._tables, self._time = dict(tables), time
         self._stream: Replication | None = None
         self._alive_at = 0.0
@@ -115,7 +139,11 @@ class LateTables:
         if self._failure is not None:
             raise self._failure
         assert ready is not None
-        assert ready.lsn >= lsn or not ready.pinned
+        if ready.pinned and ready.lsn < lsn:
+            self._discard()
+            raise BehindTheOthers(
+                f"it is at {lsn_text(ready.lsn)}, which the other tables passed: they are at {lsn_text(lsn)}"
+            )
         return ready
 
     @property
@@ -142,11 +170,13 @@ class LateTables:
             self._failure = error
         except BaseException as error:  # also of Rust; the others go on
             self._failure = IngestionError(public_text_with_type(error))
-        if self._failure is not None:
-            self._discard()
-        with self._moved:
-            self._has_ended = True
-            self._moved.notify_all()
+        try:
+            if self._failure is not None:
+                self._discard()
+        finally:
+            with self._moved:
+                self._has_ended = True
+                self._moved.notify_all()
 
     def _discard(self) -> None:
         for changes in self._changes.values():
@@ -164,11 +194,9 @@ class LateTables:
             self.activity = "waiting for a slot, until the transactions that run upstream have ended"
             lsn, exported = self._made_slot(replication)
             self.activity = "snapshot: " + ", ".join(self.names)
-            copied = copy_tables(
-                self._upstream, self._spec, self._slot, exported, tables, self._time, self._copied_percent
-            )
+            copied = copy_tables(self._upstream, self._spec, exported, tables, self._time, self._copied_percent)
             tick = self._followed(copied, lsn)
-            replication.start(self._own_slot, lsn, self._spec.publication)
+            replication.start(self._slot, lsn, self._spec.publication)
             self._stream = replication
             self.activity = "changes since the snapshot: " + ", ".join(copied.pinned)
             lsn = self._read(tick, replication, lsn) if copied.pinned else lsn
@@ -180,18 +208,27 @@ class LateTables:
         for name in stopped.keys() & self._rows.keys():
             self._rows.pop(name).close()
         pinned = {name: each for name, each in copied.pinned.items() if name not in stopped}
-        return ReadyTables(lsn, pinned, staged, self._rows, stopped, tick)
+        return ReadyTables(lsn, pinned, staged, self._rows, stopped, tick, clock.monotonic() - self.began_at)
 
     def _made_slot(self, replication: Replication) -> tuple[int, str]:
-        for tries in range(SLOT_TRIES):
+        for tries in range(SLOT_TRIES + 1):
             try:
-                return replication.create_slot(self._own_slot, temporary=True)
+                return replication.create_slot(self._slot, temporary=True)
             except psycopg.errors.DuplicateObject:
-                if tries == SLOT_TRIES - 1:
+                if tries == SLOT_TRIES:
                     raise
             self._upstream.check_goes_on()
             clock.sleep(SLOT_PAUSE_S)
+            if tries == SLOT_TRIES - 1:
+                self._end_slot()
         raise AssertionError
+
+    def _end_slot(self) -> None:
+        """Ends the slot of the name, which is of an earlier try: its machine is gone, and the server does not know."""
+        with self._upstream.connect() as connection:
+            state = slot_state(connection, self._slot)
+            if state is not None and state.active_pid is not None:
+                end_reader(connection, state)
 
     def _copied_percent(self, name: str, percent: int) -> None:
         self.percent[name] = percent
@@ -201,25 +238,38 @@ class LateTables:
         tick = Tick(self._spec, {}, lsn)
         for name, pinned in copied.pinned.items():
             table = self._tables[name]
-            files = [restaged(table.shard.location, file) for file in copied.staged[name]]  # if it took hours
             rows = self._rows[name] = KeyedRows(table.shard, pinned.key, self._alive)
-            changes = TableChanges(table.ingested, table.shard, pinned, rows, self._time, files, lsn)
+            changes = TableChanges(table.ingested, table.shard, pinned, rows, self._time, copied.staged[name], lsn)
             self._changes[name] = changes
             tick.add(changes)
+        self._renew()
         return tick
 
+    def _renew(self) -> None:
+        for changes in self._changes.values():
+            changes.renew(self._alive)
+
     def _read(self, tick: Tick, stream: Replication, begin: int) -> int:
-        """Reads until the others wait for it, and it is where they are. Returns its position."""
+        """Reads until the others wait for it, and it is where they are. Returns its position.
+
+        What may take long is done before they wait, or while they wait for WAIT_S at most: the rows of a table are
+        read as a change seeks one by its key, and files that are old are copied."""
         self.position = begin
         with self._upstream.connect_for_long() as catalogue:
             while True:
-                read = tick.read(stream, self._target)
+                target = self._target
+                read = tick.read(stream, target)
                 self._wait_until_visible(catalogue, tick)
                 before, self.position = self.position, max(read, stream.sent)
                 stream.confirm(self.position)
+                is_staged = self.position >= self._others and (target > 0 or not self._is_near)
+                if is_staged:
+                    tick.flush()
+                    self._renew()
                 with self._moved:
                     self._is_near = self.position >= self._others
-                    if (self._target and self.position >= self._target) or not tick.has_tables:
+                    is_there = is_staged and self._target and self.position >= self._target
+                    if is_there or not tick.has_tables:
                         self._is_ending = True
                         return self.position
                     if self.position == before and not self._target:

@@ -29,20 +29,21 @@ def release(description: IngestionDescription, spec: PostgresSource, credentials
             if state is None:
                 continue
             if state.active_pid is not None:  # of an ingestion that ended: one that still waits for its slot, too
-                connection.execute("select pg_terminate_backend(%s)", (state.active_pid,))
-                state = _ended(connection, slot)
+                state = end_reader(connection, state)
             if state is not None:
                 connection.execute("select pg_drop_replication_slot(%s)", (slot,))
 
 
-def _ended(connection: Connection, slot: str) -> SlotState | None:
-    """The state of the slot after its reader was ended; None where the slot ended with it."""
+def end_reader(connection: Connection, state: SlotState) -> SlotState | None:
+    """Ends the process of the server that has the slot, and returns the state afterwards; None where the slot ended
+    with it, as temporary ones do. Raises IngestionError."""
+    connection.execute("select pg_terminate_backend(%s)", (state.active_pid,))
     for _ in range(END_TRIES):
-        state = slot_state(connection, slot)
-        if state is None or state.active_pid is None:
-            return state
+        now = slot_state(connection, state.name)
+        if now is None or now.active_pid is None:
+            return now
         time.sleep(0.1)
-    raise IngestionError(f"replication slot {slot} is in use by a process of the server that does not end")
+    raise IngestionError(f"replication slot {state.name} is in use by a process of the server that does not end")
 
 
 def _bound_slot(remap: str) -> list[str]:

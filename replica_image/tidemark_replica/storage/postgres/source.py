@@ -30,12 +30,7 @@ from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
-from tidemark_replica.storage.postgres.contents.copied_tables import (
-    FollowedTable,
-    copy_tables,
-    restamped,
-    smallest,
-)
+from tidemark_replica.storage.postgres.contents.copied_tables import FollowedTable, copy_tables, smallest
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTables
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
@@ -53,6 +48,7 @@ from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SNAPSHOT_FAILE
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import (
     Findings,
+    SlotState,
     check_slot,
     check_system,
     look,
@@ -89,6 +85,7 @@ class PostgresIngestion(Source):
 
     def __init__(self, spec: PostgresSource, id: GlobalId, credentials: Credentials) -> None:
         self._spec, self._slot = spec, replication_slot(id)
+        self._late_slot = f"{self._slot}_new"
         self._upstream, self._credentials = Upstream(spec, credentials), credentials
         self._bindings = StagedBindings()
         self._tables: dict[str, FollowedTable] = {}
@@ -170,14 +167,13 @@ class PostgresIngestion(Source):
         return self._needs_resume and bool(self._due)
 
     def counters(self) -> Mapping[str, int]:
-        slot = self._findings.slot if self._findings else None
         lsn = {} if self._at.system is None else {"lsn": self._at.lsn}
-        return lsn | ({} if slot is None else {"walBytesBehind": slot.behind})
+        slots = self._slots()
+        return lsn | ({"walBytesBehind": slots[0].behind} if slots else {})
 
     def progress(self) -> Mapping[str, TableReport]:
-        """Every table lacks the bytes of WAL that the slot keeps behind; a late one more."""
-        slot = self._findings.slot if self._findings else None
-        behind = None if slot is None else slot.behind
+        """Every table lacks the bytes of WAL that the slots keep behind; a late one more."""
+        behind = next((slot.behind for slot in self._slots()), None)
         reports = {name: TableReport(name, behind=behind, unit="bytes") for name in self._tables}
         if (late := self._late) is not None:
             for name in late.names:
@@ -185,8 +181,12 @@ class PostgresIngestion(Source):
         return reports
 
     def warning(self) -> str:
-        slot = self._findings.slot if self._findings else None
-        return "" if slot is None else slot.warning
+        return next((slot.warning for slot in self._slots() if slot.warning), "")
+
+    def _slots(self) -> list[SlotState]:
+        """The slots upstream, also that of late tables, as of the last look; first the one that keeps the most WAL."""
+        slots = self._findings.slots if self._findings else ()
+        return sorted(slots, key=lambda slot: slot.behind, reverse=True)
 
     def activity(self) -> str:
         for name, rows in list(self._rows.items()):
@@ -250,11 +250,12 @@ class PostgresIngestion(Source):
         assert pinned is not None
         return pinned
 
-    def _stop(self, name: str, error: TableStopped) -> Changes:
-        """Stops the table. Returns the positions that bind the stop; none before the table's first rows are bound."""
+    def _stop(self, name: str, error: TableStopped, pause: float | None = None) -> Changes:
+        """Stops the table. Returns the positions that bind the stop; none before the table's first rows are bound.
+        `pause`: the seconds until it may begin anew; RETRY_SECONDS if None."""
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
         if self._begins_anew(name):
-            self._due[name] = clock.monotonic() + RETRY_SECONDS
+            self._due[name] = clock.monotonic() + (RETRY_SECONDS if pause is None else pause)
         return {} if self._at.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
 
     def _begins_anew(self, name: str) -> bool:
@@ -277,7 +278,7 @@ class PostgresIngestion(Source):
                 with self._upstream.connect() as connection:
                     first = smallest(connection, list(self._tables.values()))
                 self._show("snapshot: " + ", ".join(table.spec.name for table in first))
-                copied = copy_tables(self._upstream, self._spec, self._slot, exported, first, time, self._progress)
+                copied = copy_tables(self._upstream, self._spec, exported, first, time, self._progress)
                 self._show("")
                 changes = self._begun(copied.pinned, copied.stopped, time)
                 late = self._tables.keys() - {table.spec.name for table in first}
@@ -293,11 +294,17 @@ class PostgresIngestion(Source):
             self._due[name] = 0.0
         return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), copied.staged)
 
-    def _begun(self, pinned: Mapping[str, PinnedTable], stopped: Mapping[str, TableStopped], time: Time) -> Changes:
-        """Tables begin at the time, or cannot."""
+    def _begun(
+        self,
+        pinned: Mapping[str, PinnedTable],
+        stopped: Mapping[str, TableStopped],
+        time: Time,
+        pause: float | None = None,
+    ) -> Changes:
+        """Tables begin at the time, or cannot. `pause`: see `_stop`."""
         changes: Changes = {}
         for name, error in stopped.items():
-            changes |= self._stop(name, error)
+            changes |= self._stop(name, error, pause)
         for name, each in pinned.items():
             changes |= snapshot_changes(name, each, time)
             self._stopped.pop(name, None)
@@ -334,13 +341,30 @@ class PostgresIngestion(Source):
             tick.add(TableChanges(table.ingested, table.shard, each, rows, time, files, begin_at))
         if ready is not None:
             tick.absorb(ready.tick)
+        try:
+            return self._bound(tick, stream, pinned, changes, ready)
+        except BaseException:
+            tick.discard()
+            raise
+
+    def _bound(
+        self,
+        tick: Tick,
+        stream: Replication,
+        pinned: Mapping[str, PinnedTable],
+        changes: Changes,
+        ready: ReadyTables | None,
+    ) -> pa.Table:
+        """Reads the changes of the tables `pinned`, and binds them. `changes`: of positions, so far."""
         lsn = self._read(tick, stream, ready.lsn if ready is not None and ready.pinned else 0)
         lsn, stopped, found = self._checked(tick, stream, lsn, pinned)
         staged = tick.finish()
         for name, error in (tick.stopped | stopped).items():
             self._tables[name].shard.discard(staged.pop(name, []))
             self._rows.pop(name).close()
-            changes = {key: value for key, value in changes.items() if key[0] != name} | self._stop(name, error)
+            pause = pause_after(ready.seconds) if ready is not None and name in ready.pinned else None
+            changes = {key: value for key, value in changes.items() if key[0] != name}
+            changes |= self._stop(name, error, pause)
         # the tables that go on as they were found, for the next look to compare with
         changes |= {(name, PINNED): each.to_json() for name, each in found.items() if name not in self._stopped}
         if stream.sent - lsn > PROGRESS_BYTES:
@@ -391,7 +415,8 @@ class PostgresIngestion(Source):
                 self._catalogue, self._spec.publication, pinned.values()
             ):
                 return None
-            self._findings = look(self._catalogue, self._spec, self._at.slot, tables, tick.described)
+            slots = self._at.slot, self._late_slot
+            self._findings = look(self._catalogue, self._spec, slots, tables, tick.described)
         self._looked_at = clock.monotonic()
         return self._findings
 
@@ -402,13 +427,15 @@ class PostgresIngestion(Source):
             due = {name: self._tables[name] for name, at in self._due.items() if at <= now}
             if due:
                 self._upstream.check_goes_on()
-                slots = self._at.slot, f"{self._slot}_new"
-                self._late = LateTables(self._spec, self._credentials, *slots, self._system(), due, time, self._at.lsn)
+                self._late = LateTables(
+                    self._spec, self._credentials, self._late_slot, self._system(), due, time, self._at.lsn
+                )
             return {}, None
         late, ready = self._late, None
         try:
             ready = late.ready(self._at.lsn, self._alive)
         except IngestionError as error:
+            self._upstream.check_goes_on()  # `close` waits for the end of a thread that was interrupted
             self._late = None
             self._stopped |= {name: f"{SNAPSHOT_FAILED}: table {name}: {error}" for name in late.names}
             now = clock.monotonic()
@@ -416,15 +443,12 @@ class PostgresIngestion(Source):
         if ready is None:
             return {}, None
         self._late = None
-        for name in ready.pinned:
-            if self._tables[name].shard.state().upper > 0:
-                files = restamped(self._tables[name].shard, ready.staged.get(name, []), time)
-                ready.staged[name] = files
         self._rows |= ready.rows
         for rows in ready.rows.values():
             rows.alive = self._alive
+        ready.restamp(self._tables, time, self._alive)
         self._looked_at = -math.inf  # a look compares them with what they were
-        return self._begun(ready.pinned, ready.stopped, time), ready
+        return self._begun(ready.pinned, ready.stopped, time, pause_after(ready.seconds)), ready
 
     def _opened(self) -> Replication:
         """The stream of transactions. Raises Gap where there are none from the bound position on."""

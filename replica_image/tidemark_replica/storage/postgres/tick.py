@@ -99,6 +99,17 @@ class Tick:
                 self._truncate(truncated(data))
         return max(self._lsn, until)
 
+    def flush(self) -> None:
+        """Stages what waits."""
+        for oid, table in list(self._tables.items()):
+            self._attempt(oid, table.flush)
+        self._waiting = 0
+
+    def discard(self) -> None:
+        """Deletes the staged files of all tables. Nothing is bound of this tick."""
+        for table in self._tables.values():
+            table.discard()
+
     def finish(self) -> dict[str, list[StagedFile]]:
         """Stages the rest, and returns the staged files by the table's name."""
         staged: dict[str, list[StagedFile]] = {}
@@ -125,9 +136,7 @@ class Tick:
         if self._in_transaction > self._spec.max_transaction_bytes:
             self._too_large()
         elif self._waiting > FLUSH_BYTES:
-            for each in list(self._tables):
-                self._attempt(each, self._tables[each].flush)
-            self._waiting = 0
+            self.flush()
 
     def _describe(self, relation: Relation) -> None:
         self._relations[relation.oid] = relation

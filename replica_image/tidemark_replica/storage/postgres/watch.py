@@ -44,9 +44,10 @@ WARN_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class SlotState:
-    """`status`: `reserved`, `extended`, `unreserved` or `lost`. `behind`: bytes of WAL that the slot keeps.
-    `flushed`: where the server's WAL ends; whatever a slot ever gave is before it."""
+    """`name`: of the slot. `status`: `reserved`, `extended`, `unreserved` or `lost`. `behind`: bytes of WAL that it
+    keeps. `flushed`: where the server's WAL ends; whatever a slot ever gave is before it."""
 
+    name: str
     status: str
     confirmed: int
     behind: int
@@ -57,7 +58,7 @@ class SlotState:
     def warning(self) -> str:
         if self.status not in ("unreserved", "lost") and self.behind < WARN_BYTES:
             return ""
-        return f"WalKept: the replication slot keeps {self.behind >> 20} MiB of WAL upstream ({self.status})"
+        return f"WalKept: replication slot {self.name} keeps {self.behind >> 20} MiB of WAL upstream ({self.status})"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Findings:
     `stopped`: tables whose rows may not read as they did. `pinned`: the others. `rewritten`: those of them that may
     have been unlogged for a while, each with the transaction that may have emptied it instead: then the stream has a
     TRUNCATE of that transaction before `lsn`. `fingerprint`: another one later tells that the findings may be others
-    then. `slot`: None where there is no such slot.
+    then. `slots`: those that there are.
     """
 
     lsn: int
@@ -75,7 +76,7 @@ class Findings:
     pinned: dict[str, PinnedTable]
     rewritten: frozenset[tuple[str, int]]
     fingerprint: str
-    slot: SlotState | None
+    slots: tuple[SlotState, ...]
 
     def unexplained(self, truncated: Collection[tuple[str, int]]) -> set[str]:
         """The tables that may have been unlogged. `truncated`: tables, and transactions that emptied them."""
@@ -85,7 +86,7 @@ class Findings:
 def look(
     connection: Connection,
     spec: PostgresSource,
-    slot: str,
+    slots: Sequence[str],
     tables: Sequence[tuple[PostgresTable, PinnedTable]],
     described: Mapping[str, Sequence[Sequence[str]]],
 ) -> Findings:
@@ -116,8 +117,8 @@ def look(
             if pinned.is_perhaps_unlogged(now):
                 rewritten.add((table.name, definition.emptied_by))
         (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
-        state = slot_state(connection, slot)
-    return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, state)
+        states = tuple(state for slot in slots if (state := slot_state(connection, slot)) is not None)
+    return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, states)
 
 
 def wait_until_visible(
@@ -164,7 +165,7 @@ def slot_state(connection: Connection, slot: str) -> SlotState | None:
     if row is None:
         return None
     status, confirmed, behind, active_pid, flushed = row
-    return SlotState(status or "lost", parse_lsn(confirmed or "0/0"), behind or 0, active_pid, parse_lsn(flushed))
+    return SlotState(slot, status or "lost", parse_lsn(confirmed or "0/0"), behind or 0, active_pid, parse_lsn(flushed))
 
 
 def check_system(now: System, pinned: System) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidemark_persist import TIME, Shard, StagedFile, read_part, staged_part, write_staged
+from tidemark_persist import TIME, Shard, StagedFile, read_part, remove_staged, staged_part, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
@@ -72,7 +72,6 @@ def smallest(connection: Connection, tables: Sequence[FollowedTable]) -> list[Fo
 def copy_tables(
     upstream: Upstream,
     spec: PostgresSource,
-    slot: str,
     exported: str,
     tables: Sequence[FollowedTable],
     time: Time,
@@ -89,28 +88,31 @@ def copy_tables(
     with snapshot.open([table.spec for table in tables]) as found:
         by_name = {table.spec.name: table for table in tables}
         _check_keys(found, by_name.values())
-        staged = _copied(upstream, snapshot, found, [by_name[name] for name in found.pinned], time)
+        copied = [by_name[name] for name in found.pinned]
+        staged = snapshot.copy(found, [(table.spec, table.ingested) for table in copied], time)
         try:
-            _check_unchanged(upstream, spec, slot, found, by_name.values())
+            _compare(upstream, found, staged, copied, time)
+            _check_unchanged(upstream, spec, found, by_name.values())
         except BaseException:
             for name, files in staged.items():
-                by_name[name].shard.discard(files)
+                remove_staged(by_name[name].shard.location, files)
             raise
         return CopiedTables(found.pinned, staged, found.stopped)
 
 
-def restamped(shard: Shard, files: Sequence[StagedFile], time: Time) -> list[StagedFile]:
-    """The updates of the files, all at the time, as one file in place of them."""
+def restamped(shard: Shard, files: Sequence[StagedFile], time: Time, alive: Callable[[], None]) -> list[StagedFile]:
+    """The updates of the files, all at the time, as one file in place of them. `alive` is called for each batch."""
 
     def updates() -> Iterator[pa.RecordBatch]:
         for file in files:
             for batch in read_part(staged_part(shard.location, file)):
+                alive()
                 at = batch.schema.get_field_index(TIME)
                 times = pa.repeat(pa.scalar(int(time), pa.int64()), batch.num_rows)
                 yield batch.set_column(at, batch.schema.field(at), times)
 
     file = write_staged(shard.location, updates(), schema=shard.schema)
-    shard.discard(files)
+    remove_staged(shard.location, files)
     return [] if file is None else [file]
 
 
@@ -126,32 +128,35 @@ def _check_keys(found: SnapshotTables, tables: Iterable[FollowedTable]) -> None:
 
 
 def _check_unchanged(
-    upstream: Upstream, spec: PostgresSource, slot: str, found: SnapshotTables, tables: Iterable[FollowedTable]
+    upstream: Upstream, spec: PostgresSource, found: SnapshotTables, tables: Iterable[FollowedTable]
 ) -> None:
     """The copies read the definitions as they were at the time, and not those of the snapshot."""
     with upstream.connect() as connection:
         pinned = [(table.spec, found.pinned[table.spec.name]) for table in tables if table.spec.name in found.pinned]
-        stopped = look(connection, spec, slot, pinned, {}).stopped
+        stopped = look(connection, spec, (), pinned, {}).stopped
     for name, error in stopped.items():
         raise SourceNotReady(f"table {name} changed while its contents were copied ({error}); it begins again")
 
 
-def _copied(
-    upstream: Upstream, snapshot: Snapshot, found: SnapshotTables, tables: Sequence[FollowedTable], time: Time
-) -> dict[str, list[StagedFile]]:
-    staged = snapshot.copy(found, [(table.spec, table.ingested) for table in tables], time)
+def _compare(
+    upstream: Upstream,
+    found: SnapshotTables,
+    staged: dict[str, list[StagedFile]],
+    tables: Sequence[FollowedTable],
+    time: Time,
+) -> None:
+    """Puts the difference in place of contents whose shard has rows, and takes tables away that stopped."""
     for table in tables:
         name = table.spec.name
         if name in found.stopped:
-            table.shard.discard(staged.pop(name))
+            remove_staged(table.shard.location, staged.pop(name))
             found.pinned.pop(name)
         elif table.shard.state().upper > 0:
             columns, contents = table.ingested.table.columns, staged[name]
             updates = _while_it_goes_on(upstream, difference(table.shard, columns, contents, time))
             file = write_staged(table.shard.location, updates, schema=arrow_schema(columns))
-            table.shard.discard(contents)
             staged[name] = [] if file is None else [file]
-    return staged
+            remove_staged(table.shard.location, contents)
 
 
 def _while_it_goes_on(upstream: Upstream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from tidemark_persist import StagedFile, write_staged
+from tidemark_persist import StagedFile, remove_staged, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
@@ -65,6 +65,8 @@ class Snapshot:
     ) -> None:
         self._upstream, self._spec, self._exported, self._progress = upstream, spec, exported, progress
         self._cancelled = threading.Event()
+        self._written: list[tuple[str, StagedFile]] = []
+        """The location of a shard, and a file beside it."""
 
     @contextmanager
     def open(self, tables: Sequence[PostgresTable]) -> Iterator[SnapshotTables]:
@@ -85,7 +87,17 @@ class Snapshot:
         self, found: SnapshotTables, tables: Sequence[tuple[PostgresTable, IngestedTable]], time: Time
     ) -> dict[str, list[StagedFile]]:
         """Stages the rows of the tables at the time; one with a row that is too long is added to `found.stopped`.
-        Raises IngestionError."""
+        Raises IngestionError; then no staged file is left."""
+        try:
+            return self._copied(found, tables, time)
+        except BaseException:
+            for location, file in self._written:
+                remove_staged(location, [file])
+            raise
+
+    def _copied(
+        self, found: SnapshotTables, tables: Sequence[tuple[PostgresTable, IngestedTable]], time: Time
+    ) -> dict[str, list[StagedFile]]:
         ranges = [each for table, ingested in tables for each in _ranges(table, ingested, found)]
         staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
         done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
@@ -108,13 +120,16 @@ class Snapshot:
                 schema = arrow_schema(of.table.columns or ())
                 blocks = copied_blocks(self._upstream, connection, _query(of, schema.names))
                 batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
-                return write_staged(of.ingested.shard.location, batches, schema=schema)
+                file = write_staged(of.ingested.shard.location, batches, schema=schema)
         except TableStopped as error:
             found.stopped[of.table.name] = error
             return None
         except BaseException:
             self._cancelled.set()
             raise
+        if file is not None:
+            self._written.append((of.ingested.shard.location, file))
+        return file
 
     def _locked(self, connection: Connection, table: PostgresTable) -> TableDefinition:
         find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
