@@ -8,6 +8,13 @@ import pytest
 
 from tests.dialects.postgres import Postgres
 from tests.pg_catalogue.samples import Oracle, oracle
+from tidemark_pgwire.catalogue import children
+
+
+@pytest.fixture(scope="module", autouse=True)
+def children_end() -> Iterator[None]:
+    yield
+    children.end_all()
 
 
 @pytest.fixture(scope="module")

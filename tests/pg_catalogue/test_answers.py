@@ -12,6 +12,8 @@ from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Relation
 from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
 from tidemark_pgwire.catalogue.system_relations import system_relations
 from tidemark_pgwire.catalogue.types import system_types
+from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
+from tidemark_pgwire.statements.subjects import Subject, subject_of
 
 OURS = (
     "SELECT version()",
@@ -29,7 +31,12 @@ OURS = (
     "SELECT set_config('search_path', $1, false)",
     "SELECT format_type(23, null)",
     "SELECT relname FROM pg_class JOIN orders ON true",
+    "SELECT * FROM orders, pg_class",
+    'SELECT * FROM "pg_catalog"."pg_class"',
+    "SELECT * FROM (pg_class c JOIN pg_type t ON true)",
+    "SELECT 'orders'::regclass",
 )
+SPARKS = ("SELECT 'a\\nb'", "SELECT array_position(array(1), 1)", "SELECT 'a'", "SELECT now()", "SELECT '1'::int")
 OTHERS = (
     "SELECT * FROM orders",
     "SELECT 7 / 2",
@@ -43,6 +50,17 @@ OTHERS = (
     "WITH pg_class AS (SELECT 1) SELECT * FROM orders",
     "SELECT 'pg_class' FROM orders",
     "INSERT INTO pg_class VALUES (1)",
+    "SELECT age(timestamp '2020-01-01')",
+    "SELECT pg_typeof(1)",
+    "SELECT array_position(array[1], 1)",
+    "SELECT octet_length('a')",
+    "SELECT cardinality(array[1])",
+    "SELECT E'a\\nb'",
+    "SELECT a IS DISTINCT FROM pg_class FROM orders",
+    "SELECT extract(day FROM pg_class) FROM orders",
+    "SELECT 'moved from pg_class' FROM orders -- from pg_class",
+    "WITH pg_class AS (SELECT 1) SELECT * FROM pg_class",
+    "SELECT * FROM s.pg_class",
     "SET search_path = a",
     "BEGIN",
     "not sql",
@@ -56,13 +74,31 @@ def catalogue() -> Catalogue:
 
 
 @pytest.mark.parametrize("sql", OURS)
-def test_catalogue_answers(catalogue: Catalogue, sql: str) -> None:
-    assert catalogue.answers(sql)
+def test_catalogue_answers(sql: str) -> None:
+    assert subject_of(sql, POSTGRES) is not Subject.ROWS
+
+
+@pytest.mark.parametrize("sql", SPARKS)
+def test_gateway_answers_in_sparks_dialect(sql: str) -> None:
+    assert subject_of(sql, SPARK) is Subject.ROWS
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1", "SHOW search_path", "SELECT version() AS v, current_user"])
+def test_statements_about_the_session_need_no_relations(sql: str) -> None:
+    assert subject_of(sql, POSTGRES) is subject_of(sql, SPARK) is Subject.SESSION
+
+
+def test_values_are_not_rounded_to_integers(catalogue: Catalogue) -> None:
+    for sql in ("SELECT oid, '2.5'::int FROM pg_class", "SELECT oid, '1e2'::int4 FROM pg_class"):
+        assert refusal(catalogue, sql) == "22P02"
+    assert refusal(catalogue, "SELECT 1 FROM pg_class WHERE oid = $1", "2.5") == "22P02"
+    assert refusal(catalogue, "SELECT age(timestamp '2020-01-01') FROM pg_class") == "42883"
+    assert rows(catalogue, "SELECT pg_typeof(relname) FROM pg_class LIMIT 1") == ["name"]
 
 
 @pytest.mark.parametrize("sql", OTHERS)
-def test_gateway_answers(catalogue: Catalogue, sql: str) -> None:
-    assert not catalogue.answers(sql)
+def test_gateway_answers(sql: str) -> None:
+    assert subject_of(sql, POSTGRES) is Subject.ROWS
 
 
 def refusal(catalogue: Catalogue, sql: str, *values: str | None) -> str:
@@ -208,7 +244,7 @@ def test_parameters_are_values_alone(catalogue: Catalogue) -> None:
         ("SELECT relname FROM pg_class JOIN orders ON true", "0A000"),
         ("SELECT format_type(1, 2, 3, 4)", "42883"),
         ("SELECT * FROM pg_catalog.pg_class; SELECT 1", "42601"),
-        ("SELECT FROM WHERE pg_catalog.pg_class", "42601"),
+        ("SELECT * FROM pg_catalog.pg_class WHERE )", "42601"),
         ("SELECT oid FROM pg_class UNION SELECT oid, relname FROM pg_class", "42601"),
         ("SELECT 1 / 0 FROM pg_class", "0A000"),
     ],

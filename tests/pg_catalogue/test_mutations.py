@@ -12,11 +12,12 @@ from tests.pg_catalogue.driver_statements import DRIVERS
 from tests.pg_catalogue.samples import RELATIONS, session
 from tests.pg_catalogue.tool_statements import TOOLS
 from tidemark_pgwire.catalogue import CatalogueError, sandbox
+from tidemark_pgwire.catalogue.answering import statement_of, typed
 from tidemark_pgwire.catalogue.contents.entries import Contents
 from tidemark_pgwire.catalogue.oids import Oids
-from tidemark_pgwire.catalogue.session_catalogue import _statement, _typed
 from tidemark_pgwire.catalogue.sql.rewriting import rewritten
-from tidemark_pgwire.catalogue.sql.statement import concerns_catalogue
+from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
+from tidemark_pgwire.statements.subjects import subject_of
 
 STATEMENTS = [each for clients in (DRIVERS, TOOLS) for statements in clients.values() for each in statements]
 WORDS = [re.findall(r"\w+|'[^']*'|\s+|\S", sql) for sql, _ in STATEMENTS]
@@ -42,11 +43,12 @@ def test_mutated_statements_are_answered_or_refused(seed: int, caplog: pytest.Lo
         for number in range(250):
             place = draw.randrange(len(STATEMENTS))
             sql = mutated(draw, WORDS[place])
-            concerns_catalogue(sql)
+            subject_of(sql, POSTGRES)
+            subject_of(sql, SPARK)
             try:
                 found = rewritten(sql, contents, STATEMENTS[place][1])
                 if number % 10 == 0:
-                    _typed(sandbox.answer(_statement(found, contents)), found)
+                    typed(sandbox.answer(statement_of(found, contents)), found)
                 answered += 1
             except CatalogueError:
                 continue

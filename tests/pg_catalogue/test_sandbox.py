@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, ask, session
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, sandbox
+from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueError, children
 from tidemark_pgwire.catalogue.sandbox import ANSWER_MAX_BYTES, Statement, answer
+from tidemark_pgwire.statements.lexer import POSTGRES
+from tidemark_pgwire.statements.subjects import Subject, subject_of
 
 SECRET = "a secret of the file"
 SELECTED = (
@@ -112,7 +114,7 @@ def test_sandbox_has_no_environment_and_no_variable_of_python(monkeypatch: pytes
 def test_rewriting_admits_none_of_these(file: Path, sql: str) -> None:
     catalogue = Catalogue(session())
     for text in (filled(sql, file), f"WITH x AS (SELECT oid FROM pg_class) {filled(sql, file)}"):
-        if catalogue.answers(text):
+        if subject_of(text, POSTGRES) is not Subject.ROWS:
             with pytest.raises(CatalogueError):
                 asyncio.run(catalogue.answer(text, (), RELATIONS))
     joined = f"SELECT * FROM pg_class, ({filled(sql, file)}) x"
@@ -185,11 +187,12 @@ def test_size_of_an_answer_is_bounded() -> None:
 
 
 def test_waiting_statements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "WAITING_MAX", 4)
+    monkeypatch.setattr(children, "WAITING_MAX", 4)
+    catalogue = Catalogue(session())
 
-    async def many() -> list[BaseException | pa.Table]:
-        one = Statement("SELECT 1", {}, {}, ())
-        return await asyncio.gather(*(sandbox.run(lambda: answer(one)) for _ in range(9)), return_exceptions=True)
+    async def many() -> list[BaseException | CatalogueAnswer]:
+        asked = (catalogue.answer("SELECT 1", (), ()) for _ in range(9))
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     refused = [each for each in asyncio.run(many()) if isinstance(each, CatalogueError)]
     assert [each.sqlstate for each in refused] == ["53300"] * 5

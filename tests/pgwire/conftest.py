@@ -7,6 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.pgwire.served import ONE, Served, served
+from tidemark_pgwire.catalogue import children
+
+
+@pytest.fixture(scope="module", autouse=True)
+def children_end() -> Iterator[None]:
+    yield
+    children.end_all()
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,14 @@ class CatalogueError(Exception):
         super().__init__(message)
         self.sqlstate = sqlstate
 
+    def __reduce__(self) -> tuple[type[CatalogueError], tuple[str, str]]:
+        """For the way from the process that answers."""
+        return CatalogueError, (self.sqlstate, str(self))
+
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation that the user may read.
+    """A relation that the user may see: they may read its rows, or may list the objects of the namespace.
 
     `namespace`: the DataSource or Dataflow, which is the schema of SQL: relations are `namespace.name`. `short`: the
     name `namespace` alone means it, too. `kind`: `table`, `materialized view` or `view` (an index of a view: its rows

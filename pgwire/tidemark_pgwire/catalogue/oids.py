@@ -7,33 +7,33 @@ later one takes the next that is free.
 from __future__ import annotations
 
 import hashlib
-import threading
+from collections.abc import Mapping
 
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 FIRST_OF_USERS = 16_384
-NAMES_MAX = 1_000_000
+NAMES_MAX = 200_000
 _RANGE = 2**31 - FIRST_OF_USERS
 
 
 class Oids:
-    """Of a session."""
+    """Of a statement. `known`: those that its session has named before."""
 
-    def __init__(self) -> None:
-        self._by_name: dict[tuple[str, ...], int] = {}
-        self._taken: set[int] = set()
-        self._lock = threading.Lock()  # a statement that was cancelled may still run beside the next one
+    def __init__(self, known: Mapping[tuple[str, ...], int] | None = None) -> None:
+        self._known = known or {}
+        self._by_name = dict(self._known)
+        self._taken = set(self._by_name.values())
 
     def of(self, *name: str) -> int:
         """`name`: what it is (`relation`, `type` …), and its names. Raises CatalogueError: there are too many."""
         found = self._by_name.get(name)
         return self._new(name) if found is None else found
 
-    def _new(self, name: tuple[str, ...]) -> int:
-        with self._lock:
-            return self._by_name.get(name) or self._make(name)
+    def new(self) -> Mapping[tuple[str, ...], int]:
+        """Those that were not known."""
+        return {name: oid for name, oid in self._by_name.items() if name not in self._known}
 
-    def _make(self, name: tuple[str, ...]) -> int:
+    def _new(self, name: tuple[str, ...]) -> int:
         if len(self._taken) >= NAMES_MAX:
             raise CatalogueError("54000", f"this session has named {NAMES_MAX} things of the catalogue; connect again")
         digest = hashlib.blake2b("\0".join(name).encode(), digest_size=8).digest()

@@ -1,29 +1,25 @@
 """DuckDB as a sandbox: an empty database in memory for each statement, which reaches nothing outside of itself.
 
-    tables, macros, lookups ──► made ──► configuration locked ──► one SELECT, in a thread of the pool ──► Arrow
+    tables, macros, lookups ──► made ──► configuration locked ──► one SELECT ──► Arrow
 
 A statement of a user reaches it only through `sql/rewriting`, which admits relations, functions and constructs by name.
 What stands here is the second wall: no files, no extensions, no network, no settings; bounded memory, time and rows.
+A function that runs is not interrupted, and its texts are not part of DuckDB's limit of memory: `child` bounds both.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
-T = TypeVar("T")
-THREADS, WAITING_MAX = 2, 64
 CPU_MAX_S, TIME_MAX_S = 1.0, 10.0
 """Of a statement. The first is what it may compute; on a busy machine that takes longer."""
 ANSWER_MAX_BYTES = 16 << 20
@@ -40,8 +36,6 @@ _CONFIGURATION: Mapping[str, str] = {
     "memory_limit": "128MB",
     "threads": "1",
 }
-_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="catalogue")
-_waiting = 0
 
 
 @dataclass(frozen=True)
@@ -55,20 +49,8 @@ class Statement:
     macros: Sequence[str]
 
 
-async def run(work: Callable[[], T]) -> T:
-    """`work` in a thread of the pool. Raises CatalogueError: too many wait."""
-    global _waiting
-    if _waiting >= WAITING_MAX:
-        raise CatalogueError("53300", f"{WAITING_MAX} statements about the catalogue wait already; ask again")
-    _waiting += 1
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_pool, work)
-    finally:
-        _waiting -= 1
-
-
 def answer(statement: Statement) -> pa.Table:
-    """In the calling thread. Raises CatalogueError."""
+    """Raises CatalogueError."""
     try:
         with duckdb.connect(":memory:", config=dict(_CONFIGURATION)) as connection:
             _fill(connection, statement)

@@ -25,6 +25,7 @@ from tidemark_pgwire.session.transaction import Transaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
+from tidemark_pgwire.statements.subjects import Subject, subject_of
 from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
@@ -94,7 +95,7 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
         )
         text = await session.link.explain(session.token, request)
         return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
-    if session.catalogue.answers(command.sql):
+    if _is_answered_here(session, command.sql):
         return await _of_catalogue(session, command.sql, parameters)
     try:
         answer = await answers.query(session.link, session.token, query_request(session, command.sql, parameters))
@@ -116,7 +117,7 @@ async def describe(session: Session, command: Command, parameters: Sequence[Para
             return (Column("QUERY PLAN", TEXT),)
         case sql.Fetch(name, _, False) if name in session.cursors:
             return session.cursors[name][0].columns
-        case sql.Select(text) if session.catalogue.answers(text):
+        case sql.Select(text) if _is_answered_here(session, text):
             found_here = await _described(session, text)
             return columns_of_oids(found_here.names, found_here.oids)
         case sql.Select(text):
@@ -204,8 +205,20 @@ def _subscribe_request(
     )
 
 
+def _is_answered_here(session: Session, text: str) -> bool:
+    """By the session or the catalogue, and not by the gateway."""
+    return subject_of(text, session.settings.dialect) is not Subject.ROWS
+
+
+async def _relations_for(session: Session, text: str) -> tuple[Relation, ...]:
+    """Those of the user, if the statement can be about them. Raises WireError."""
+    if subject_of(text, session.settings.dialect) is Subject.SESSION:
+        return ()
+    return await session.relations()
+
+
 async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parameter]) -> Answer:
-    relations = await session.relations()
+    relations = await _relations_for(session, text)
     try:
         found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
     except CatalogueError as error:
@@ -214,7 +227,7 @@ async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parame
 
 
 async def _described(session: Session, text: str) -> Description:
-    relations = await session.relations()
+    relations = await _relations_for(session, text)
     try:
         return await session.catalogue.describe(text, relations)
     except CatalogueError as error:
@@ -223,7 +236,7 @@ async def _described(session: Session, text: str) -> Description:
 
 async def parameter_types(session: Session, command: Command | None, types: tuple[int, ...]) -> tuple[int, ...]:
     """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
-    if all(types) or not isinstance(command, sql.Select) or not session.catalogue.answers(command.sql):
+    if all(types) or not isinstance(command, sql.Select) or not _is_answered_here(session, command.sql):
         return types
     inferred = (await _described(session, command.sql)).parameters
     pairs = zip_longest(types, inferred[: len(types)], fillvalue=0)

@@ -101,11 +101,18 @@ def _formatted(number: int, name: str) -> str:
     return f"CASE {place} WHEN '%I' THEN {quoted} WHEN '%L' THEN {literal} ELSE coalesce({name}::VARCHAR, '') END"
 
 
+_FORMAT = (
+    "CASE WHEN regexp_full_match(t, '([^%]|%[sIL])*', 's') THEN replace(replace(t, '%I', '%s'), '%L', '%s')"
+    " ELSE error('format reads %s, %I and %L alone here, without widths and positions') END"
+)
+"""For printf, whose widths would make texts of any length."""
+
+
 def _format() -> Function:
     bodies = []
     for names in (("a",), ("a", "b"), ("a", "b", "c")):
         values = ", ".join(_formatted(number, name) for number, name in enumerate(names, 1))
-        bodies.append(f"({', '.join(('t', *names))}) AS printf(replace(replace(t, '%I', '%s'), '%L', '%s'), {values})")
+        bodies.append(f"({', '.join(('t', *names))}) AS printf({_FORMAT}, {values})")
     return _macro("text", *bodies, lookups="reserved")
 
 
@@ -204,7 +211,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "pg_stat_get_tuples_inserted": _nothing("int8", 1),
     "pg_size_pretty": _macro("text", f"(n) AS {_SIZE.format(steps=_STEPS)}"),
     "pg_advisory_unlock_all": _nothing("void", 0),
-    "age": _constant("int4", "0", 1),
+    "age": _constant("int4", "0", 1),  # of an xid
     "inet_server_addr": _nothing("inet", 0),
     "inet_server_port": _nothing("int4", 0),
     # arrays

@@ -37,7 +37,7 @@ from tidemark_pgwire.catalogue.sql.result_types import (
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS, Value, call
 from tidemark_pgwire.catalogue.sql.statement import parse
 from tidemark_pgwire.catalogue.system_relations import SystemRelation, find, table_functions
-from tidemark_pgwire.catalogue.types import REGISTERED, VECTORS, element_of, stored_as
+from tidemark_pgwire.catalogue.types import REGISTERED, VECTORS, element_of, stored_as, system_types
 
 _ADMITTED = frozenset(
     "Add Alias All Any Between BitwiseAnd BitwiseOr Boolean Bracket CTE Column DPipe DataType DataTypeParam Distinct "
@@ -45,6 +45,7 @@ _ADMITTED = frozenset(
     "Like Limit Literal Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ ObjectIdentifier Offset Order Ordered Paren "
     "Select Slice Star Sub Subquery Table TableAlias Tuple Union Values Where Window With".split()
 )
+_INTEGERS = ("int2", "int4", "int8")
 _OPERATORS: Mapping[str, type[exp.Expression]] = {
     "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe, "+": exp.Add,
@@ -53,6 +54,11 @@ _OPERATORS: Mapping[str, type[exp.Expression]] = {
 _NEGATED: Mapping[str, type[exp.Expression]] = {
     "!~": exp.RegexpLike, "!~*": exp.RegexpILike, "!~~": exp.Like, "!~~*": exp.ILike,
 }  # fmt: skip
+_ITEM = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"{}][^,"{}]*)', re.DOTALL)
+_SEPARATOR = re.compile(r"\s*(?:(,)\s*|\Z)")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,40}\s*")
+_OTHER_ESCAPES = re.compile(r"\\[0-9xuU]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -171,7 +177,9 @@ def _column(node: exp.Column) -> exp.Expression:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+    if _OTHER_ESCAPES.search(text):
+        raise CatalogueError("0A000", "the catalogue reads no numbers of characters in E'...'")
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text)
 
 
 def _name_columns(tree: exp.Expression, columns: Sequence[tuple[str, str]]) -> None:
@@ -247,18 +255,36 @@ def _literal_of(value: str, type: str) -> exp.Expression:
         return _cast(exp.Array(expressions=made), stored_as(type))
     if stored_as(type) == "VARCHAR":
         return exp.Literal.string(value)
-    return _cast(exp.Literal.string(value), stored_as(type))
+    return _cast(exp.Literal.string(_checked(value, type)), stored_as(type))
+
+
+def _checked(value: str, type: str) -> str:
+    """The text of a value, which DuckDB would round where it is to be an integer. Raises CatalogueError."""
+    if (type in _INTEGERS or stored_as(type) == "BIGINT") and not _INTEGER.fullmatch(value):
+        raise CatalogueError("22P02", f'invalid input syntax for type {type}: "{value[:63]}"')
+    return value
 
 
 def _array_items(text: str) -> list[str | None]:
     """The items of a one-dimensional array as PostgreSQL prints it. Raises CatalogueError: it is none."""
     if not (text.startswith("{") and text.endswith("}")):
         raise CatalogueError("22P02", f'malformed array literal: "{text[:63]}"')
-    items: list[str | None] = []
-    for quoted, plain in re.findall(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^,"{}]+))\s*(?:,|$)', text[1:-1], re.DOTALL):
-        bare = plain.strip()
-        items.append(None if bare.upper() == "NULL" else bare if plain else re.sub(r"\\(.)", r"\1", quoted))
+    items, rest, at, more = list[str | None](), text[1:-1].strip(), 0, False
+    while at < len(rest) or more:
+        item = _ITEM.match(rest, at)
+        after = _SEPARATOR.match(rest, item.end()) if item else None
+        if item is None or after is None:
+            raise CatalogueError("22P02", f'malformed array literal: "{text[:63]}"')
+        items.append(_item(item))
+        at, more = after.end(), bool(after[1])
     return items
+
+
+def _item(found: re.Match[str]) -> str | None:
+    if found["plain"] is None:
+        return _ESCAPED.sub(r"\1", found["quoted"])
+    bare = found["plain"].strip()
+    return None if bare.upper() == "NULL" else bare
 
 
 def _cast(node: exp.Expression, stored: str) -> exp.Cast:
@@ -389,7 +415,7 @@ def _cast_of(node: exp.Cast, contents: Contents, made: _Made) -> exp.Expression:
         return _oid_of(inner, source, target, made)
     if source in REGISTERED and stored_as(target) == "VARCHAR":
         return _macro(f"show_{source}", [inner], made) if f"show_{source}" in FUNCTIONS else _cast(inner, "VARCHAR")
-    if literal is not None and stored_as(target).endswith("[]"):
+    if literal is not None and (stored_as(target).endswith("[]") or target in _INTEGERS or target == "oid"):
         return _literal_of(literal, target)
     if source in VECTORS and target == "text":
         return exp.Anonymous(this="array_to_string", expressions=[_cast(inner, "VARCHAR[]"), exp.Literal.string(" ")])
@@ -432,6 +458,10 @@ def _called(node: exp.Func, contents: Contents, made: _Made) -> exp.Expression:
     if name.startswith("to_reg") and arguments and isinstance(arguments[0], exp.Literal):
         found = oid_of_name(name.removeprefix("to_"), arguments[0].name, contents, missing=None)
         return exp.Null() if found is None else _cast(exp.Literal.string(str(found)), "BIGINT")
+    if name == "pg_typeof" and len(arguments) == 1:
+        return _cast(exp.Literal.string(str(_known_oid(arguments[0]))), "BIGINT")
+    if name == "age" and [each.meta.get(TYPE) for each in arguments] != ["xid"]:
+        raise CatalogueError("42883", "function age exists here for xid alone")
     if name in FUNCTIONS:
         _check_arity(name, arguments)
         return _macro(name, arguments, made)
@@ -439,6 +469,14 @@ def _called(node: exp.Func, contents: Contents, made: _Made) -> exp.Expression:
         shown = name or node.sql_name().lower()
         raise CatalogueError("42883", f"function {shown} does not exist, or is not one that the catalogue has")
     return node
+
+
+def _known_oid(node: exp.Expression) -> int:
+    """Of the type. Raises CatalogueError: it was not inferred."""
+    type = node.meta.get(TYPE, UNKNOWN)
+    if type == UNKNOWN or type not in system_types():
+        raise CatalogueError("0A000", "the catalogue does not know the type of this")
+    return system_types()[type].oid
 
 
 def _check_arity(name: str, arguments: Sequence[exp.Expression]) -> None:

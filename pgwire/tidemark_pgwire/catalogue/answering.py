@@ -1,0 +1,101 @@
+"""Answers one question about the catalogue: a text, and what is known of its session.
+
+Question ──► rewritten for DuckDB ──► sandbox ──► Reply: a description or rows, and what the session keeps of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark_pgwire.catalogue import sandbox
+from tidemark_pgwire.catalogue.contents.entries import Contents
+from tidemark_pgwire.catalogue.contents.lookups import lookup_of
+from tidemark_pgwire.catalogue.contents.system_rows import rows_of
+from tidemark_pgwire.catalogue.facts import CatalogueAnswer, Description, Relation, SessionFacts
+from tidemark_pgwire.catalogue.oids import Oids
+from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS
+from tidemark_pgwire.catalogue.sql.rewriting import Rewritten, rewritten
+from tidemark_pgwire.catalogue.types import SENT, VECTORS, element_of, oid_of, stored_as
+
+LENGTH_BYTES = 8
+"""Of the number that stands before a question or a reply between processes."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """`values`: of the parameters; None: the answer is described alone. `oids`: those that the session has named."""
+
+    text: str
+    values: Sequence[str | None] | None
+    session: SessionFacts
+    relations: Sequence[Relation]
+    oids: Mapping[tuple[str, ...], int]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """`oids`: those that are new. `settings`: those that the statement changed."""
+
+    found: CatalogueAnswer | Description
+    oids: Mapping[tuple[str, ...], int]
+    settings: Mapping[str, str]
+
+
+def reply_to(question: Question) -> Reply:
+    """Raises CatalogueError."""
+    oids, before = Oids(question.oids), dict(question.session.parameters)
+    contents = Contents(question.session, question.relations, oids)
+    found = rewritten(question.text, contents, question.values)
+    answer = describe(found) if question.values is None else typed(sandbox.answer(statement_of(found, contents)), found)
+    settings = {name: value for name, value in question.session.parameters.items() if before.get(name) != value}
+    return Reply(answer, oids.new(), settings)
+
+
+def describe(found: Rewritten) -> Description:
+    parameters = [oid_of(type) for _, type in sorted(found.parameters.items())]
+    return Description(parameters, [name for name, _ in found.columns], [oid_of(t) for _, t in found.columns])
+
+
+def statement_of(found: Rewritten, contents: Contents) -> sandbox.Statement:
+    lookups = sorted({name for function in found.functions for name in FUNCTIONS[function].lookups})
+    macros = [
+        f'CREATE MACRO "fn.{name}" {", ".join(FUNCTIONS[name].bodies)}'
+        for name in sorted(found.functions)
+        if FUNCTIONS[name].bodies
+    ]
+    tables = {
+        relation.stored_name: (
+            [(column.name, stored_as(column.type)) for column in relation.columns],
+            rows_of(relation, contents),
+        )
+        for relation in found.relations
+    }
+    return sandbox.Statement(found.sql, tables, {name: lookup_of(name, contents) for name in lookups}, macros)
+
+
+def typed(rows: pa.Table, found: Rewritten) -> CatalogueAnswer:
+    """The rows with PostgreSQL's names and types."""
+    columns = [_column(rows.column(n), type) for n, (_, type) in enumerate(found.columns)]
+    names = [name for name, _ in found.columns]
+    return CatalogueAnswer(pa.Table.from_arrays(columns, names=names), [oid_of(type) for _, type in found.columns])
+
+
+def _column(values: pa.ChunkedArray, type: str) -> pa.ChunkedArray:
+    if type in VECTORS and pa.types.is_list(values.type):
+        texts = [None if one is None else " ".join(map(str, one)) for one in values.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if pa.types.is_list(values.type) and element_of(type) not in SENT:
+        return pa.chunked_array([pa.array(map(_array_text, values.to_pylist()), pa.string())])
+    sent = type in SENT or pa.types.is_list(values.type)
+    return values if sent and not pa.types.is_null(values.type) else values.cast(pa.string())
+
+
+def _array_text(items: Sequence[object] | None) -> str | None:
+    """As PostgreSQL prints an array of one dimension."""
+    if items is None:
+        return None
+    escaped = [str(item).replace("\\", "\\\\").replace('"', '\\"') for item in items]
+    return "{" + ",".join("NULL" if i is None else f'"{text}"' for i, text in zip(items, escaped, strict=True)) + "}"

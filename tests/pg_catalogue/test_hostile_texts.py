@@ -1,0 +1,132 @@
+"""Texts that would stop the process: each is decided, refused or answered, and so is the next statement."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+import re
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.pg_catalogue.samples import RELATIONS, rows, session
+from tidemark_pgwire import catalogue as package
+from tidemark_pgwire.catalogue import Catalogue, CatalogueError, children
+from tidemark_pgwire.catalogue.contents.entries import parts_of_name
+from tidemark_pgwire.catalogue.shown import shown_setting
+from tidemark_pgwire.catalogue.sql.rewriting import _array_items
+from tidemark_pgwire.statements import subjects
+from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
+from tidemark_pgwire.statements.subjects import subject_of
+
+LENGTH = 100_000
+CPU_S = 5.0
+"""What takes quadratic time takes minutes for LENGTH characters."""
+REPEATED = (
+    " ",
+    "\n",
+    "1",
+    "a",
+    '"',
+    '""',
+    "'",
+    "\\",
+    ".",
+    ",",
+    "{",
+    "[ ",
+    "from ",
+    "from  (",
+    "as ",
+    "pg_",
+    "a.",
+    "/*",
+)
+ENDS = ("", "!", '"', "'", "}", "x")
+STARTS = ("", "SHOW a", "SELECT ", "from", "SELECT 1 FROM pg_class WHERE ", "as", "[", '"')
+UNBOUNDED = """
+from tidemark_pgwire.catalogue import child
+from tidemark_pgwire.catalogue.sql import statement
+statement._is_deep = lambda text: False
+child.main()
+"""
+
+
+def patterns() -> list[re.Pattern[str]]:
+    modules = [
+        importlib.import_module(one.name) for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    ]
+    found = (value for module in (*modules, subjects) for value in vars(module).values())
+    return [one for one in found if isinstance(one, re.Pattern)]
+
+
+def hostile() -> list[str]:
+    return [f"{start}{each * (LENGTH // len(each))}!" for start in STARTS for each in REPEATED]
+
+
+@pytest.mark.parametrize("pattern", patterns(), ids=lambda one: one.pattern[:30])
+def test_patterns_are_linear(pattern: re.Pattern[str]) -> None:
+    for text in hostile():
+        before = time.process_time()
+        pattern.fullmatch(text)
+        pattern.match(text)
+        if not pattern.pattern.startswith(r"\s"):  # those are not searched for
+            pattern.search(text)
+        assert time.process_time() - before < CPU_S, (pattern.pattern, text[:20], text[-3:])
+
+
+@pytest.mark.parametrize("each", REPEATED)
+def test_scans_are_linear(each: str) -> None:
+    for end in ENDS:
+        text = each * (30_000 // len(each)) + end
+        before = time.process_time()
+        parts_of_name(text)
+        shown_setting(f"SHOW a{text}")
+        for dialect in (POSTGRES, SPARK):
+            subject_of(f"SELECT pg_x({text}", dialect)
+        with suppress(CatalogueError):
+            _array_items("{" + text + "}")
+        assert time.process_time() - before < CPU_S, (each, end)
+
+
+@pytest.mark.parametrize("called", ["int", "date", "numeric", "varchar", "lower"])
+@pytest.mark.parametrize("end", ["", " FROM pg_class"])
+def test_nested_calls_are_decided_without_a_parse(called: str, end: str) -> None:
+    text = f"SELECT {called}(" + f"{called}(" * 40 + "1" + ")" * 41 + end
+    before = time.process_time()
+    subject_of(text, POSTGRES)
+    assert time.process_time() - before < CPU_S
+    with pytest.raises(CatalogueError):
+        asyncio.run(Catalogue(session()).answer(text, (), RELATIONS))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT octet_length(format('%200000000s', relname)) FROM pg_class",
+        "SELECT format('%999999999s', 'x') FROM pg_class",
+        "SELECT length(" + "replace(" * 40 + "relname" + ", 'a', 'aaaaaaaaaa')" * 40 + ") FROM pg_class"
+        " WHERE relname = 'pg_attribute' OR relname = 'totals'",
+    ],
+)
+def test_a_text_that_grows_ends_its_statement_alone(sql: str) -> None:
+    found = Catalogue(session())
+    with pytest.raises(CatalogueError) as refused:
+        rows(found, sql)
+    assert refused.value.sqlstate in ("0A000", "53200", "57014")
+    assert rows(found, "SELECT relname FROM pg_class WHERE relname = 'orders'") == ["orders"]
+
+
+def test_a_process_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a parser that takes exponential time: what bounds the texts does not know of it."""
+    monkeypatch.setattr(children, "_COMMAND", [sys.executable, "-P", "-c", UNBOUNDED])
+    monkeypatch.setattr(children, "QUESTIONS_MAX", 0)  # those of other tests are not asked
+    with pytest.raises(CatalogueError) as refused:
+        rows(Catalogue(session()), "SELECT int(" + "int(" * 40 + "1" + ")" * 41 + " FROM pg_class")
+    assert refused.value.sqlstate == "57014"
+    monkeypatch.undo()
+    for _ in range(children.CHILDREN + 1):
+        assert rows(Catalogue(session()), "SELECT 1") == [1]
