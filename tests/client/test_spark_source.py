@@ -232,6 +232,7 @@ class Stream:
         return +total
 
 
+@pytest.mark.slow  # Spark gives the worker of a stream ten seconds to begin, whatever else runs
 @pytest.mark.spark
 def test_crash_a_stream_goes_on_from_its_checkpoint_and_has_each_change_once(
     session: Any, gateway: Any, tmp_path: Path
@@ -260,6 +261,7 @@ def test_crash_a_stream_goes_on_from_its_checkpoint_and_has_each_change_once(
     assert all(request.without_snapshot and request.as_of == 1000 for request in again)
 
 
+@pytest.mark.slow  # Spark gives the worker of a stream ten seconds to begin, whatever else runs
 @pytest.mark.spark
 def test_a_stream_that_cannot_go_on_ends_with_a_name(session: Any, gateway: Any, tmp_path: Path) -> None:
     """It never leaves changes out, nor applies those of another relation."""
@@ -279,6 +281,7 @@ def test_a_stream_that_cannot_go_on_ends_with_a_name(session: Any, gateway: Any,
     assert len(stream.rows) == 2
 
 
+@pytest.mark.slow  # Spark gives the worker of a stream ten seconds to begin, whatever else runs
 @pytest.mark.spark
 def test_a_stream_without_the_snapshot_has_changes_alone(session: Any, gateway: Any, tmp_path: Path) -> None:
     history, options = gateway
