@@ -39,12 +39,7 @@ LANES = (
         marks=("spark",),
         niceness=YIELDS,
     ),
-    Lane(
-        "cluster",
-        ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"),
-        workers=2,  # each with a control plane and servers of its own, file by file
-        marks=("cluster", "kafka", "postgres"),
-    ),
+    Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"), marks=("cluster", "kafka", "postgres")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
 SLOW = Lane("slow", ("-m", "slow"))
