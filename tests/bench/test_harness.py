@@ -185,15 +185,19 @@ def test_a_cost_counts_descendants_that_have_ended() -> None:
 
 def test_a_cost_counts_descendants_that_live() -> None:
     """A child that goes on after it has burnt 200 ms of CPU shows too, and what it has burnt counts once."""
-    waits = f"{BURN}\nprint(flush=True)\ninput()"
+    waits = f"input()\n{BURN}\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        cost, _ = measured(child.stdout.readline)
+        requests, replies = child.stdin, child.stdout
+        assert requests is not None
+        assert replies is not None
+        requests.write(b"\n")
+        cost, _ = measured(
+            lambda: (requests.flush(), replies.readline())
+        )  # it burns from the flush on, however late we are
         os.kill(child.pid, signal.SIGSTOP)  # on its way to its input it would still take a little
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)
         idle, _ = measured(lambda: None)
         os.kill(child.pid, signal.SIGCONT)
-        child.stdin.close()
+        requests.close()
     assert 200 - CPU_RESOLUTION_MS <= cost.cpu < 5000
     assert idle.cpu <= CPU_RESOLUTION_MS
