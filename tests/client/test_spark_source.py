@@ -18,7 +18,15 @@ import yaml
 from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 
-from tidemark.errors import DataError, GatewayFailed, InterfaceError, OffsetTooOld, RelationChanged, ViewInError
+from tidemark.errors import (
+    DataError,
+    GatewayFailed,
+    InterfaceError,
+    NotSupportedError,
+    OffsetTooOld,
+    RelationChanged,
+    ViewInError,
+)
 from tidemark.spark import TidemarkDataSource, patience, register
 from tidemark.spark.change_feed import ChangeFeed
 from tidemark.spark.options import ReadOptions
@@ -69,6 +77,7 @@ ARROW = pa.schema(
     ]
 )
 ROWS = pa.Table.from_pylist([ROW, dict.fromkeys(ROW), {**ROW, "name": "b", "n": -1}], ARROW)
+STREAM_OF_ROWS = "readStream gives its changes, with option readChangeFeed=true"
 
 
 def ipc(table: pa.Table) -> bytes:
@@ -476,10 +485,23 @@ def test_a_secret_is_not_shown() -> None:
 
 
 @pytest.mark.spark
-def test_what_has_no_meaning_is_refused(session: Any, gateway: Any, tmp_path: Path) -> None:
+def test_a_read_of_changes_is_refused(session: Any, gateway: Any) -> None:
     _, options = gateway
-    stream = Stream(session, options, tmp_path)
-    with pytest.raises(Exception, match="readStream gives its changes, with option readChangeFeed=true"):
-        stream.run(readChangeFeed="false")
     with pytest.raises(Exception, match="changes are a stream"):
         session.read.format("tidemark").options(**options, readChangeFeed="true").load("counts").collect()
+
+
+@pytest.mark.slow  # Spark gives the worker of a stream ten seconds to begin, whatever else runs
+@pytest.mark.spark
+def test_a_stream_of_rows_is_refused(session: Any, gateway: Any, tmp_path: Path) -> None:
+    _, options = gateway
+    with pytest.raises(Exception, match=STREAM_OF_ROWS):
+        Stream(session, options, tmp_path).run(readChangeFeed="false")
+
+
+def test_a_stream_of_rows_has_no_reader(gateway: Any) -> None:
+    """What the test of a whole stream shows, without a session."""
+    _, options = gateway
+    source = TidemarkDataSource({**options, "path": "counts", "readChangeFeed": "false"})
+    with pytest.raises(NotSupportedError, match=STREAM_OF_ROWS):
+        source.streamReader(source.schema())
