@@ -87,6 +87,7 @@ def test_crash_a_stream_has_each_change_once_whatever_is_restarted(
     assert len({change["_time"] for change in changes}) > 1
 
 
+@pytest.mark.slow  # Spark gives the worker of a stream ten seconds to begin, whatever else runs
 def test_the_guide_to_spark_is_right(system: System, session: Any, options: dict[str, str], tmp_path: Path) -> None:
     """Its examples run as they stand, but for the address of the gateway and the folder of the target."""
     system.dataflow("delays", BY_STATUS, index={"key": ["carrier"]})
