@@ -71,9 +71,9 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
     goes on with another operator."""
     system.dataflow("nations", "SELECT n_nationkey, n_name FROM tpch.nation", index={"key": ["n_nationkey"]})
     system.wait_hydrated("nations")
-    token = account(system, "reader")
+    token = account(system, "psycopg")
     with serving(system, tmp_path) as options:
-        wrong = system.kubectl("create", "token", "reader", "--audience", "elsewhere").strip()
+        wrong = system.kubectl("create", "token", "psycopg", "--audience", "elsewhere").strip()
         with pytest.raises(psycopg.OperationalError, match="no valid token"):
             psycopg.connect(**options, password=wrong)
         connection = psycopg.connect(**options, password=token)

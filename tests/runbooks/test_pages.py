@@ -11,7 +11,7 @@ from tests.runbooks.guides import DOCS, GUIDES, PAGES, TUTORIAL, blocks
 
 KINDS = {"sh", "sh copy", "sh cluster", "sh usage"}
 FENCED = re.compile(r"^```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)^```$", re.MULTILINE)
-COMMAND = re.compile(r"^(kubectl|helm|tidemark) ", re.MULTILINE)
+COMMAND = re.compile(r"^(kubectl|helm|tidemark) (?!=)", re.MULTILINE)
 
 
 def test_every_page_with_commands_is_a_runbook_of_the_tests() -> None:
