@@ -18,14 +18,13 @@ from decimal import Decimal
 from typing import Any
 
 from tidemark.changes import Changes, Times, subscribed
-from tidemark.errors import Error
+from tidemark.errors import Error, is_passing
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli.errors import CliError
 from tidemark_cli.output import times
 from tidemark_cli.output.live import Frame, live_table
 from tidemark_cli.output.values import cell
-from tidemark_cli.watch import is_passing
 from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN
 from tidemark_protocol.rows.values import values

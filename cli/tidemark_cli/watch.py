@@ -1,7 +1,8 @@
-"""A call that is made again and again: `--watch`.
+"""What a call lists: once, or again and again with `--watch`.
 
-    on a terminal, as a table     live (output/live.py)
-    else                          each row that is new or has changed since it was printed
+    once                               a table, or the reply in another form
+    again, on a terminal, as a table   live (output/live.py)
+    again, else                        each row that is new or has changed since it was printed
 
 A gateway that is away, such as one that is restarted, is found anew once it is back. The first call must succeed.
 """
@@ -16,32 +17,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 from google.protobuf.message import Message
 
-from tidemark.errors import Error, GatewayFailed, GatewayUnknown
-from tidemark.gateway.channel import call_errors
+from tidemark.errors import Error, is_passing
+from tidemark.gateway.channel import call_errors, connected
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli.output import live
 from tidemark_cli.output.formats import lines
 from tidemark_cli.output.live import Frame, live_table
-from tidemark_cli.output.messages import as_object, fields, values
-from tidemark_cli.output.rows import RowPrinter
+from tidemark_cli.output.messages import as_object, fields, print_reply, values
+from tidemark_cli.output.rows import RowPrinter, print_table
 from tidemark_cli.output.text import printable_lines
 
 PAUSE_SECONDS = 2.0
-_PASSING = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.ABORTED,
-    None,
-)
-_NOT_YET = "57P03"
-"""The gateway's SQLSTATE where the same call may succeed soon: no replica or no planner answers yet. Others with its
-status, FAILED_PRECONDITION, do not pass."""
 _PERCENT, _BAR = re.compile(r"(\d{1,3})%"), 10
 Cells = Sequence[str]
 Call = Callable[[Any, Any], Message]
@@ -67,16 +56,9 @@ class Listing:
         return self.cells(getattr(reply, self.rows), reply)
 
 
-def is_passing(error: Error) -> bool:
-    """Whether a call that failed so may succeed a little later: the gateway is away, is another, or has only begun."""
-    if isinstance(error, GatewayUnknown):
-        return True
-    return isinstance(error, GatewayFailed) and (error.code in _PASSING or error.sqlstate == _NOT_YET)
-
-
-def replies(find: Callable[[], Gateway], call: Call, pause: float | None = None) -> Iterator[Message | Error]:
+def replies(find: Callable[[], Gateway], call: Call) -> Iterator[Message | Error]:
     """The replies, and the errors of calls that are made again. Raises Error where a call is refused, or is the first
-    one. `pause`: seconds."""
+    one."""
     link, answered = Link(find), False
     try:
         while True:
@@ -91,9 +73,28 @@ def replies(find: Callable[[], Gateway], call: Call, pause: float | None = None)
                 link.forget()
                 outcome = error
             yield outcome
-            time.sleep(PAUSE_SECONDS if pause is None else pause)
+            time.sleep(PAUSE_SECONDS)
     finally:
         link.close()
+
+
+def print_listing(
+    find: Callable[[], Gateway], call: Call, listing: Listing, output: str, *, watched: bool, where: str
+) -> None:
+    """Print what the call lists, once or until the command is ended. `where`: the end of the sentence that says that
+    there is nothing. Raises Error where a call is refused."""
+    if watched:
+        watch(find, call, listing, output)
+        return
+    gateway = find()
+    with connected(gateway) as stub:
+        reply = call(stub, gateway.metadata)
+    if output != "table":
+        print_reply(output, reply, listing.rows)
+    elif table := listing.table(reply):
+        print_table(listing.names, table, listing.styles, sys.stdout)
+    else:
+        print(f"No {listing.rows} found{where}.")
 
 
 def watch(find: Callable[[], Gateway], call: Call, listing: Listing, output: str) -> None:

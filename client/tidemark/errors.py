@@ -98,6 +98,24 @@ _OF_CODE: dict[str, type[Error]] = {
 }
 
 
+_PASSING = frozenset(
+    {"UNAVAILABLE", "UNAUTHENTICATED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "CANCELLED"}
+)
+"""Names of gRPC's codes."""
+_NOT_YET = "57P03"
+"""The gateway's SQLSTATE where the same call may succeed soon: no replica or no planner answers yet. Others with its
+code, FAILED_PRECONDITION, do not pass."""
+
+
+def is_passing(error: Error) -> bool:
+    """Whether a read that failed so may succeed a little later: the gateway is away, is another, or has only begun."""
+    if isinstance(error, GatewayUnknown):
+        return True
+    if not isinstance(error, GatewayFailed):
+        return False
+    return error.code is None or error.code.name in _PASSING or error.sqlstate == _NOT_YET
+
+
 def of_code(text: str, code: grpc.StatusCode, sqlstate: str = "") -> Error:
     """The error of a call that ended with this status."""
     return _OF_CODE.get(code.name, GatewayFailed)(text, code, sqlstate)

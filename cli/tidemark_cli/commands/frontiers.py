@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from tidemark.gateway.channel import CALL_SECONDS, connected
+from tidemark.gateway.channel import CALL_SECONDS
 from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli import watch as watching
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
-from tidemark_cli.output.messages import print_reply
-from tidemark_cli.output.rows import print_table
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, Listing
+from tidemark_cli.watch import Cells, Listing, print_listing
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
 
 _EXAMPLES = """
@@ -58,19 +54,8 @@ def frontiers(gateway: Callable[[], Gateway], namespace: str, all_namespaces: bo
         reply: FrontiersReply = stub.Frontiers(request, metadata=metadata, timeout=CALL_SECONDS)
         return reply
 
-    listing = _listing(all_namespaces)
-    if watch:
-        watching.watch(gateway, ask, listing, output)
-        return
-    found = gateway()
-    with connected(found) as stub:
-        reply = ask(stub, found.metadata)
-    if output != "table":
-        print_reply(output, reply, "collections")
-    elif reply.collections:
-        print_table(listing.names, listing.table(reply), _COLOURS, sys.stdout)
-    else:
-        print("No collections found" + ("." if all_namespaces else f" in namespace {namespace}."))
+    where = "" if all_namespaces else f" in namespace {namespace}"
+    print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
 
 
 def _listing(with_namespace: bool) -> Listing:

@@ -6,21 +6,17 @@ delays  default   r1       120m        34Mi          58665    1042   True
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from tidemark.gateway.channel import CALL_SECONDS, connected
+from tidemark.gateway.channel import CALL_SECONDS
 from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
-from tidemark_cli import watch as watching
 from tidemark_cli.options import Command, calls_gateway
-from tidemark_cli.output.messages import print_reply
-from tidemark_cli.output.rows import print_table
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, Listing
+from tidemark_cli.watch import Cells, Listing, print_listing
 from tidemark_protocol.pb.gateway_pb2 import DataflowUsage, TopReply, TopRequest
 
 _EXAMPLES = """
@@ -43,7 +39,11 @@ _KEYS: dict[str, Callable[[DataflowUsage], float]] = {
 @click.command(cls=Command, epilog=_EXAMPLES)
 @click.option("-A", "--all-namespaces", is_flag=True, help="List the dataflows of all namespaces.")
 @click.option(
-    "--sort-by", type=click.Choice(list(_KEYS)), default="state", show_default=True, help="What comes first: the most."
+    "--sort-by",
+    type=click.Choice(list(_KEYS)),
+    default="state",
+    show_default=True,
+    help="Order: the dataflow with the most state, cpu or records first, or by name.",
 )
 @options.watch
 @options.output
@@ -63,19 +63,8 @@ def top(
         ordered = sorted(reply.dataflows, key=lambda d: (_KEYS[sort_by](d), d.namespace, d.name, d.replica))
         return TopReply(dataflows=ordered, now=reply.now)
 
-    listing = _listing(all_namespaces)
-    if watch:
-        watching.watch(gateway, ask, listing, output)
-        return
-    found = gateway()
-    with connected(found) as stub:
-        reply = ask(stub, found.metadata)
-    if output != "table":
-        print_reply(output, reply, "dataflows")
-    elif reply.dataflows:
-        print_table(listing.names, listing.table(reply), _COLOURS, sys.stdout)
-    else:
-        print("No dataflows found" + ("." if all_namespaces else f" in namespace {namespace}."))
+    where = "" if all_namespaces else f" in namespace {namespace}"
+    print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
 
 
 def _listing(with_namespace: bool) -> Listing:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import grpc
 
-from tidemark.errors import Error, GatewayFailed, GatewayUnknown
+from tidemark.errors import Error, is_passing
 
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 2.0
@@ -28,14 +28,7 @@ def patiently(call: Callable[[], T]) -> T:
         time.sleep(PAUSE_SECONDS)
 
 
-def is_passing(error: Error) -> bool:
-    """Whether the same call may succeed a little later. A gateway that has just begun knows no token and has no
-    planner yet."""
-    is_away = isinstance(error, GatewayFailed | GatewayUnknown) and error.code is not grpc.StatusCode.PERMISSION_DENIED
-    return is_away and not is_in_error(error)
-
-
 def is_in_error(error: Error) -> bool:
     """Whether the view has rows that cannot be computed: the replica says that its result or its subscribe "is in
-    error"."""
+    error". Its SQLSTATE does not tell it from an answer that is too large, or a subscribe whose input was replaced."""
     return error.code is grpc.StatusCode.FAILED_PRECONDITION and " is in error: " in str(error)
