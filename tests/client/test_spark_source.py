@@ -470,8 +470,8 @@ def test_the_driver_alone_finds_the_namespace(
         ({}, "name what to read, and only once"),
         ({"path": "a", "query": "SELECT 1"}, "name what to read, and only once"),
         ({"path": "a", "asof": "soon"}, "option asOf: 'soon'"),
-        ({"path": "a", "readchangefeed": "yes"}, "option readchangefeed is true or false, not 'yes'"),
-        ({"path": "a", "tokenfil": "b"}, "no option tokenfil: it has server"),
+        ({"path": "a", "readchangefeed": "yes"}, "option readChangeFeed is true or false, not 'yes'"),
+        ({"path": "a", "tokenfil": "b"}, "no option tokenfil: it has server, namespace, instance, token, tokenFile"),
         ({"path": "a", "pushdown": "true"}, "no option pushdown: it has server"),
     ],
 )

@@ -16,16 +16,18 @@ _CONNECTION = {
     "namespace": "namespace",
     "instance": "instance",
     "token": "token",
-    "tokenfile": "token_file",
-    "serviceaccount": "service_account",
-    "certificateauthority": "certificate_authority",
-    "gatewayfile": "gateway_file",
+    "tokenFile": "token_file",
+    "serviceAccount": "service_account",
+    "certificateAuthority": "certificate_authority",
+    "gatewayFile": "gateway_file",
     "kubeconfig": "kubeconfig",
     "context": "context",
-    "operatornamespace": "operator_namespace",
+    "operatorNamespace": "operator_namespace",
 }
-"""Options of the connection, in lower case, and the parameters of `tidemark.connect` that they are."""
-_READ = ("path", "relation", "query", "asof", "readchangefeed", "snapshot")
+"""Options of the connection, and the parameters of `tidemark.connect` that they are."""
+_READ = ("path", "relation", "query", "asOf", "readChangeFeed", "snapshot")
+_NAMES = {name.lower(): name for name in (*_CONNECTION, *_READ)}
+"""Spark gives names in lower case."""
 _WORDS = {"true": True, "false": False}
 
 
@@ -51,11 +53,9 @@ class ReadOptions:
             InterfaceError: an option is missing, not known, or has no such value.
             GatewayFailed: the kubeconfig has no such context.
         """
-        given = {name.lower(): value for name, value in options.items()}
-        if unknown := sorted(given.keys() - _CONNECTION.keys() - set(_READ)):
-            raise InterfaceError(
-                f"format tidemark has no option {unknown[0]}: it has {', '.join([*_CONNECTION, *_READ])}"
-            )
+        given = {_NAMES.get(name.lower(), name): value for name, value in options.items()}
+        if unknown := sorted(given.keys() - _NAMES.values()):
+            raise InterfaceError(f"format tidemark has no option {unknown[0]}: it has {', '.join(_NAMES.values())}")
         subjects = [name for name in ("path", "relation", "query") if given.get(name)]
         if len(subjects) != 1:
             raise InterfaceError(
@@ -63,25 +63,19 @@ class ReadOptions:
                 "SELECT"
             )
         as_of = None
-        if "asof" in given:
+        if "asOf" in given:
             try:
-                as_of = parse(given["asof"])
+                as_of = parse(given["asOf"])
             except ValueError as error:
                 raise InterfaceError(f"option asOf: {error}") from None
-        flags = {name: _flag(given, name, name == "snapshot") for name in ("readchangefeed", "snapshot")}
+        change_feed = _flag(given, "readChangeFeed", otherwise=False)
+        snapshot = _flag(given, "snapshot", otherwise=True)
         connection = {_CONNECTION[name]: value for name, value in given.items() if name in _CONNECTION}
         if not connection.get("namespace"):
             kubeconfig = connection.get("kubeconfig")
             kubectl = Kubectl(Path(kubeconfig) if kubeconfig else None, connection.get("context"))
             connection["namespace"] = kubectl.namespace()
-        return cls(
-            given[subjects[0]],
-            subjects == ["query"],
-            as_of,
-            flags["readchangefeed"],
-            flags["snapshot"],
-            connection,
-        )
+        return cls(given[subjects[0]], subjects == ["query"], as_of, change_feed, snapshot, connection)
 
     @property
     def select(self) -> str:
