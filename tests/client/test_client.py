@@ -16,16 +16,38 @@ from tests.cli.test_commands import ROWS
 from tests.cli.test_commands import Scripted as Answers
 from tests.cli.test_subscribe import FIRST, HEADER
 from tests.cli.test_subscribe import Scripted as Subscribes
+from tidemark.errors import is_passing, of_code
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
 
 TUPLES = [tuple(row.values()) for row in ROWS.to_pylist()]
 
 
+@pytest.mark.parametrize(
+    ("code", "sqlstate", "passes"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "", True),
+        (grpc.StatusCode.UNAUTHENTICATED, "28000", True),
+        (grpc.StatusCode.CANCELLED, "", True),
+        (grpc.StatusCode.FAILED_PRECONDITION, "57P03", True),
+        (grpc.StatusCode.FAILED_PRECONDITION, "22000", False),
+        (grpc.StatusCode.FAILED_PRECONDITION, "55000", False),
+        (grpc.StatusCode.PERMISSION_DENIED, "42501", False),
+        (grpc.StatusCode.INVALID_ARGUMENT, "40001", False),
+        (grpc.StatusCode.OUT_OF_RANGE, "72000", False),
+    ],
+)
+def test_a_gateway_that_is_away_or_begins_is_asked_again(code: grpc.StatusCode, sqlstate: str, passes: bool) -> None:
+    """And not one that refuses the call, or whose rows are in error."""
+    assert is_passing(of_code("why", code, sqlstate)) is passes
+
+
 @contextmanager
-def connected(gateway: GatewayServicer) -> Iterator[tidemark.Connection]:
+def connected(gateway: GatewayServicer | None) -> Iterator[tidemark.Connection]:
+    """To a gateway; None: one that has no calls at all."""
     server = grpc.server(ThreadPoolExecutor(4))
-    add_GatewayServicer_to_server(gateway, server)  # type: ignore[no-untyped-call]
+    if gateway is not None:
+        add_GatewayServicer_to_server(gateway, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -92,6 +114,12 @@ def test_each_status_is_an_error_of_pep_249(code: grpc.StatusCode, error: type[t
         assert failed.value.code is code
         answers.failure = None
         assert connection.cursor().execute("SELECT 1").fetchall() == TUPLES
+
+
+def test_a_call_that_an_older_gateway_does_not_have_says_so() -> None:
+    refused = pytest.raises(tidemark.NotSupportedError, match=r"no such call .*: operator and client are of different")
+    with connected(None) as connection, connection.cursor() as cursor, refused:
+        cursor.execute("SELECT 1")
 
 
 def test_a_lost_way_is_found_again_once() -> None:

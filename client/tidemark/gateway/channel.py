@@ -97,4 +97,6 @@ def _text(gateway: Gateway, code: grpc.StatusCode, details: str | None) -> str:
             return "the gateway does not know this token: it has expired, or the operator was restarted"
         case grpc.StatusCode.DEADLINE_EXCEEDED, _:
             return f"not answered in time: {details}"
+        case grpc.StatusCode.UNIMPLEMENTED, _:
+            return f"{gateway.name} has no such call ({details}): operator and client are of different versions"
     return details or str(code)
