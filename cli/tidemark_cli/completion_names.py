@@ -1,6 +1,6 @@
 """Names that a shell offers: of namespaces and objects, as kubectl lists them, and of relations, as the gateway does.
 
-A shell waits for the answer, so that it comes within SECONDS or not at all. Where there is an error, no name is
+A shell waits for the names, so they come within SECONDS or not at all. Where there is an error, no name is
 offered. The terminal is not read: the keys that are typed meanwhile are the shell's.
 """
 
@@ -25,7 +25,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class _TooLong(BaseException):
-    """No part of an answer is waited for any longer."""
+    """The time that a shell waits is over."""
 
 
 def names(list_names: Callable[[dict[str, Any]], list[str]]) -> Complete:

@@ -13,7 +13,6 @@ import pytest
 
 from tests.cli.test_commands import Scripted, gateway
 from tests.waiting import BOUND
-from tidemark_cli import completion_names
 from tidemark_cli.completion import SHELLS, kubectl_answer
 from tidemark_cli.main import COMMANDS, main, tidemark
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -96,7 +95,7 @@ case "$*" in
 "get namespaces "*) echo namespace/team-a; echo namespace/team-b; echo namespace/other ;;
 "get datasources.compute.tidemark.dev "*"--namespace team-a"*) echo datasource.compute.tidemark.dev/flights ;;
 "get computeinstances.compute.tidemark.dev "*) echo computeinstance.compute.tidemark.dev/default ;;
-"get dataflows.compute.tidemark.dev "*) exec sleep 1000 ;;
+"get dataflows.compute.tidemark.dev "*) echo $$ >"$0.pid"; exec sleep 1000 ;;
 *) echo refused >&2; exit 1 ;;
 esac
 """
@@ -150,9 +149,10 @@ def test_what_is_typed_meanwhile_is_left_to_the_shell(tmp_path: Path) -> None:
     assert done.stdout == ":4\n"
 
 
-def test_a_shell_does_not_wait_for_ever(kubectl: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is what was asked left running."""
-    monkeypatch.setattr(completion_names, "SECONDS", 0.3)
+def test_a_shell_does_not_wait_for_ever(kubectl: None, tmp_path: Path) -> None:
+    """And the kubectl that did not answer is ended."""
     began = time.monotonic()
-    assert kubectl_answer(tidemark, ["explain", ""]) == ":4\n"
+    assert kubectl_answer(tidemark, ["explain", "-n", "team-a", ""]) == ":4\n"
     assert time.monotonic() - began < BOUND / 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "kubectl.pid").read_text()), 0)

@@ -16,7 +16,7 @@ from tidemark_cli.output.yaml_text import yaml_text
 
 def print_reply(output: str, reply: Message, rows: str) -> None:
     """Print the reply as `json` or `yaml`, or the messages of its field `rows` as `csv`. Fields of a row that hold
-    messages are JSON within CSV; what a row does not tell is NULL."""
+    messages are JSON within CSV; an optional field that a row lacks is NULL."""
     match output:
         case "json":
             json.dump(as_object(reply), sys.stdout, indent=2)

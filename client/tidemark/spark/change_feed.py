@@ -7,7 +7,7 @@
 A micro-batch that is repeated after a crash has the same changes, since the checkpoint has its end, and the end
 of the one before. Spark does not store where the first one begins: it always begins at NOTHING. Without the snapshot
 it is empty, and its end is where the stream begins.
-It is read while its first time can be: `readPolicy.lag` of the instance says for how long that is.
+A micro-batch can be read while its first time can be: `readPolicy.lag` of the instance says for how long that is.
 """
 
 from __future__ import annotations
