@@ -28,10 +28,13 @@ from tidemark.errors import (
     ViewInError,
 )
 from tidemark.spark import TidemarkDataSource, patience, register
-from tidemark.spark.change_feed import ChangeFeed
+from tidemark.spark.change_feed import ChangeFeed, is_in_error, is_too_old
 from tidemark.spark.options import ReadOptions
-from tidemark.spark.patience import is_in_error
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_operator.errors import TimeNotReadable
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
 from tidemark_replica.sinks.sink_progress import Staged
@@ -106,7 +109,7 @@ class History(GatewayServicer):
         self.queries.append(request)
         at = request.as_of if request.HasField("as_of") else self.upper - 1
         if at < self.since:
-            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more")
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more: only from 1970 on")
         if at == self.fails_at:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the result is in error: EXPRESSION_FAILED in 1 / n")
         is_sales = "counts" not in request.sql
@@ -119,7 +122,7 @@ class History(GatewayServicer):
         self.subscribes.append(request)
         at = request.as_of if request.HasField("as_of") else self.upper - 1
         if at < self.since:
-            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more")
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"cannot be read at {at} any more: only from 1970 on")
         if at >= self.upper:
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"counts is not complete at {at} yet")
         names, types = zip(*self.columns, strict=True)
@@ -393,6 +396,15 @@ def test_a_replica_calls_rows_in_error_as_the_source_expects() -> None:
     ended = goal_of(staged, 3000).error
     assert ended is not None
     assert is_in_error(GatewayFailed(ended, grpc.StatusCode.FAILED_PRECONDITION))
+
+
+def test_the_gateway_calls_a_time_too_old_as_the_source_expects() -> None:
+    """The text of the gateway is what tells such a time from one that is not complete yet."""
+    readable = Span("counts", Frontier.at(Time(1000)), Frontier.at(Time(2000)))
+    for as_of, too_old in ((999, True), (2000, False)):
+        with pytest.raises(TimeNotReadable) as refused:
+            choose_time([readable], TimeRequest(as_of))
+        assert is_too_old(DataError(str(refused.value), grpc.StatusCode.OUT_OF_RANGE)) is too_old
 
 
 def test_a_time_that_is_not_complete_yet_is_not_too_old(gateway: Any) -> None:

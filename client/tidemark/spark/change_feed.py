@@ -27,7 +27,7 @@ from tidemark.changes import subscribed
 from tidemark.errors import Error, GatewayFailed, NotSupportedError, OffsetTooOld, RelationChanged, ViewInError
 from tidemark.spark.columns import check_columns
 from tidemark.spark.options import ReadOptions
-from tidemark.spark.patience import is_in_error, patiently
+from tidemark.spark.patience import patiently
 from tidemark.spark.rows import arrow_schema, fitting
 from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
@@ -146,7 +146,7 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
                 "the data, then begin with a new checkpoint and an empty target",
                 error.code,
             )
-        if error.code is grpc.StatusCode.OUT_OF_RANGE and "any more" in str(error):
+        if is_too_old(error):
             return OffsetTooOld(
                 f"OFFSET_TOO_OLD: changes of {self._options.subject} cannot be read from the checkpoint's time on: "
                 f"{error}. Begin with a new checkpoint and an empty target; a longer readPolicy.lag of the "
@@ -154,6 +154,18 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
                 error.code,
             )
         return error
+
+
+def is_in_error(error: Error) -> bool:
+    """Whether the view has rows that cannot be computed: the replica says that its result or its subscribe "is in
+    error". Its SQLSTATE does not tell it from an answer that is too large, or a subscribe whose input was replaced."""
+    return error.code is grpc.StatusCode.FAILED_PRECONDITION and " is in error: " in str(error)
+
+
+def is_too_old(error: Error) -> bool:
+    """Whether the gateway says that a time cannot be read "any more": it refuses one that is not complete yet by the
+    same code and SQLSTATE."""
+    return error.code is grpc.StatusCode.OUT_OF_RANGE and " any more: " in str(error)
 
 
 def _with_change_columns(updates: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import grpc
-
 from tidemark.errors import Error, is_passing
 
 PATIENCE_SECONDS = 60.0
@@ -26,9 +24,3 @@ def patiently(call: Callable[[], T]) -> T:
             if not is_passing(error) or time.monotonic() >= end:
                 raise
         time.sleep(PAUSE_SECONDS)
-
-
-def is_in_error(error: Error) -> bool:
-    """Whether the view has rows that cannot be computed: the replica says that its result or its subscribe "is in
-    error". Its SQLSTATE does not tell it from an answer that is too large, or a subscribe whose input was replaced."""
-    return error.code is grpc.StatusCode.FAILED_PRECONDITION and " is in error: " in str(error)
