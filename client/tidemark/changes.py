@@ -23,7 +23,9 @@ from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.times import EMPTY
 
-_NO_HEADER = "the answer has no header: operator and client are of different versions"
+Batches = Iterator[tuple[SubscribeBatch, bytes]]
+"""Of a subscribe, each with the bytes of its updates."""
+_NO_HEADER = "the gateway's answer has no header: operator and client are of different versions"
 
 
 class Changes(NamedTuple):
@@ -69,9 +71,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
 
 
 @contextmanager
-def subscribed(
-    link: Link, request: SubscribeRequest
-) -> Iterator[tuple[SubscribeHeader, Iterator[tuple[SubscribeBatch, bytes]]]]:
+def subscribed(link: Link, request: SubscribeRequest) -> Iterator[tuple[SubscribeHeader, Batches]]:
     """The header and the batches of a subscribe, which ends with the block. Raises Error in the block."""
     stub, gateway = link.stub(), link.gateway()
     with call_errors(gateway):

@@ -9,22 +9,22 @@ __time                    __diff  carrier  flights
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from typing import TextIO
 
 import click
 import pyarrow as pa
 
-from tidemark.answers import complete
-from tidemark.errors import GatewayFailed
-from tidemark.gateway.channel import connected
+from tidemark.changes import Batches, subscribed
 from tidemark.gateway.discovery import Gateway
+from tidemark.link import Link
 from tidemark_cli import completion_names, current_rows, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import live as terminal_output
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import lines
-from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeReply, SubscribeRequest
+from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.rows.values import values
 from tidemark_protocol.times import EMPTY
@@ -99,14 +99,8 @@ def subscribe(
     if live:
         current_rows.follow(gateway, request, sort_by)
         return
-    found = gateway()
-    with connected(found) as stub:
-        call = stub.Subscribe(request, metadata=found.metadata)
-        try:
-            _print(call, progress, output, sys.stdout)
-        except KeyboardInterrupt:
-            call.cancel()
-            raise
+    with closing(Link(gateway)) as link, subscribed(link, request) as (header, batches):
+        _print(header, batches, progress, output, sys.stdout)
 
 
 def _check_live(live: bool, sort_by: str, snapshot: bool, output: str) -> None:
@@ -119,15 +113,12 @@ def _check_live(live: bool, sort_by: str, snapshot: bool, output: str) -> None:
         raise click.UsageError("--live needs a terminal as standard output: leave it out to print changes")
 
 
-def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: TextIO) -> None:
-    first = next(replies, None)
-    if first is None or first.WhichOneof("part") != "header":
-        raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
-    printer = _Printer(first.header, output, out)
-    for batch, data in complete(reply.batch for reply in replies):
+def _print(header: SubscribeHeader, batches: Batches, progress: bool, output: str, out: TextIO) -> None:
+    printer = _Printer(header, output, out)
+    for batch, data in batches:
         if data:
             printer.updates(unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part))
-        if progress and batch.upper > first.header.as_of:  # the rows at as_of are complete
+        if progress and batch.upper > header.as_of:  # the rows at as_of are complete
             printer.progress(batch.upper)
         out.flush()
     print("(finished)", file=sys.stderr)

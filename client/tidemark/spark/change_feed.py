@@ -23,13 +23,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from tidemark.changes import subscribed
+from tidemark.changes import Batches, subscribed
 from tidemark.errors import Error, GatewayFailed, NotSupportedError, OffsetTooOld, RelationChanged, ViewInError
 from tidemark.spark.columns import check_columns
 from tidemark.spark.options import ReadOptions
 from tidemark.spark.patience import patiently
 from tidemark.spark.rows import arrow_schema, fitting
-from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader
+from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.times import EMPTY
 
@@ -37,7 +37,6 @@ CHANGE_COLUMNS = {"_change_type": "string", "_diff": "bigint", "_time": "timesta
 """Names and types of the columns that a change has after the row's."""
 NOTHING = -1
 Offset = dict[str, Any]
-Batches = Iterator[tuple[SubscribeBatch, bytes]]
 
 
 class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
