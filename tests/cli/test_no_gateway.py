@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
 from tidemark.gateway.kubectl import Certificate, Kubectl
 from tidemark.gateway.port_forward import TOKEN_PORT, Leader, find_leader
+from tidemark.link import Link
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 
@@ -51,6 +52,22 @@ def test_a_gateway_behind_a_forwarded_port_is_named_by_its_pod(nobody: str) -> N
     """The port of this machine says nothing, and is gone by the time that somebody looks."""
     for gateway in (Gateway("", "t", leader=LEADER), Gateway("", None, certificate=SHOWN, leader=LEADER)):
         assert "no gateway answers at pod tidemark-system/tidemark-operator-0" in error_text(gateway)
+
+
+def test_a_link_forwards_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls have the address that it has reached; another kubectl would forward another port."""
+    begun = []
+
+    @contextmanager
+    def forwarded(to: Leader) -> Iterator[str]:
+        begun.append(to)
+        yield "127.0.0.1:1"
+
+    monkeypatch.setattr(port_forward, "forwarded", forwarded)
+    with closing(Link(lambda: Gateway("", "t", leader=LEADER))) as link:
+        link.stub()
+        assert link.gateway().address == "127.0.0.1:1"
+    assert begun == [LEADER]
 
 
 def test_a_gateway_at_an_address_is_named_by_that(nobody: str) -> None:

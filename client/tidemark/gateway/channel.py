@@ -41,8 +41,10 @@ def connected(gateway: Gateway) -> Iterator[GatewayStub]:
 
 @contextmanager
 def reached(gateway: Gateway) -> Iterator[Gateway]:
-    """The gateway with an address that can be called, for as long as the block lasts."""
-    with port_forward.forwarded(gateway.leader) if gateway.leader else nullcontext(gateway.address) as address:
+    """The gateway with an address that can be called, for as long as the block lasts. One that has an address keeps it:
+    the port of its pod is forwarded already."""
+    to = None if gateway.address else gateway.leader
+    with port_forward.forwarded(to) if to else nullcontext(gateway.address) as address:
         yield replace(gateway, address=address)
 
 
