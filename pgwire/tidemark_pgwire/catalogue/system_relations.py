@@ -70,6 +70,11 @@ def table_functions() -> Mapping[str, SystemRelation]:
     return {name: _relation_of(f"pg_catalog.{name}()\t0\tf\t{columns}") for name, columns in _FUNCTIONS.items()}
 
 
+def is_system(schema: str, name: str) -> bool:
+    """Whether they name a relation of a system schema, also one that is not there."""
+    return schema in (PG_CATALOG, INFORMATION_SCHEMA) or (not schema and find("", name) is not None)
+
+
 def find(schema: str, name: str) -> SystemRelation | None:
     """`schema` may be empty: then it is pg_catalog, which PostgreSQL searches first."""
     return system_relations().get((schema or PG_CATALOG, name))

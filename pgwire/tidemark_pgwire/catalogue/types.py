@@ -1,4 +1,4 @@
-"""PostgreSQL's types: those of `system_types.tsv`, and what a type of ours is called there.
+"""PostgreSQL's types, as the catalogue describes them: those of `system_types.tsv`.
 
 A line of the file is a type of PostgreSQL 15: its oid, its name, the name that `format_type` prints, and columns of
 pg_type from `typlen` on. Functions are written `OID NAME`, and `0 -` where there is none.
@@ -11,27 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from tidemark_protocol.types import SqlType
-
-NUMERIC_MODIFIER_BASE = 4
-"""A modifier of numeric is this and `precision << 16 | scale`."""
-
-_OURS = {
-    "boolean": "bool",
-    "tinyint": "int2",
-    "smallint": "int2",
-    "int": "int4",
-    "bigint": "int8",
-    "float": "float4",
-    "double": "float8",
-    "decimal": "numeric",
-    "string": "text",
-    "binary": "bytea",
-    "date": "date",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-    "struct": "json",
-}
 _ALIASES = {
     "boolean": "bool",
     "smallint": "int2",
@@ -55,7 +34,7 @@ _ALIASES = {
     "cardinal_number": "int4",
     "yes_or_no": "varchar",
 }
-_INTEGERS = ("int2", "int4", "int8")
+INTEGERS = ("int2", "int4", "int8")
 VECTORS = {"int2vector": "int2", "oidvector": "oid"}
 """Arrays whose first element has the subscript 0, printed with blanks."""
 REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regcollation", "regoper")
@@ -142,18 +121,6 @@ def element_of(array: str) -> str:
     return found.name if found else "text"
 
 
-def type_name_of(type: SqlType) -> str:
-    """The name in pg_type of a column's type. An array of arrays or structs is json, as it is on the wire."""
-    if type.is_array:
-        return "json" if type.element.is_nested else array_of(type_name_of(type.element)) or "json"
-    return _OURS.get(type.name, "text")
-
-
-def modifier_of(type: SqlType) -> int:
-    type = type.element if type.is_array else type
-    return (type.precision << 16 | type.scale) + NUMERIC_MODIFIER_BASE if type.is_decimal else -1
-
-
 def stored_as(name: str) -> str:
     """DuckDB's type for the values of a type of pg_type."""
     if name in VECTORS:
@@ -162,7 +129,7 @@ def stored_as(name: str) -> str:
         return f"{stored_as(element_of(name))}[]"
     if name in _OIDS:
         return "BIGINT"
-    if name in _INTEGERS:
+    if name in INTEGERS:
         return {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[name]
     if name == "numeric":
         return "DECIMAL(38, 9)"

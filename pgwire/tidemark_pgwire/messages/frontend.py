@@ -10,7 +10,6 @@ from typing import TypeVar
 from tidemark_pgwire.errors import ProtocolError
 
 SSL_REQUEST, GSSENC_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
-MAX_PARAMETERS = 65_535
 T = TypeVar("T")
 
 

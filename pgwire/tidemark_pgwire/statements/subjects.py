@@ -21,7 +21,7 @@ from tidemark_pgwire.catalogue.shown import shown_setting
 from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS
 from tidemark_pgwire.catalogue.sql.statement import TEXT_MAX
-from tidemark_pgwire.catalogue.system_relations import INFORMATION_SCHEMA, PG_CATALOG, find, table_functions
+from tidemark_pgwire.catalogue.system_relations import PG_CATALOG, is_system, table_functions
 from tidemark_pgwire.catalogue.types import REGISTERED
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.statements.lexer import POSTGRES, Token, significant
@@ -38,7 +38,6 @@ SHORT = 2_000
 _SYSTEM_WORD = re.compile(r"\bpg_|\binformation_schema\b", re.IGNORECASE)
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
 _CLAUSES = frozenset(
     "WHERE GROUP HAVING ORDER LIMIT OFFSET FETCH WINDOW UNION EXCEPT INTERSECT FOR SELECT ON USING VALUES".split()
 )
@@ -76,16 +75,12 @@ def subject_of(text: str, dialect: str) -> Subject:
         return Subject.ROWS
     relations = _relations(found)
     if relations:
-        return Subject.CATALOGUE if any(_is_system(*relation) for relation in relations) else Subject.ROWS
+        return Subject.CATALOGUE if any(is_system(*relation) for relation in relations) else Subject.ROWS
     if dialect != POSTGRES and any(token.kind == "text" and "\\" in token.text for token in found):
         return Subject.ROWS
     if any(_is_of_catalogue(found, place, dialect) for place in range(len(found))):
         return Subject.CATALOGUE
     return _of_session(found, dialect)
-
-
-def _is_system(schema: str, name: str) -> bool:
-    return schema in _SYSTEM_SCHEMAS or (not schema and find("", name) is not None)
 
 
 def _text(found: Sequence[Token], place: int) -> str:

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from tidemark_pgwire.catalogue.contents.entries import OWNER, OWNER_OID, SCHEMA_OIDS, Contents, Entry, Index
 from tidemark_pgwire.catalogue.contents.rows import Row
+from tidemark_pgwire.catalogue.contents.server_rows import OPERATOR_CLASSES
 from tidemark_pgwire.catalogue.system_relations import system_relations
-from tidemark_pgwire.catalogue.types import PgType, modifier_of, system_types, type_name_of
+from tidemark_pgwire.catalogue.types import PgType, system_types
+from tidemark_pgwire.values.types import modifier, of_sql
 from tidemark_protocol.types import Column
 
 HEAP, BTREE = 2, 403
-CLASS_OF_RELATIONS, CLASS_OF_CONSTRAINTS = 1_259, 2_606
-_OPERATOR_CLASSES = {
-    "bool": 10_003, "bytea": 10_006, "date": 3_122, "float4": 10_012, "float8": 3_123, "int2": 1_979, "int4": 1_978,
-    "int8": 3_124, "numeric": 3_125, "text": 3_126, "timestamp": 3_128, "timestamptz": 3_127,
-}  # fmt: skip
-_OPERATOR_CLASS_OF_ARRAYS = 10_000
+CLASS_OF_RELATIONS = 1_259
+_OPERATOR_CLASSES = {type: oid for _, oid, _, type in OPERATOR_CLASSES}
+"""By the oid of the type."""
+_ANY_ARRAY = 2_277
 
 
 def type_of(column: Column) -> PgType:
-    return system_types()[type_name_of(column.type)]
+    return system_types()[of_sql(column.type).name]
 
 
 def namespaces(contents: Contents) -> Iterator[Row]:
@@ -81,7 +81,7 @@ def attributes(contents: Contents) -> Iterator[Row]:
 
 
 def _attribute_of(relation: int, column: Column, number: int, nullable: bool) -> Row:
-    return _attribute(relation, column.name, type_of(column), number, modifier_of(column.type), nullable)
+    return _attribute(relation, column.name, type_of(column), number, modifier(column.type), nullable)
 
 
 def _attribute(relation: int, name: str, type: PgType, number: int, modifier: int, nullable: bool) -> Row:
@@ -102,7 +102,7 @@ def indexes(contents: Contents) -> Iterator[Row]:
                 "indnkeyatts": len(index.columns), "indisunique": index.unique, "indisprimary": index.primary,
                 "indimmediate": True, "indisvalid": True, "indisready": True, "indislive": True,
                 "indkey": list(index.columns), "indcollation": [type.collation for type in types],
-                "indclass": [_OPERATOR_CLASSES.get(type.name, _OPERATOR_CLASS_OF_ARRAYS) for type in types],
+                "indclass": [_OPERATOR_CLASSES.get(type.oid, _OPERATOR_CLASSES[_ANY_ARRAY]) for type in types],
                 "indoption": [0] * len(index.columns),
             }  # fmt: skip
 

@@ -23,7 +23,7 @@ _RANGES = (
     (3_910, 1_184, 4_534, 3_127), (3_912, 1_082, 4_535, 3_122), (3_926, 20, 4_536, 3_124),
 )  # fmt: skip
 """The range's oid, its element's, its multirange's, its operator class."""
-_OPERATOR_CLASSES = (
+OPERATOR_CLASSES = (
     ("array_ops", 10_000, 397, 2_277), ("bool_ops", 10_003, 424, 16), ("bytea_ops", 10_006, 428, 17),
     ("date_ops", 3_122, 434, 1_082), ("float4_ops", 10_012, 1_970, 700), ("float8_ops", 3_123, 1_970, 701),
     ("int2_ops", 1_979, 1_976, 21), ("int4_ops", 1_978, 1_976, 23), ("int8_ops", 3_124, 1_976, 20),
@@ -69,7 +69,7 @@ def access_methods(contents: Contents) -> Iterator[Row]:
 
 
 def operator_classes(contents: Contents) -> Iterator[Row]:
-    for name, oid, family, type in _OPERATOR_CLASSES:
+    for name, oid, family, type in OPERATOR_CLASSES:
         yield {
             "oid": oid, "opcmethod": 403, "opcname": name, "opcnamespace": _SYSTEM, "opcowner": OWNER_OID,
             "opcfamily": family, "opcintype": type, "opcdefault": True,

@@ -16,16 +16,14 @@ from sqlglot import exp
 from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.sql.functions import ARRAY, ELEMENT, FUNCTIONS, NATIVE, SAME, arguments_of, name_of
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS
-from tidemark_pgwire.catalogue.sql.statement import is_system
-from tidemark_pgwire.catalogue.system_relations import find, table_functions
-from tidemark_pgwire.catalogue.types import VECTORS, array_of, element_of, resolved
+from tidemark_pgwire.catalogue.system_relations import find, is_system, table_functions
+from tidemark_pgwire.catalogue.types import INTEGERS, VECTORS, array_of, element_of, resolved
 
 UNKNOWN, RECORD = "unknown", "record"
 TYPE, OF_WITH, TABLE_OID, STAR = "pg_type", "of_with", "table_oid", "star"
 """Keys of a node's `meta`: its type; that a table is one of WITH; the oid that a column `tableoid` stands for; alias,
 name and type of each column that a star stands for."""
-_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
-_INTEGERS = ("int2", "int4", "int8")
+_NUMBERS = (*INTEGERS, "numeric", "float4", "float8")
 _BOOLEAN = (exp.Predicate, exp.Not, exp.And, exp.Or, exp.Is, exp.Between)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr)
 _OPERANDS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, *_ARITHMETIC)
@@ -188,11 +186,12 @@ class Typing:
         if not table.db and table.name.lower() in scope.tables:
             table.meta[OF_WITH] = True
             return scope.tables[table.name.lower()]
-        found = find(table.db.lower(), table.name.lower()) if is_system(table) else None
-        if found is None and is_system(table):
-            raise CatalogueError("42P01", f'relation "{table.db}.{table.name}" does not exist')
-        if found is None:
+        schema, name = table.db.lower(), table.name.lower()
+        if not is_system(schema, name):
             raise CatalogueError("0A000", "a query reads relations of the catalogue, or others, and not both")
+        found = find(schema, name)
+        if found is None:
+            raise CatalogueError("42P01", f'relation "{table.db}.{table.name}" does not exist')
         return [(column.name, column.type) for column in found.columns]
 
     def _selected(self, each: exp.Expression, scope: Scope) -> Columns:
@@ -414,7 +413,7 @@ def _number(text: str) -> str:
 
 def _common(types: Sequence[str]) -> str:
     known = [type for type in types if type != UNKNOWN]
-    if "oid" in known and set(known) <= {"oid", *_INTEGERS}:
+    if "oid" in known and set(known) <= {"oid", *INTEGERS}:
         return "oid"
     numbers = [type for type in known if type in _NUMBERS]
     if numbers and len(numbers) == len(known):

@@ -37,7 +37,7 @@ from tidemark_pgwire.catalogue.sql.result_types import (
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS, Value, call
 from tidemark_pgwire.catalogue.sql.statement import parse
 from tidemark_pgwire.catalogue.system_relations import SystemRelation, find, table_functions
-from tidemark_pgwire.catalogue.types import REGISTERED, VECTORS, element_of, stored_as, system_types
+from tidemark_pgwire.catalogue.types import INTEGERS, REGISTERED, VECTORS, element_of, stored_as, system_types
 
 _ADMITTED = frozenset(
     "Add Alias All Any Between BitwiseAnd BitwiseOr Boolean Bracket CTE Column DPipe DataType DataTypeParam Distinct "
@@ -45,7 +45,6 @@ _ADMITTED = frozenset(
     "Like Limit Literal Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ ObjectIdentifier Offset Order Ordered Paren "
     "Select Slice Star Sub Subquery Table TableAlias Tuple Union Values Where Window With".split()
 )
-_INTEGERS = ("int2", "int4", "int8")
 _OPERATORS: Mapping[str, type[exp.Expression]] = {
     "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe, "+": exp.Add,
@@ -260,7 +259,7 @@ def _literal_of(value: str, type: str) -> exp.Expression:
 
 def _checked(value: str, type: str) -> str:
     """The text of a value, which DuckDB would round where it is to be an integer. Raises CatalogueError."""
-    if (type in _INTEGERS or stored_as(type) == "BIGINT") and not _INTEGER.fullmatch(value):
+    if (type in INTEGERS or stored_as(type) == "BIGINT") and not _INTEGER.fullmatch(value):
         raise CatalogueError("22P02", f'invalid input syntax for type {type}: "{value[:63]}"')
     return value
 
@@ -415,7 +414,7 @@ def _cast_of(node: exp.Cast, contents: Contents, made: _Made) -> exp.Expression:
         return _oid_of(inner, source, target, made)
     if source in REGISTERED and stored_as(target) == "VARCHAR":
         return _macro(f"show_{source}", [inner], made) if f"show_{source}" in FUNCTIONS else _cast(inner, "VARCHAR")
-    if literal is not None and (stored_as(target).endswith("[]") or target in _INTEGERS or target == "oid"):
+    if literal is not None and (stored_as(target).endswith("[]") or target in INTEGERS or target == "oid"):
         return _literal_of(literal, target)
     if source in VECTORS and target == "text":
         return exp.Anonymous(this="array_to_string", expressions=[_cast(inner, "VARCHAR[]"), exp.Literal.string(" ")])

@@ -12,7 +12,6 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from tidemark_pgwire.catalogue.facts import CatalogueError
-from tidemark_pgwire.catalogue.system_relations import INFORMATION_SCHEMA, PG_CATALOG, find
 
 TEXT_MAX = 32_768
 """Characters of a statement. The longest of a client's that we know has 9,000."""
@@ -21,7 +20,6 @@ PARSED_MAX = 2_000
 _DEPTH_MAX, _TYPES_MAX = 100, 4
 """Of parentheses in one another; of those among them that follow the name of a type, each of which doubles the time
 that sqlglot takes, as it reads them as a type first and then as a call."""
-_SYSTEM_SCHEMAS = (PG_CATALOG, INFORMATION_SCHEMA)
 _UNREADABLE = re.compile(r"\[\s*\]|\bas\s+(select|update|insert|delete)\b", re.IGNORECASE)
 _TYPES_WITHOUT_ARRAYS = ("oid", "name", "regclass", "regtype")
 _VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE)
@@ -99,9 +97,3 @@ def parse(text: str) -> exp.Query:
         raise CatalogueError("0A000", "of the catalogue, SELECT and SHOW alone can be asked")
     copied: exp.Query = found.copy()
     return copied
-
-
-def is_system(table: exp.Table) -> bool:
-    """Whether it is a relation of a system schema, there or not."""
-    schema = table.db.lower()
-    return schema in _SYSTEM_SCHEMAS or (not schema and find("", table.name.lower()) is not None)
