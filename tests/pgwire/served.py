@@ -106,8 +106,11 @@ class Answers:
         mfp = MapFilterProject((ColumnType(BIGINT),))
         return PlannedPeek(GlobalId("s.a"), mfp, Finishing(), made.columns)
 
-    async def plan(self, request: PlanRequest, *, patient: bool) -> Planned:
+    async def plan(self, request: PlanRequest, *, patient: bool) -> Planned | Refused:
         self.asked.append((request.views[0].sql, request.dialect))
+        made = self.script(request.views[0].sql, request.dialect)
+        if isinstance(made, Refused):
+            return made
         export = PlannedExport("result", "materializedView", GlobalId("o"), (Column("a", BIGINT),), (0,))
         reads = (SourceImport(GlobalId("s.a"), shard_of("s.a"), (0,)),)
         return Planned(reads, (), (export,), tuple(source.id for source in reads), "")

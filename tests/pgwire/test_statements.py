@@ -57,15 +57,55 @@ def test_a_transaction_that_failed_refuses_statements_until_its_end(server: Serv
         connection.execute("SELECT a FROM s.a")
 
 
+def unresolved(sql: str, dialect: str) -> Rows | Refused:
+    """The planner's answer where the statement has the column `nme`."""
+    before, found, _ = sql.partition("nme")
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    wrong = Diagnostic("UNRESOLVED_COLUMN", "no such column", line=line, column=column, word="nme")
+    return Refused((wrong,)) if found else ONE
+
+
 def test_errors_have_their_sqlstate_and_position(server: Served) -> None:
-    wrong = Diagnostic("UNRESOLVED_COLUMN", "no such column", line=2, column=3, word="nme")
-    server.says(lambda sql, dialect: Refused((wrong,)))
+    server.says(unresolved)
     with server.connect() as connection:
         with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
-            connection.execute("SELECT 1 FROM s.a; SELECT\n  nme FROM s.a".partition("; ")[2])
+            connection.execute("SELECT\n  nme FROM s.a")
         assert failed.value.diag.statement_position == "10"
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="cannot execute INSERT"):
             connection.execute("INSERT INTO t VALUES (1)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM s.a; SELECT\n  nme FROM s.a",
+        "COPY (SELECT\n nme FROM s.a) TO STDOUT",
+        "COPY s.nme TO STDOUT",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT nme FROM s.a",
+        "EXPLAIN SELECT nme FROM s.a",
+    ],
+)
+def test_positions_count_in_the_clients_text(server: Served, text: str) -> None:
+    server.says(unresolved)
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+            connection.execute(text)
+        assert failed.value.diag.statement_position == str(text.index("nme") + 1)
+
+
+def test_an_error_in_another_text_than_the_clients_has_no_position(server: Served) -> None:
+    """Parameters became literals before it; a SUBSCRIBE names its subject alone to the gateway."""
+    server.says(unresolved)
+    with Frames(server) as frames:
+        frames.send(b"P", b"s\0SELECT $1, nme FROM s.a\0\0\1\0\0\0\x17")
+        frames.send(b"D", b"Ss\0")
+        frames.send(b"S")
+        described = dict(frames.until_ready())[b"E"]
+        frames.send(b"Q", b"SUBSCRIBE (SELECT nme FROM s.a)\0")
+        subscribed = dict(frames.until_ready())[b"E"]
+    for error in (described, subscribed):
+        assert b"C42703\0" in error
+        assert b"\0P" not in error
 
 
 @pytest.mark.parametrize(("setting", "value", "field", "expected"), [

@@ -7,7 +7,8 @@ text ──► command ──► a command of the session: done at once, with a 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -87,24 +88,21 @@ class Session:
 async def open_rows(session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]) -> Answer:
     """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
     if isinstance(command, sql.Subscribe):
-        return await answers.subscribe(session.link, session.token, _subscribe_request(session, command, parameters))
+        with _positions(None):
+            request = _subscribe_request(session, command, parameters)
+            return await answers.subscribe(session.link, session.token, request)
+    at = None if parameters else command.at
     dialect = session.settings.dialect
     if isinstance(command, sql.Explain):
-        request = pb.ExplainRequest(
-            namespace=session.namespace, subject=_bound(command.sql, dialect, parameters), dialect=dialect
-        )
-        text = await session.link.explain(session.token, request)
+        with _positions(at):
+            subject = _bound(command.sql, dialect, parameters)
+            request = pb.ExplainRequest(namespace=session.namespace, subject=subject, dialect=dialect)
+            text = await session.link.explain(session.token, request)
         return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
     if _is_answered_here(session, command.sql):
         return await _of_catalogue(session, command.sql, parameters)
-    try:
+    with _positions(at):
         answer = await answers.query(session.link, session.token, query_request(session, command.sql, parameters))
-    except WireError as error:
-        if error.position and not parameters:
-            error.position += command.at
-        elif parameters:
-            error.position = 0  # of the text with literals
-        raise
     if answer.as_of is not None:
         session.transaction.pin(answer.as_of)
     return answer
@@ -121,13 +119,27 @@ async def describe(session: Session, command: Command, parameters: Sequence[Para
             found_here = await _described(session, text)
             return columns_of_oids(found_here.names, found_here.oids)
         case sql.Select(text):
-            found = await session.link.describe(session.token, query_request(session, text, parameters))
+            request = query_request(session, text, parameters)
+            with _positions(None if parameters else command.at):
+                found = await session.link.describe(session.token, request)
             return tuple(Column(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
         case sql.Subscribe():
             answer = await open_rows(session, command, parameters)
             await answer.close()
             return answer.columns
     return None
+
+
+@contextmanager
+def _positions(at: int | None) -> Iterator[None]:
+    """Positions of errors count in the client's text. `at`: how many characters further than in the gateway's; None:
+    the gateway's text is another one, as with literals in the place of parameters."""
+    try:
+        yield
+    except WireError as error:
+        if error.position:
+            error.position = 0 if at is None else error.position + at
+        raise
 
 
 def query_request(session: Session, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:

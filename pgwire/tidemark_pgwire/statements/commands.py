@@ -16,7 +16,7 @@ ALL = -1
 
 @dataclass(frozen=True)
 class Select:
-    """A query. `at`: where its text begins in the client's."""
+    """A query. `at`: how many characters further its own characters stand in the client's text."""
 
     sql: str
     at: int = 0
@@ -125,7 +125,10 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Explain:
+    """`at`: where the text of the query begins in the client's."""
+
     sql: str
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -395,6 +398,9 @@ def _deallocate(words: Words) -> Command:
     return Deallocate("" if words.take("ALL") else words.name())
 
 
+_ALL_OF = "SELECT * FROM "
+
+
 def _copy(words: Words) -> Command:
     if words.peek().text == "(":
         inner, at = words.inner()
@@ -403,7 +409,7 @@ def _copy(words: Words) -> Command:
         at = words.peek().at
         while words.peek().word not in ("TO", "FROM") and words.peek().kind != "end":
             words.next()
-        source = Select("SELECT * FROM " + words.sql[at : words.peek().at])
+        source = Select(_ALL_OF + words.sql[at : words.peek().at], at - len(_ALL_OF))
     if words.take("FROM"):
         raise WireError(READ_ONLY, "cannot execute COPY FROM: connections of this kind only read")
     words.require("TO", "STDOUT")
@@ -418,7 +424,7 @@ def _explain(words: Words) -> Command:
     if words.take("ANALYZE"):
         raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
     words.take("VERBOSE")
-    return Explain(words.rest()[0])
+    return Explain(*words.rest())
 
 
 def subscribe(words: Words) -> Subscribe:
