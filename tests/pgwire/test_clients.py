@@ -294,7 +294,7 @@ def test_who_may_not_list_objects_sees_those_whose_rows_it_may_read(tmp_path: Pa
 
 
 def test_the_catalogue_answers_for_itself(server: Served) -> None:
-    """By DuckDB in this process, with the relations that the gateway shows to the user."""
+    """By a process beside the server, with the relations that the gateway shows to the user."""
     with server.connect() as connection:
         server.answers.read.clear()
         assert connection.execute("SELECT current_user, current_database()").fetchone() == (ANNE.name, "ns")
