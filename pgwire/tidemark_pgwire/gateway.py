@@ -166,14 +166,14 @@ class call_errors:
 
 def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
     """The failure as PostgreSQL's clients read it."""
-    told = {str(key): str(value) for key, value in failed.trailing_metadata() or ()}
+    metadata = {str(key): str(value) for key, value in failed.trailing_metadata() or ()}
     code, text = failed.code(), failed.details() or failed.code().name
     if code is grpc.StatusCode.UNAVAILABLE:
         return WireError(errors.CANNOT_CONNECT_NOW, "the gateway does not answer", hint="Ask again in a moment.")
     if code is grpc.StatusCode.INTERNAL or code is grpc.StatusCode.UNKNOWN:
         return WireError(errors.INTERNAL_ERROR, "a defect of the gateway: the operator's log has it")
-    sqlstate = told.get("tidemark-sqlstate") or _SQLSTATES.get(code, errors.INTERNAL_ERROR)
-    return WireError(sqlstate, text, position=_position(sql, told.get("tidemark-position", "")))
+    sqlstate = metadata.get("tidemark-sqlstate") or _SQLSTATES.get(code, errors.INTERNAL_ERROR)
+    return WireError(sqlstate, text, position=_position(sql, metadata.get("tidemark-position", "")))
 
 
 def _position(sql: str, at: str) -> int:
@@ -185,8 +185,8 @@ def _position(sql: str, at: str) -> int:
     return min(sum(len(each) + 1 for each in before) + int(column), len(sql))
 
 
-def _relation(told: Any) -> Relation:
-    columns = tuple(Column(each.name, SqlType.parse(each.type), each.nullable) for each in told.columns)
-    keys = tuple(tuple(key.columns) for key in told.keys)
-    kind = _KINDS.get(told.kind, "view")
-    return Relation(told.parent, told.name, kind, columns, keys, tuple(told.index_key), told.short)
+def _relation(described: Any) -> Relation:
+    columns = tuple(Column(each.name, SqlType.parse(each.type), each.nullable) for each in described.columns)
+    keys = tuple(tuple(key.columns) for key in described.keys)
+    kind = _KINDS.get(described.kind, "view")
+    return Relation(described.parent, described.name, kind, columns, keys, tuple(described.index_key), described.short)

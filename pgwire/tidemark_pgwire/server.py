@@ -107,7 +107,7 @@ class PgServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Tell every client, and end its connection."""
+        """Send every client the reason, and end its connection."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections.values()):
@@ -118,7 +118,7 @@ class PgServer:
                 task.cancel()
         await self.link.close()
 
-    # --- what connections ask ---
+    # --- calls of connections ---
 
     @property
     def has_tls(self) -> bool:
@@ -153,7 +153,7 @@ class PgServer:
         self._of_user[user] += 1
 
     def cancel(self, asked: Cancel) -> None:
-        """A wrong secret changes nothing, and nobody is told."""
+        """End the statement that the request names. A wrong secret changes nothing, and has no answer."""
         found = self._connections.get(asked.pid)
         if found is not None and hmac.compare_digest(str(found.secret), str(asked.secret)):
             found.cancel()

@@ -34,11 +34,11 @@ class StageViolation(ProtocolError):
 
 
 class BatchTooLarge(ProtocolError):
-    """The reader would have to hold all of it."""
+    """A record batch of an answer has more bytes than its reader holds."""
 
 
 class StreamBroken(ProtocolError):
-    """What was read of it is no answer."""
+    """An Arrow stream ends in the middle, or is none."""
 
 
 class CertificateUnreadable(ProtocolError):

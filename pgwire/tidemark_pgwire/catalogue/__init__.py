@@ -3,7 +3,7 @@
     statement ──► answers it?    no: the gateway answers it
                   yes ──► sql/: admitted, typed, rewritten for DuckDB ──► sandbox: over rows of `contents/` ──► Arrow
 
-Read `facts` (what goes in and out), `session_catalogue`, `sql/rewriting`, `contents/system_rows`, `sandbox`.
+Read `facts` (questions and answers), `session_catalogue`, `sql/rewriting`, `contents/system_rows`, `sandbox`.
 """
 
 from tidemark_pgwire.catalogue.facts import CatalogueAnswer, CatalogueError, Description, Relation, SessionFacts

@@ -1,6 +1,6 @@
-"""Answers one question about the catalogue: a text, and what is known of its session.
+"""Answers one question about the catalogue: a statement, with the facts of its session.
 
-Question ──► rewritten for DuckDB ──► sandbox ──► Reply: a description or rows, and what the session keeps of it
+Question ──► rewritten for DuckDB ──► sandbox ──► Reply: a description or rows, new oids, changed settings
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LENGTH_BYTES = 8
 
 @dataclass(frozen=True)
 class Question:
-    """`values`: of the parameters; None: the answer is described alone. `oids`: those that the session has named."""
+    """`values`: of the parameters; None: the answer is described alone. `oids`: by name, the oids that
+    earlier statements of the session named."""
 
     text: str
     values: Sequence[str | None] | None
@@ -37,7 +38,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """`oids`: those that are new. `settings`: those that the statement changed."""
+    """`oids`: by name, the oids that no earlier statement named. `settings`: the new values of changed settings."""
 
     found: CatalogueAnswer | Description
     oids: Mapping[tuple[str, ...], int]

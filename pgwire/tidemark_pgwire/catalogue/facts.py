@@ -1,4 +1,4 @@
-"""What the catalogue is told of a session and of the user's relations, and what it answers."""
+"""The facts that the catalogue answers from, about a session and the user's relations, and the form of its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CatalogueError(Exception):
         self.sqlstate = sqlstate
 
     def __reduce__(self) -> tuple[type[CatalogueError], tuple[str, str]]:
-        """For the way from the process that answers."""
+        """How pickle makes it anew, in the process that asked."""
         return CatalogueError, (self.sqlstate, str(self))
 
 

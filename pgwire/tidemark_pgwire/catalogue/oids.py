@@ -1,4 +1,4 @@
-"""Oids of what a session names: the same for the same name as long as the session lasts, and never shared.
+"""Oids of relations, types, schemas and roles. In a session a name keeps its oid, and no two names share one.
 
 An oid is a hash of the name, so that it is mostly the same in another session, too. Where two names have one hash, the
 later one takes the next that is free.
@@ -17,7 +17,7 @@ _RANGE = 2**31 - FIRST_OF_USERS
 
 
 class Oids:
-    """Of a statement. `known`: those that its session has named before."""
+    """The oids that a statement names. `known`: by name, the oids that earlier statements of its session named."""
 
     def __init__(self, known: Mapping[tuple[str, ...], int] | None = None) -> None:
         self._known = known or {}
@@ -30,7 +30,7 @@ class Oids:
         return self._new(name) if found is None else found
 
     def new(self) -> Mapping[tuple[str, ...], int]:
-        """Those that were not known."""
+        """By name, the oids that no earlier statement named."""
         return {name: oid for name, oid in self._by_name.items() if name not in self._known}
 
     def _new(self, name: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""SHOW, which names a setting."""
+"""SHOW statements, and the settings that they name."""
 
 from __future__ import annotations
 

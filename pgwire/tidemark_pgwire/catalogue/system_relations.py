@@ -1,4 +1,4 @@
-"""The relations of pg_catalog and information_schema that can be asked: names, oids, and columns.
+"""The relations of pg_catalog and information_schema that statements can read: names, oids, and columns.
 
 A line of `system_relations.tsv` is a relation of PostgreSQL 15: its name, its oid, its relkind, and its columns as
 `NAME TYPE`, with `!` where a column is never NULL. A domain of information_schema stands as the type below it, as the

@@ -177,7 +177,7 @@ class Wire(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport.close()
-        await asyncio.wait({asyncio.ensure_future(asyncio.shield(self.lost))}, timeout=CLOSE_SECONDS)
+        await asyncio.wait({self.lost}, timeout=CLOSE_SECONDS)
         self._transport.abort()
 
     def abort(self) -> None:

@@ -36,9 +36,9 @@ from tidemark_pgwire.values.types import TEXT
 
 MAX_PREPARED, MAX_PORTALS = 1000, 64
 MAX_BYTES = 4 << 20
-"""Of the texts, types and values of all prepared statements and portals of a session."""
+"""The limit for the texts, types and values of all prepared statements and portals of a session."""
 PREPARED_BYTES, PARAMETER_BYTES = 500, 150
-"""What one takes besides its texts."""
+"""The bytes of a prepared statement and of a parameter, besides their texts."""
 ROWS = (sql.Select, sql.Subscribe, sql.Explain)
 Shape = tuple[bytes, bytes]
 """Digests of the columns' oids and names."""
@@ -217,7 +217,7 @@ class Extended:
         for name in list(self._portals):
             await self.close_portal(name)
 
-    # --- what the messages name ---
+    # --- the statement or portal that a message names ---
 
     def _statement(self, name: str) -> Prepared:
         if (found := self._prepared.get(name)) is None:
@@ -232,7 +232,8 @@ class Extended:
         return found
 
     async def _rows(self, bound: Bound, known: bool = True) -> Portal | None:
-        """They begin once; None: the command has none. `known`: the client reads them by the statement's Describe."""
+        """The rows, which begin once; None: the command has none. `known`: the client reads them by the statement's
+        Describe."""
         session, command = self._session, bound.of.command
         if isinstance(command, ROWS) and bound.rows is None:
             answer = await open_rows(session, command, bound.parameters)

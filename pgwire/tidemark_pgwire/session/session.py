@@ -99,15 +99,15 @@ class Connection:
             watch = asyncio.create_task(self._watch_token(login.token), name="token of a session")
             await self._loop(session)
         except TimeoutError:
-            self._tell(WireError(errors.INVALID_AUTHORIZATION, "the connection was not begun in time", fatal=True))
+            self._send(WireError(errors.INVALID_AUTHORIZATION, "the connection was not begun in time", fatal=True))
         except WireError as error:
             error.fatal = True
-            self._tell(error)
+            self._send(error)
         except Gone:
             pass
         except Exception:
             LOG.exception("a connection ends by a defect")
-            self._tell(WireError(errors.INTERNAL_ERROR, "a defect: the server's log has it", fatal=True))
+            self._send(WireError(errors.INTERNAL_ERROR, "a defect: the server's log has it", fatal=True))
         finally:
             if watch is not None:
                 watch.cancel()
@@ -123,13 +123,13 @@ class Connection:
             self._running.cancel()
 
     def abort(self) -> None:
-        """End the connection, and tell nothing."""
+        """End the connection without a message."""
         self._wire.abort()
 
     def end(self, error: WireError) -> None:
-        """Tell the client why, and end the connection."""
+        """Send the client the reason, and end the connection."""
         error.fatal = True
-        self._tell(error)
+        self._send(error)
         self._wire.finish()
 
     # --- the start ---
@@ -157,8 +157,8 @@ class Connection:
         return session
 
     def _greet(self, session: Session) -> None:
-        self._told = session.settings.reported()
-        status = b"".join(backend.parameter_status(name, value) for name, value in self._told.items())
+        self._reported = session.settings.reported()
+        status = b"".join(backend.parameter_status(name, value) for name, value in self._reported.items())
         key = backend.backend_key(self.pid, self.secret)
         self._wire.write(backend.AUTHENTICATION_OK + status + key + backend.ready_for_query(b"I"))
 
@@ -188,7 +188,7 @@ class Connection:
                 raise
             except WireError as error:
                 session.transaction.fail()
-                self._tell(error)
+                self._send(error)
                 if isinstance(message, frontend.Query):
                     self._ready(session)
                 else:
@@ -279,17 +279,17 @@ class Connection:
             raise WireError(errors.QUERY_CANCELED, f"canceling statement due to {why}")
         task.result()
 
-    # --- what the client is told ---
+    # --- messages to the client ---
 
-    def _tell(self, error: WireError) -> None:
+    def _send(self, error: WireError) -> None:
         self._wire.write(backend.error(error))
 
     def _ready(self, session: Session) -> None:
         now = session.settings.reported()
         for name, value in now.items():
-            if value != self._told[name]:
+            if value != self._reported[name]:
                 self._wire.write(backend.parameter_status(name, value))
-        self._told = now
+        self._reported = now
         self._wire.write(backend.ready_for_query(session.transaction.state))
 
 
@@ -304,6 +304,6 @@ def _require_dialect(session: Session, statement: Statement) -> None:
 
 
 def _forget(task: asyncio.Task[None]) -> None:
-    """The outcome has nobody to be told to."""
+    """Take the outcome of a statement whose client is gone, or asyncio would log it."""
     if not task.cancelled():
         task.exception()

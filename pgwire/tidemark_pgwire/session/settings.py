@@ -35,7 +35,7 @@ REPORTED = {
     "session_authorization": "session_authorization",
     "default_transaction_read_only": "default_transaction_read_only",
 }
-"""What clients are told of when it changes, under PostgreSQL's spelling."""
+"""The settings whose changes are sent to clients, with PostgreSQL's spelling."""
 DEFAULTS = {
     "tidemark.as_of": "",
     "tidemark.strict": "off",
@@ -89,7 +89,7 @@ _FIXED = {
     "max_index_keys": "32",
     "ssl": "on",
 }
-"""Which nobody can set."""
+"""The settings that nobody can set."""
 _ONLY = {
     "client_encoding": ("UTF8", "UTF-8", "UNICODE"),
     "bytea_output": ("HEX",),
@@ -100,7 +100,7 @@ _UNITS_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_0
 _DURATION = re.compile(r"(\d{1,12})\s*+(us|ms|s|min|h|d|)", re.ASCII)
 _MAX_TIMEOUT_MS = 2**31 - 1
 _MAX_CHARACTERS = 1024
-"""Of a value."""
+"""The limit for the length of a value."""
 _BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 
 
@@ -148,7 +148,7 @@ class Settings:
     def reported(self) -> dict[str, str]:
         return {shown: self.values[name] for name, shown in REPORTED.items()}
 
-    # --- those that Tidemark reads ---
+    # --- the settings that Tidemark reads ---
 
     @property
     def as_of(self) -> int | None:

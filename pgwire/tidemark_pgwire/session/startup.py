@@ -3,8 +3,8 @@
     SSLRequest ──► S ──► TLS        GSSENCRequest ──► N        CancelRequest ──► a statement of another session ends
     StartupMessage: user, database, settings ──► "the password, please" ──► a token ──► the gateway knows its user
 
-The password goes over TLS only. A plain connection is refused, unless the listener is on loopback and was told to take
-them.
+The password goes over TLS only. A plain connection is refused, unless the listener is on loopback and has
+--insecure-loopback.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from tidemark_pgwire.values.types import modifier as modifier_of
 from tidemark_protocol.pb import gateway_pb2 as pb
 
 RELATIONS_SECONDS = 1.0
-"""How long a session believes in the relations that it was told of."""
+"""How long a session uses a list of relations before it asks the gateway again."""
 MAX_CURSORS = 64
 Done = str
 """The tag of a command that has no rows."""
@@ -223,7 +223,7 @@ def _is_answered_here(session: Session, text: str) -> bool:
 
 
 async def _relations_for(session: Session, text: str) -> tuple[Relation, ...]:
-    """Those of the user, if the statement can be about them. Raises WireError."""
+    """The user's relations; none where the statement cannot be about them. Raises WireError."""
     if subject_of(text, session.settings.dialect) is Subject.SESSION:
         return ()
     return await session.relations()

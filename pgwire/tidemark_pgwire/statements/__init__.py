@@ -1,9 +1,9 @@
 """The text of statements.
 
-module      what it does
-lexer       words, texts, names, comments and parameters, by PostgreSQL's rules or Spark's
-commands    what a statement is: a query, or a command of the session
-subjects    whether a query is about users' relations, the session or the catalogue
-options     the options of COPY
-binding     $1, $2 ... become literals
+module        what it does
+lexer         words, texts, names, comments and parameters, by PostgreSQL's rules or Spark's
+commands      what a statement is: a query, or a command of the session
+subjects      whether a query is about users' relations, the session or the catalogue
+copy_options  the options of COPY, and its lines
+binding       $1, $2 ... become literals
 """

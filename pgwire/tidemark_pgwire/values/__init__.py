@@ -5,5 +5,5 @@ types       PostgreSQL's types: their oids, sizes, and those of SQL's types here
 text        a column's values in the text format, as PostgreSQL prints them
 binary      the same in the binary format
 rows        record batches as messages: DataRow, or lines of COPY
-parameters  the values of $1, $2 ...: from either format to literals of SQL
+parameters  the values of $1, $2 ..., decoded from either format (arrays: array_parameters)
 """

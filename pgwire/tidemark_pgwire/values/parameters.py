@@ -1,4 +1,4 @@
-"""The values of parameters, from the text or the binary format: what a client says that they are, and nothing else."""
+"""The values of parameters, decoded from the text or the binary format, and checked by the type that clients give."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, NOT_IN_REPERTOIRE, WireError
 from tidemark_pgwire.messages.backend import BINARY
 from tidemark_pgwire.values.array_parameters import ELEMENTS, array_text
 from tidemark_pgwire.values.types import BY_OID
@@ -134,7 +134,7 @@ def _utf8(data: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise WireError("22021", 'invalid byte sequence for encoding "UTF8"')
+        raise WireError(NOT_IN_REPERTOIRE, 'invalid byte sequence for encoding "UTF8"')
     return text
 
 

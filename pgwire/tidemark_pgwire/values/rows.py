@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.errors import NOT_IN_REPERTOIRE, PROTOCOL_VIOLATION, WireError
 from tidemark_pgwire.messages.backend import BINARY, TEXT, Field
 from tidemark_pgwire.values.binary import binaries
 from tidemark_pgwire.values.text import texts
@@ -21,7 +21,6 @@ SLICE_ROWS = 1000
 _NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct("!cIH")
 _SIZE = struct.Struct("!i").pack
-NUL_IN_TEXT = "22021"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _require_no_nul(array: pa.Array) -> None:
     if pa.types.is_list(array.type):
         array = array.flatten()
     if pa.types.is_string(array.type) and pc.any(pc.match_substring(array, "\0")).as_py():
-        raise WireError(NUL_IN_TEXT, "a text of the answer holds the character NUL, which clients cut texts at")
+        raise WireError(NOT_IN_REPERTOIRE, "a text of the answer holds the character NUL, which clients cut texts at")
 
 
 def result_formats(asked: Sequence[int], count: int) -> list[int]:
@@ -90,5 +89,7 @@ def result_formats(asked: Sequence[int], count: int) -> list[int]:
     if len(asked) == 1:
         return [asked[0]] * count
     if len(asked) != count:
-        raise WireError("08P01", f"bind message has {len(asked)} result formats but query has {count} columns")
+        raise WireError(
+            PROTOCOL_VIOLATION, f"bind message has {len(asked)} result formats but query has {count} columns"
+        )
     return list(asked)

@@ -34,11 +34,6 @@ class ArrowBatches:
             raise BatchTooLarge(f"65536 rows of the answer have more than {BATCH_BYTES_MAX} bytes")
         return batches
 
-    @property
-    def schema(self) -> pa.Schema | None:
-        """None: it has not come yet."""
-        return self._schema
-
     def finish(self) -> None:
         """Raises StreamBroken where the stream is not complete."""
         if self._schema is None or self._rest not in (b"", _END):

@@ -17,7 +17,7 @@ IDLE_MS = 25_000
 
 @dataclass(frozen=True)
 class TaskTime:
-    """The last report: `total_ms` of all tasks since the dataflow was rendered, told at `at_ms`. `cores`: from the
+    """The last report: `total_ms` of all tasks since the dataflow was rendered, reported at `at_ms`. `cores`: from the
     report before to this one; None where there was none."""
 
     at_ms: int

@@ -43,7 +43,7 @@ async def visible_relations(registry: Registry, access: Access, namespace: str) 
 
 
 async def _visible_objects(access: Access, namespace: str, objects: set[Parent]) -> tuple[set[Parent], bool]:
-    """Those that the caller may see, and whether there were too many to review."""
+    """The objects whose relations the caller may see, and whether there were too many to review."""
     try:
         await access.check_objects(namespace)
     except Forbidden:

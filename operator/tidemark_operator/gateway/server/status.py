@@ -30,7 +30,7 @@ from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, 
 
 @dataclass(frozen=True)
 class Status:
-    """`sqlstate`: of PostgreSQL's. `advice`: what the text of the error goes on with."""
+    """`sqlstate`: PostgreSQL's code. `advice`: the end of the error's text."""
 
     grpc: grpc.StatusCode
     http: int

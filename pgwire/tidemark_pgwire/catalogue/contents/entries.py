@@ -77,7 +77,7 @@ class Entry:
 
 
 class Contents:
-    """Of one answer."""
+    """The contents of the catalogue for one answer."""
 
     def __init__(self, session: SessionFacts, relations: Sequence[Relation], oids: Oids) -> None:
         self.session, self.oids = session, oids
@@ -157,7 +157,7 @@ class Contents:
 
     @cached_property
     def functions(self) -> Mapping[int, str]:
-        """Those that types name."""
+        """The names of the functions that types have for their input and output, by oid."""
         return {oid: name for one in system_types().values() for oid, name in one.functions if oid}
 
 

@@ -100,7 +100,7 @@ def _index_columns(contents: Contents) -> Pairs:
 
 
 def _view_definitions(contents: Contents) -> Pairs:
-    """Where the definition stands: it may name what the user may not see."""
+    """The Dataflow that has the definition: the definition itself may name relations that the user may not see."""
     for entry in contents.entries:
         if entry.kind != "r":
             yield entry.oid, f"-- spec of Dataflow {entry.relation.namespace}"

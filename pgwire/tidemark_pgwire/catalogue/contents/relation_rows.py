@@ -129,7 +129,7 @@ def descriptions(contents: Contents) -> Iterator[Row]:
 
 
 def row_types(contents: Contents) -> Iterator[Row]:
-    """Of the rows of each relation, and of their arrays."""
+    """The types of the rows of each relation, and of arrays of them."""
     for entry in contents.entries:
         name, size = entry.name, {"typlen": -1, "typalign": "d", "typstorage": "x", "typtypmod": -1}
         shared = {"typnamespace": entry.schema, "typowner": OWNER_OID, "typisdefined": True, "typdelim": ",", **size}

@@ -55,7 +55,7 @@ def ranges(contents: Contents) -> Iterator[Row]:
 
 
 def functions(contents: Contents) -> Iterator[Row]:
-    """Those that types name."""
+    """The functions that types have for their input and output; there are no others."""
     for oid, name in contents.functions.items():
         yield {
             "oid": oid, "proname": name, "pronamespace": _SYSTEM, "proowner": OWNER_OID, "prolang": 12, "procost": 1.0,

@@ -18,7 +18,7 @@ SAME, ARRAY, ELEMENT = "=", "[]", "."
 @dataclass(frozen=True)
 class Function:
     """`result`: a type of pg_type, or one of the signs above. `bodies`: of the macro, one for each number of arguments;
-    empty: DuckDB has the function under `native`. `lookups`: those that the bodies read."""
+    empty: DuckDB has the function under `native`. `lookups`: the lookups that the bodies read."""
 
     result: str
     bodies: tuple[str, ...] = ()

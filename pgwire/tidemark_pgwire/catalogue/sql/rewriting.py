@@ -5,7 +5,8 @@
              functions, no                                 and types
              COLLATE
 
-What is not listed here is refused: a class of sqlglot's tree (`_ADMITTED`), a function, a type, a relation.
+A statement is refused if a class of its tree is not in `_ADMITTED`, or if a function, a type or a relation of it has no
+entry in its list.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 @dataclass
 class Rewritten:
-    """`sql`: of DuckDB. `columns`: names and types of what it selects. `relations`, `functions`: those that it reads
-    and calls. `parameters`: types by number."""
+    """`sql`: of DuckDB. `columns`: names and types of what it selects. `relations`, `functions`: the ones that it
+    reads and calls. `parameters`: types by number."""
 
     sql: str
     columns: Sequence[tuple[str, str]]
@@ -168,7 +169,7 @@ def _operator(node: exp.Operator) -> exp.Expression:
 
 
 def _column(node: exp.Column) -> exp.Expression:
-    """`schema.table.column` as `table.column`; names that are functions without parentheses."""
+    """`schema.table.column` as `table.column`."""
     if node.args.get("db"):
         node.set("db", None)
         node.set("catalog", None)
