@@ -80,7 +80,7 @@ async def _serve(options: argparse.Namespace) -> None:
         raise ListenerRefused("--certificate and --key belong together")
     if (options.gateway is None) == (options.gateway_file is None):
         raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
-    host, _, port = options.listen.rpartition(":")
+    host, port = _address(options.listen)
     files = None if options.certificate is None else CertificateFiles(options.certificate, options.key)
     limits = Limits(
         options.max_connections,
@@ -93,10 +93,18 @@ async def _serve(options: argparse.Namespace) -> None:
     ended, watching = asyncio.Event(), asyncio.create_task(watch(), name="watchdog")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    LOG.info("listening on %s:%s", host, await server.start(host.strip("[]"), int(port)))
+    LOG.info("listening on %s:%s", host, await server.start(host, port))
     await ended.wait()
     await server.close()
     watching.cancel()
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port. Raises ListenerRefused."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise ListenerRefused(f"--listen is HOST:PORT, such as 127.0.0.1:5432, and not {text}")
+    return host.strip("[]"), int(port)
 
 
 def _find(options: argparse.Namespace) -> Gateway:

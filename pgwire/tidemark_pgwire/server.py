@@ -102,7 +102,7 @@ class PgServer:
         if self._certificate is None and not self.plain_allowed:
             raise ListenerRefused("give --certificate and --key: passwords are tokens, and need TLS")
         if self.plain_allowed and not _is_loopback(host):
-            raise ListenerRefused(f"--insecure-loopback is for loopback alone, and {host} is another address")
+            raise ListenerRefused(f"--insecure-loopback is for loopback alone: --listen at 127.0.0.1, not {host}")
         self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port, backlog=BACKLOG)
         return int(self._server.sockets[0].getsockname()[1])
 

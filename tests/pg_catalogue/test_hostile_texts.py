@@ -120,6 +120,18 @@ def test_a_text_that_grows_ends_its_statement_alone(sql: str) -> None:
     assert rows(found, "SELECT relname FROM pg_class WHERE relname = 'orders'") == ["orders"]
 
 
+def test_a_process_that_cannot_be_started_is_an_error_of_its_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "_COMMAND", ["/nothing/is/here"])
+    monkeypatch.setattr(children, "QUESTIONS_MAX", 0)  # those of other tests are not asked
+    for _ in range(children.CHILDREN + 1):
+        with pytest.raises(CatalogueError, match="cannot be started") as refused:
+            rows(Catalogue(session()), "SELECT 1")
+        assert refused.value.sqlstate == "53000"
+    monkeypatch.undo()
+    for _ in range(children.CHILDREN + 1):
+        assert rows(Catalogue(session()), "SELECT 1") == [1]
+
+
 def test_a_process_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a parser that takes exponential time: what bounds the texts does not know of it."""
     monkeypatch.setattr(children, "_COMMAND", [sys.executable, "-P", "-c", UNBOUNDED])

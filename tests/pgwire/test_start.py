@@ -24,6 +24,7 @@ from tests.pgwire.served import ONE, Served, served
 from tests.waiting import BOUND, until
 from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.main import main
 from tidemark_pgwire.server import ListenerRefused, PgServer
 from tidemark_pgwire.session.session import Limits
 
@@ -87,12 +88,15 @@ def test_encryption_by_gssapi_is_declined(server: Served) -> None:
 
 @pytest.mark.parametrize("name", ["Team", "a.b", "x" * 64, "../a"])
 def test_a_database_is_a_namespace(server: Served, name: str) -> None:
-    assert "does not exist: it is the name of a namespace" in str(refused(server, dbname=name))
+    error = str(refused(server, dbname=name))
+    assert "does not exist: it is the name of a namespace" in error
+    assert "Connect with dbname=NAMESPACE" in error
 
 
 def test_settings_come_with_the_start(server: Served) -> None:
-    options = r"-c tidemark.as_of=300 -c application_name=a\ b --dialect=spark"
+    options = r"-c tidemark.as_of=300 -c application_name=a\ b --dialect=spark --extra-float-digits=3"
     with server.connect(options=options) as connection:
+        assert connection.execute("SHOW extra_float_digits").fetchone() == ("3",)
         assert connection.execute("SHOW application_name").fetchone() == ("a b",)
         connection.execute("SELECT a FROM s.a")
     assert server.answers.asked[-1:] in ([], [("SELECT a FROM s.a", "spark")])
@@ -110,6 +114,12 @@ def test_without_tls_the_listener_is_on_loopback_and_told_so(tmp_path: Path) -> 
     for host, insecure in (("127.0.0.1", False), ("0.0.0.0", True), ("localhost.example", True)):
         with pytest.raises(ListenerRefused):
             asyncio.run(listen(host, insecure))
+
+
+@pytest.mark.parametrize("listen", ["5432", ":5432", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000"])
+def test_what_is_no_address_is_refused_by_name(listen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--listen", listen, "--insecure-loopback", "--gateway", "127.0.0.1:1"]) == 1
+    assert f"error: --listen is HOST:PORT, such as 127.0.0.1:5432, and not {listen}" in capsys.readouterr().err
 
 
 def test_a_renewed_certificate_is_used_by_the_next_connection(tmp_path: Path) -> None:

@@ -50,11 +50,20 @@ def _ask(question: Question) -> Reply:
     if child is None or not child.usable:
         if child is not None:
             child.end()
-        child = _own.child = _Child()
+        child = _own.child = _begun()
     answered = child.ask(question)
     if isinstance(answered, CatalogueError):
         raise answered
     return answered
+
+
+def _begun() -> _Child:
+    """Raises CatalogueError: the machine has no room for a process."""
+    try:
+        return _Child()
+    except OSError as error:
+        message = f"a process for statements about the catalogue cannot be started: {error.strerror}; ask again"
+        raise CatalogueError("53000", message) from None
 
 
 class _Child:

@@ -25,7 +25,7 @@ MAX_PASSWORD_BYTES = 32 * 1024
 MAX_TOKEN_CHARACTERS = 7_500
 """gRPC takes 8 KiB of metadata with a call."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_OPTION = re.compile(r"(?:-c\s*|--)(?P<name>[\w.]+)=(?P<value>(?:\\.|[^\\\s])*)\s*")
+_OPTION = re.compile(r"(?:-c\s*|--)(?P<name>[\w.-]+)=(?P<value>(?:\\.|[^\\\s])*)\s*")
 _OWN = ("user", "database", "options", "replication")
 
 
@@ -104,7 +104,12 @@ def _namespace(start: Startup) -> str:
         raise WireError(errors.FEATURE_NOT_SUPPORTED, "replication connections are not supported", fatal=True)
     name = start.options.get("database") or start.options.get("user", "")
     if _NAMESPACE.fullmatch(name) is None:
-        raise WireError("3D000", f'database "{name:.80}" does not exist: it is the name of a namespace', fatal=True)
+        raise WireError(
+            "3D000",
+            f'database "{name:.80}" does not exist: it is the name of a namespace',
+            hint="Connect with dbname=NAMESPACE; without it, the name of the user is taken.",
+            fatal=True,
+        )
     return name
 
 
