@@ -177,7 +177,7 @@ def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
 
 
 def _position(sql: str, at: str) -> int:
-    """Of the character at LINE:COLUMN; 0: not known."""
+    """The position of the character at LINE:COLUMN, from 1; 0: not known."""
     line, _, column = at.partition(":")
     if not (line.isdigit() and column.isdigit()):
         return 0

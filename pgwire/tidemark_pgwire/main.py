@@ -108,6 +108,6 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _find(options: argparse.Namespace) -> Gateway:
-    """Without a token: each call has its user's. Raises Error."""
+    """The gateway, without a token: each call has the token of its user. Raises Error."""
     location = Location(file=options.gateway_file, server=options.gateway, authority=options.gateway_ca)
     return discovery.find(location, os.environ, Credentials(text=""))

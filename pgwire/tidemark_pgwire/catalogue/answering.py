@@ -21,7 +21,7 @@ from tidemark_pgwire.catalogue.sql.rewriting import Rewritten, rewritten
 from tidemark_pgwire.catalogue.types import SENT, VECTORS, element_of, oid_of, stored_as
 
 LENGTH_BYTES = 8
-"""Of the number that stands before a question or a reply between processes."""
+"""The bytes of the length that stands before a question or a reply between processes."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _column(values: pa.ChunkedArray, type: str) -> pa.ChunkedArray:
 
 
 def _array_text(items: Sequence[object] | None) -> str | None:
-    """As PostgreSQL prints an array of one dimension."""
+    """The text by which PostgreSQL prints an array of one dimension."""
     if items is None:
         return None
     escaped = [str(item).replace("\\", "\\\\").replace('"', '\\"') for item in items]

@@ -22,7 +22,7 @@ from tidemark_pgwire.catalogue.facts import CatalogueError
 MEMORY_MAX = 512 << 20
 """Bytes of data, also those that are reserved alone. Below 400 MiB DuckDB ends by a signal where it could say why."""
 CPU_SECONDS = 3
-"""Of a question, with its parse. DuckDB itself ends a second before that."""
+"""The CPU time of a question, with its parse. DuckDB's own limit ends a statement before that."""
 
 
 def main() -> None:

@@ -22,9 +22,9 @@ from tidemark_pgwire.catalogue.facts import CatalogueError
 
 CHILDREN, WAITING_MAX = 2, 64
 TIME_MAX_S = 60.0
-"""Of a question. The process itself ends earlier, by its limits, unless it waits."""
+"""The time of a question. The process itself ends earlier, by its limits, unless it waits."""
 QUESTIONS_MAX = 1_000
-"""Of a process, which is replaced then: memory that it lost does not add up."""
+"""The questions of a process, which is replaced then: memory that it lost does not add up."""
 _START_S = 60.0
 _COMMAND = [sys.executable, "-P", "-m", "tidemark_pgwire.catalogue.child"]
 _pool = ThreadPoolExecutor(CHILDREN, thread_name_prefix="catalogue")

@@ -18,7 +18,7 @@ _NAMES = {"time_zone": "TimeZone", "transaction_isolation_level": "transaction_i
 
 
 class Catalogue:
-    """Of one session. The oid of a relation is the same as long as the session lasts."""
+    """The catalogue of one session. The oid of a relation is the same as long as the session lasts."""
 
     def __init__(self, session: SessionFacts) -> None:
         self._session = session

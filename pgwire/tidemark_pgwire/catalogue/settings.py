@@ -25,7 +25,7 @@ _VALUE_MAX = 1_024
 
 
 def settings_of(session: SessionFacts) -> Mapping[str, str]:
-    """By name in lower case."""
+    """The settings by name in lower case."""
     return {**CONSTANTS, **{name.lower(): value for name, value in session.parameters.items()}}
 
 
@@ -39,7 +39,7 @@ def setting(session: SessionFacts, name: str) -> str:
 
 
 def set_setting(session: SessionFacts, name: str, value: str) -> None:
-    """As set_config does. Raises CatalogueError: no session may change it."""
+    """Set it as set_config does. Raises CatalogueError: no session may change it."""
     folded = name.lower()
     if setting(session, folded) == value:
         return

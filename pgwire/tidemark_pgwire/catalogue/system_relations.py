@@ -40,7 +40,7 @@ class SystemRelation:
 
 @cache
 def system_relations() -> Mapping[tuple[str, str], SystemRelation]:
-    """By schema and name."""
+    """The relations by schema and name."""
     lines = files(__package__).joinpath("system_relations.tsv").read_text().splitlines()
     return {(one.schema, one.name): one for one in map(_relation_of, lines)}
 

@@ -72,7 +72,7 @@ class PgType:
 
 @cache
 def system_types() -> Mapping[str, PgType]:
-    """By name."""
+    """The types by name."""
     lines = files(__package__).joinpath("system_types.tsv").read_text().splitlines()
     return {one.name: one for one in map(_type_of, lines)}
 

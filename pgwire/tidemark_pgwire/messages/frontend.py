@@ -41,7 +41,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Parse:
-    """`types`: oids of the first parameters; 0: not said."""
+    """`types`: oids of the first parameters; 0: not given."""
 
     name: str
     sql: str

@@ -114,7 +114,7 @@ def _namespace(start: Startup) -> str:
 
 
 def _settings(start: Startup) -> dict[str, str]:
-    """Of the message, and of `-c name=value` in its options."""
+    """The settings of the message, and of `-c name=value` in its options."""
     found = {name: value for name, value in start.options.items() if name not in _OWN and not name.startswith("_pq_.")}
     text, at = start.options.get("options", "").strip(), 0
     while at < len(text):

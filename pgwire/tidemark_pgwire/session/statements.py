@@ -182,7 +182,7 @@ async def run(session: Session, command: Command, parameters: Sequence[Parameter
 
 
 def is_endless(session: Session, command: Command | None) -> bool:
-    """Whether it waits for changes of what it reads."""
+    """Whether the command waits for changes of what it reads."""
     match command:
         case sql.Subscribe() | sql.CopyOut(sql.Subscribe()):
             return True
@@ -218,7 +218,7 @@ def _subscribe_request(
 
 
 def _is_answered_here(session: Session, text: str) -> bool:
-    """By the session or the catalogue, and not by the gateway."""
+    """Whether the session or the catalogue answers, and not the gateway."""
     return subject_of(text, session.settings.dialect) is not Subject.ROWS
 
 
@@ -252,7 +252,7 @@ async def parameter_types(session: Session, command: Command | None, types: tupl
         return types
     inferred = (await _described(session, command.sql)).parameters
     pairs = zip_longest(types, inferred[: len(types)], fillvalue=0)
-    return tuple(said or (oid if oid in RECEIVED else TEXT.oid) for said, oid in pairs)
+    return tuple(given or (oid if oid in RECEIVED else TEXT.oid) for given, oid in pairs)
 
 
 async def _transact(session: Session, command: Command) -> Done:

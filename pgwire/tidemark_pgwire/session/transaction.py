@@ -13,7 +13,7 @@ MAX_SAVEPOINTS = 200
 
 
 class Transaction:
-    """Of one session. `explicit`: between BEGIN and its end."""
+    """The transaction of one session. `explicit`: between BEGIN and its end."""
 
     def __init__(self) -> None:
         self.explicit = self.failed = False
@@ -23,7 +23,7 @@ class Transaction:
 
     @property
     def state(self) -> bytes:
-        """Of ReadyForQuery."""
+        """The state that ReadyForQuery has."""
         return b"E" if self.failed else b"T" if self.explicit else b"I"
 
     def begin(self) -> None:
@@ -35,11 +35,11 @@ class Transaction:
         self._savepoints.clear()
 
     def fail(self) -> None:
-        """A statement failed."""
+        """Note that a statement failed."""
         self.failed = self.explicit
 
     def pin(self, as_of: int) -> None:
-        """The time of a query's answer: that of the first one holds."""
+        """Read at `as_of` from now on, unless an earlier query has set the time."""
         if self.explicit and self.as_of is None:
             self.as_of = as_of
 

@@ -3,7 +3,7 @@
     SELECT * FROM t WHERE k = $1 AND n = $2 LIMIT $3      int4 7, an untyped text, int8 10
     SELECT * FROM t WHERE k =  CAST('7' AS int)  AND n =  'O''Hara'  LIMIT 10
 
-A typed value is a cast of its text, so that it has the type that the client said, and no token beside it can become a
+A typed value is a cast of its text, so that it has the type that the client gave, and no token beside it can become a
 part of it. A text without a type is an untyped literal, as PostgreSQL takes it. A literal has blanks on both sides, and
 is refused beside another text: SQL would join both.
 """
@@ -47,7 +47,7 @@ def _number(token: Token, most: int) -> int:
 
 
 def parameter_types(found: Sequence[Token]) -> dict[int, int]:
-    """The oids of parameters whose first place tells their type: `$1::int`, `LIMIT $2`."""
+    """The oids of parameters whose type follows from their first place: `$1::int`, `LIMIT $2`."""
     types = dict[int, int]()
     for at, token in enumerate(found):
         if token.kind == "parameter":
@@ -75,7 +75,7 @@ def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
 
 
 def _count(word: str, of: Parameter) -> str:
-    """Of LIMIT and OFFSET, which take digits alone. NULL: no limit."""
+    """The literal after LIMIT or OFFSET, which take digits alone. NULL: no limit."""
     if of.value is None:
         return "0" if word == "OFFSET" else str(2**31 - 1)
     text = str(of.value)

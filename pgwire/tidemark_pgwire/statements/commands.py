@@ -11,7 +11,7 @@ from tidemark_pgwire.statements.lexer import Statement, Token
 
 MAX_NAME = 255
 ALL = -1
-"""Of FETCH: all rows that are left."""
+"""The count of a FETCH of all rows that are left."""
 
 
 @dataclass(frozen=True)

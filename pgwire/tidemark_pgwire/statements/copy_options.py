@@ -19,7 +19,7 @@ _ESCAPED = re.compile(rb"[\\\b\f\n\r\t\v]")
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """Of format csv or text. `delimiter` and `null` empty: those of the format."""
+    """`csv`: the format is csv, and not text. `delimiter` empty, `null` None: the default of the format."""
 
     csv: bool = False
     header: bool = False

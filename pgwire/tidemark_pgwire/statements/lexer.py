@@ -17,7 +17,7 @@ from tidemark_pgwire.errors import LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 
 POSTGRES, SPARK = "postgres", "spark"
 MAX_CHARACTERS = 128 << 10
-"""Of a message's statements: the gateway takes no longer ones."""
+"""The limit for the text of a message: the gateway takes no longer statements."""
 _NUMBER = r"(?P<number> \d[\w.]* | \.\d[\w.]* )"
 _POSTGRES = re.compile(
     rf"""
@@ -115,7 +115,7 @@ def tokens(sql: str, dialect: str) -> Iterator[Token]:
 
 
 def significant(sql: str, dialect: str) -> list[Token]:
-    """Without blanks and comments. Raises as `tokens`."""
+    """The tokens without blanks and comments. Raises as `tokens`."""
     return [token for token in tokens(sql, dialect) if token.kind != "blank"]
 
 

@@ -111,7 +111,7 @@ def _is_of_catalogue(found: Sequence[Token], place: int, dialect: str) -> bool:
 
 @dataclass
 class _Level:
-    """Of parentheses. `selects`: a query stands in it. `names`: a comma is followed by a relation."""
+    """One level of parentheses. `selects`: a query stands in it. `names`: a comma is followed by a relation."""
 
     selects: bool = False
     names: bool = False
@@ -189,7 +189,7 @@ def _names_of_with(found: Sequence[Token]) -> frozenset[str]:
 
 
 def _of_session(found: Sequence[Token], dialect: str) -> Subject:
-    """Whether it is made of literals and of calls about the session alone."""
+    """SESSION if the statement consists of literals and of calls about the session, else ROWS."""
     tokens = found[:-1] if found[-1].text == ";" else found
     names = SESSION_FUNCTIONS.keys() - (frozenset() if dialect == POSTGRES else _TIMES)
     places = range(1, len(tokens))

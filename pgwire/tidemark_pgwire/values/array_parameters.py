@@ -27,17 +27,17 @@ ELEMENTS: Mapping[int, tuple[int, Callable[[bytes], str]]] = {
     1016: (20, _number("q")),
     1028: (26, _number("I")),
 }
-"""By the array's oid: its element's, and how that is read."""
+"""By the oid of an array: the oid of its elements, and what reads one of them."""
 
 
 def array_text(oid: int, data: bytes) -> str:
     """The text format of an array in the binary one. Raises struct.error or ValueError: it is none."""
     element, read = ELEMENTS[oid]
-    dimensions, _, said = _HEAD.unpack_from(data)
+    dimensions, _, given = _HEAD.unpack_from(data)
     if dimensions == 0 and len(data) == _HEAD.size:
         return "{}"
     size, _ = _DIMENSION.unpack_from(data, _HEAD.size)
-    if dimensions != 1 or said != element or not 0 <= size <= ITEMS_MAX:
+    if dimensions != 1 or given != element or not 0 <= size <= ITEMS_MAX:
         raise ValueError(f"not an array of one dimension with at most {ITEMS_MAX} elements")
     items, at = list[str](), _HEAD.size + _DIMENSION.size
     for _ in range(size):

@@ -110,7 +110,7 @@ _ENCODERS: dict[str, Callable[[pa.Array], Binaries]] = {
 
 
 def _vectors(column: pa.Array, type: PgType) -> Binaries:
-    """Of their texts: one dimension, from 0 on, also where it is empty."""
+    """Vectors from their texts: arrays of one dimension, from 0 on, also where they are empty."""
     assert type.element is not None
     found = Binaries()
     for each in column.to_pylist():

@@ -55,7 +55,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
 MAX_DIGITS = 38
 _MAX_CHARACTERS = 1000
-"""Of the text of a number, a time or the like."""
+"""The limit for the text of a number, a time or the like."""
 _LONG = ("text", "unknown", "bytea")
 _NUMERIC_HEAD = struct.Struct("!HhHH")
 
@@ -63,7 +63,8 @@ _NUMERIC_HEAD = struct.Struct("!HhHH")
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, array, or
-    unknown: a text whose type its place in the statement tells. `text`: of the value, for statements that take it."""
+    unknown: a text whose type follows from its place in the statement. `text`: the value as a text, which the catalogue
+    takes."""
 
     kind: str
     value: Any

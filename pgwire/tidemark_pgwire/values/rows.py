@@ -36,7 +36,7 @@ class Column:
 
 
 def columns_of(names: Sequence[str], types: Sequence[str]) -> tuple[Column, ...]:
-    """Of names and SQL types, as the gateway sends them."""
+    """The columns for names and SQL types, as the gateway sends them."""
     parsed = map(SqlType.parse, types)
     return tuple(Column(name, of_sql(type), modifier(type)) for name, type in zip(names, parsed, strict=True))
 
@@ -68,7 +68,7 @@ def text_columns(batch: pa.RecordBatch, columns: Sequence[Column], zone: str) ->
 
 
 def _fields(array: pa.Array, column: Column, format: int, zone: str) -> list[bytes]:
-    """With the length before each value."""
+    """The values of a column, each with its length before it."""
     _require_no_nul(array)
     found = binaries(array, column.type) if format == BINARY else texts(array, column.type, zone)
     return [_NULL if each is None else _SIZE(len(each)) + each for each in found]
@@ -83,7 +83,7 @@ def _require_no_nul(array: pa.Array) -> None:
 
 
 def result_formats(asked: Sequence[int], count: int) -> list[int]:
-    """Of each column, as Bind asks: none, one for all, or one for each."""
+    """The format of each column. `asked`: by Bind: none, one for all, or one for each."""
     if not asked:
         return [TEXT] * count
     if len(asked) == 1:

@@ -125,7 +125,8 @@ def _timestamptz(column: pa.Array, zone: str) -> Texts:
 
 
 def _offsets(utc: pa.Array, zone: str) -> pa.Array:
-    """Of each time, in seconds. Arrow has no rules beyond 2037, which Python has; they repeat after 400 years."""
+    """The offset of the zone at each time, in seconds. Arrow has no rules beyond 2037; Python has them, and they repeat
+    after 400 years."""
     local = pc.local_timestamp(utc.cast(pa.timestamp("us", zone)))
     seconds = pc.divide(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())), 1_000_000)
     if (last := pc.max(utc.cast(pa.int64())).as_py()) is None or last < _RULES_US:
@@ -153,7 +154,7 @@ def _offset(seconds: int) -> str:
 
 
 def _printed(column: pa.Array, offsets: pa.Array | None = None) -> Texts:
-    """Without zeros at the end of the fraction."""
+    """The times, without zeros at the end of the fraction."""
     text = pc.utf8_rtrim(pc.utf8_rtrim(column.cast(pa.string()), "0"), ".")
     if offsets is not None:
         text = pc.binary_join_element_wise(text, offsets, "")

@@ -15,7 +15,7 @@ from tidemark_protocol.types import Column
 HEAP, BTREE = 2, 403
 CLASS_OF_RELATIONS = 1_259
 _OPERATOR_CLASSES = {type: oid for _, oid, _, type in OPERATOR_CLASSES}
-"""By the oid of the type."""
+"""The oids of operator classes, by the oid of the type that they order."""
 _ANY_ARRAY = 2_277
 
 

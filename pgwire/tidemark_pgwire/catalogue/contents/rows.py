@@ -29,7 +29,7 @@ _NOTHING: Mapping[str, Any] = {"VARCHAR": "", "BOOL": False, "FLOAT4": 0.0}
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Of the values of a type of pg_type."""
+    """Arrow's type for the values of a type of pg_type."""
     if name in VECTORS:
         return pa.list_(arrow_type(VECTORS[name]))
     if name.startswith("_") and name in system_types():

@@ -250,7 +250,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "octet_length": _macro("int4", "(k) AS octet_length(encode(k))"),
     "every": _native("bool", "bool_and"),
 }
-"""By PostgreSQL's name. The rewriting alone writes names that PostgreSQL lacks, such as `show_regclass`."""
+"""The functions by PostgreSQL's names. The rewriting alone calls names that PostgreSQL lacks: `show_regclass`."""
 
 NATIVE: Mapping[type[exp.Expression], str] = {
     exp.Abs: SAME,
@@ -332,7 +332,7 @@ def name_of(call: exp.Expression) -> str:
 
 
 def arguments_of(call: exp.Expression) -> list[exp.Expression]:
-    """In PostgreSQL's order."""
+    """The arguments of a call, in PostgreSQL's order."""
     if isinstance(call, exp.Anonymous):
         return list(call.expressions)
     found: list[exp.Expression] = []

@@ -59,7 +59,7 @@ class Scope:
 
 
 class Typing:
-    """Of one statement. `parameters`: the types of $1 …, as far as they were inferred."""
+    """The types in one statement. `parameters`: the types of $1 …, as far as they were inferred."""
 
     def __init__(self) -> None:
         self.parameters: dict[int, str] = {}
@@ -353,7 +353,7 @@ def type_of_cast(node: exp.Cast) -> str:
 
 
 def column_name(node: exp.Expression) -> str:
-    """As PostgreSQL names a column that is selected without AS."""
+    """The name that PostgreSQL gives to a column that is selected without AS."""
     return _name(node)[0] or "?column?"
 
 

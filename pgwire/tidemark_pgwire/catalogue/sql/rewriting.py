@@ -125,7 +125,7 @@ def _replace_all(tree: exp.Expression, rule: Any) -> exp.Expression:
 
 
 def _canonical(node: exp.Expression) -> exp.Expression:
-    """Without what says in PostgreSQL's words only which function, operator or column is meant."""
+    """The node without the schemas of functions, operators and columns, and without COLLATE."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
         if node.this.name.lower() not in ("pg_catalog", "information_schema"):
             raise CatalogueError("42883", f"function {node.sql('postgres')[:63]} does not exist")
@@ -150,7 +150,7 @@ def _canonical(node: exp.Expression) -> exp.Expression:
 
 
 def _recognized(call: exp.Func) -> exp.Expression:
-    """With the class that sqlglot has for the function: it does not look for one after a schema."""
+    """The call with sqlglot's class for the function, which sqlglot does not look for after a schema."""
     if not isinstance(call, exp.Anonymous) or call.name.lower() in FUNCTIONS:
         return call
     try:
@@ -472,7 +472,7 @@ def _called(node: exp.Func, contents: Contents, made: _Made) -> exp.Expression:
 
 
 def _known_oid(node: exp.Expression) -> int:
-    """Of the type. Raises CatalogueError: it was not inferred."""
+    """The oid of the node's type. Raises CatalogueError: the type was not inferred."""
     type = node.meta.get(TYPE, UNKNOWN)
     if type == UNKNOWN or type not in system_types():
         raise CatalogueError("0A000", "the catalogue does not know the type of this")

@@ -18,8 +18,8 @@ TEXT_MAX = 32_768
 PARSED_MAX = 2_000
 """Characters of a statement whose tree is kept for a while."""
 _DEPTH_MAX, _TYPES_MAX = 100, 4
-"""Of parentheses in one another; of those among them that follow the name of a type, each of which doubles the time
-that sqlglot takes, as it reads them as a type first and then as a call."""
+"""How deep parentheses may stand in one another, and how many of these may follow the name of a type: each of those
+doubles the time of sqlglot, which reads it as a type first and then as a call."""
 _UNREADABLE = re.compile(r"\[\s*\]|\bas\s+(select|update|insert|delete)\b", re.IGNORECASE)
 _TYPES_WITHOUT_ARRAYS = ("oid", "name", "regclass", "regtype")
 _VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE)
@@ -69,7 +69,7 @@ def _is_deep(text: str) -> bool:
 
 
 def _readable(text: str) -> str:
-    """What PostgreSQL reads and sqlglot does not, in other words: `oid[]`, and keywords as names after AS."""
+    """The text, with `oid[]` and keywords as names after AS written so that sqlglot reads them, too."""
     if not _UNREADABLE.search(text):
         return text
     tokens = [*sqlglot.tokenize(text, dialect=_DIALECT), None, None]
