@@ -22,8 +22,8 @@ from tests.postgres.databases import (
     spec_of,
     tick,
 )
+from tests.storage.dying_appends import die_after
 from tidemark_replica.storage.errors import SourceNotReady
-from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import tick as tick_module
 
 pytestmark = pytest.mark.postgres
@@ -41,15 +41,7 @@ def test_oracle_random_histories_with_deaths(
     for _ in range(10):
         history.step()
     spec = spec_of(server, f"history{seed}")
-    append, alive = Ingester._append, [moments.randrange(1, 12)]
-
-    def append_then_die(self: Ingester, *args: object) -> None:
-        append(self, *args)  # type: ignore[arg-type]
-        alive[0] -= 1
-        if alive[0] == 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Ingester, "_append", append_then_die)
+    until_death = die_after(monkeypatch, moments.randrange(1, 12))
     monkeypatch.setattr(tick_module, "FLUSH_BYTES", moments.choice([2_000, 32 << 20]))
     one = ingester(tmp_path, spec)
     one.recover()
@@ -61,10 +53,10 @@ def test_oracle_random_histories_with_deaths(
                 source_of(one).close()
                 one = ingester(tmp_path, spec)
                 one.recover()
-            if alive[0] <= 0:
-                alive[0] = moments.randrange(1, 16)
+            if until_death.left <= 0:
+                until_death.left = moments.randrange(1, 16)
             sleep(moments.random() * 0.1)
-    alive[0] = 1_000_000
+    until_death.left = 1_000_000
     tick(one, 9000)
     tick(one, 9100)
     assert not source_of(one).stopped()

@@ -45,23 +45,6 @@ HELD_S = 30.0
 pytestmark = pytest.mark.postgres
 
 
-@contextmanager
-def added(database: Database, root: Path, *more: PostgresTable, **options: Any) -> Iterator[Ingester]:
-    """`b` is followed, and the others of the source are late from the next tick on."""
-    database.run("insert into a values (1, 'x')", "insert into b values (1)")
-    spec = database.spec(B, A, *more, **options)
-    with ingesting(root, replace(spec, tables=spec.tables[:1])) as one:
-        tick(one, 1000)
-    with ingesting(root, spec) as one:
-        yield one
-
-
-def late_of(one: Ingester) -> LateTables:
-    late = source_of(one)._late
-    assert late is not None
-    return late
-
-
 def files_of(root: Path, table: str) -> list[Path]:
     return [file for file in (root / table).rglob("*.parquet") if "_delta_log" not in file.parts]
 

@@ -37,8 +37,10 @@ from tests.postgres.databases import (
 )
 from tests.postgres.test_crash_processes import finish, first_line, ingesting_process
 from tests.postgres.test_stops import A, B, ingesting, rows, upper
-from tests.waiting import until
+from tests.storage.dying_appends import die_after
+from tests.waiting import BOUND, until
 from tidemark_persist import NotReadable
+from tidemark_protocol.plan.ingestion import PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import late_tables
@@ -93,6 +95,23 @@ def held_copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
         go_on.set()
 
 
+@contextmanager
+def added(database: Database, root: Path, *more: PostgresTable, **options: Any) -> Iterator[Ingester]:
+    """`b` is followed, and the others of the source are late from the next tick on."""
+    database.run("insert into a values (1, 'x')", "insert into b values (1)")
+    spec = database.spec(B, A, *more, **options)
+    with ingesting(root, replace(spec, tables=spec.tables[:1])) as one:
+        tick(one, 1000)
+    with ingesting(root, spec) as one:
+        yield one
+
+
+def late_of(one: Ingester) -> LateTables:
+    late = source_of(one)._late
+    assert late is not None
+    return late
+
+
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
 def test_oracle_tables_begin_beside_others_with_deaths(
     server: Postgres, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -105,21 +124,12 @@ def test_oracle_tables_begin_beside_others_with_deaths(
     for _ in range(10):
         history.step()
     spec = spec_of(server, f"late{seed}", on_gap="resnapshot")
-    append, alive = Ingester._append, [moments.randrange(20, 40)]
-
-    def append_then_die(self: Ingester, *args: object) -> None:
-        append(self, *args)  # type: ignore[arg-type]
-        alive[0] -= 1
-        if alive[0] == 0:
-            raise KeyboardInterrupt
-
-    copy = Snapshot._copy
+    until_death, copy = die_after(monkeypatch, moments.randrange(20, 40)), Snapshot._copy
 
     def copy_slowly(self: Snapshot, *args: Any) -> Any:
         sleep(moments.random() * 0.2)
         return copy(self, *args)
 
-    monkeypatch.setattr(Ingester, "_append", append_then_die)
     monkeypatch.setattr(Snapshot, "_copy", copy_slowly)
     monkeypatch.setattr(source_module, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(source_module, "LOOK_SECONDS", 0.2)
@@ -135,10 +145,10 @@ def test_oracle_tables_begin_beside_others_with_deaths(
                 source_of(one).close()
                 one = ingester(tmp_path, spec)
                 one.recover()
-            if alive[0] <= 0:
-                alive[0] = moments.randrange(10, 60)
+            if until_death.left <= 0:
+                until_death.left = moments.randrange(10, 60)
             sleep(moments.random() * 0.06)
-    alive[0] = 1_000_000
+    until_death.left = 1_000_000
     tick_until_followed(one, 9000)
     tick(one, 20_000)
     tick(one, 20_100)
@@ -171,11 +181,7 @@ def test_others_go_on_while_an_added_table_is_copied(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The added one has no time at which it was not complete."""
-    database.run("insert into a values (1, 'x')", "insert into b values (1)")
-    spec = database.spec(A, B)
-    with ingesting(tmp_path, replace(spec, tables=spec.tables[1:])) as one:
-        tick(one, 1000)
-    with ingesting(tmp_path, spec) as one, held_copies(monkeypatch) as go_on:
+    with added(database, tmp_path) as one, held_copies(monkeypatch) as go_on:
         tick(one, 1100)
         for number in range(2, 5):
             database.run(f"insert into a values ({number}, 'y')", f"insert into b values ({number})")
@@ -247,8 +253,7 @@ def test_changes_and_truncations_while_contents_are_copied(
         source_of(one)._due["a"] = 0.0
         with held_copies(monkeypatch) as go_on:
             tick(one, 1500)
-            late = source_of(one)._late
-            assert late is not None
+            late = late_of(one)
             until(lambda: bool(database.value(LOCKED)))
             database.run("insert into a values (3, 'v')", "update a set part = 'u' where id = 1")
             go_on()
@@ -288,14 +293,9 @@ def test_a_definition_that_changes_after_the_copy_stops_the_table(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are not those that it has now; the look at the tick in which it would begin tells."""
-    database.run("insert into a values (1, 'x')", "insert into b values (1)")
-    spec = database.spec(A, B)
-    with ingesting(tmp_path, replace(spec, tables=spec.tables[1:])) as one:
-        tick(one, 1000)
-    with ingesting(tmp_path, spec) as one:
+    with added(database, tmp_path) as one:
         tick(one, 1100)
-        late = source_of(one)._late
-        assert late is not None
+        late = late_of(one)
         until(lambda: late.is_waiting)
         database.run("alter table a alter part type text using part || '!'")
         until(lambda: _ticked(one, 1100) and "a" in source_of(one).stopped())
@@ -315,8 +315,7 @@ def test_copies_end_with_their_source(database: Database, tmp_path: Path, monkey
             if moment == "a slot":
                 blocking.execute("insert into b values (100)")
             tick(one, 2000 if moment == "a slot" else 3000)
-            late = source_of(one)._late
-            assert late is not None
+            late = late_of(one)
             words = "waiting" if moment == "a slot" else "snapshot"
             until(lambda late=late, words=words: late.activity.startswith(words))  # type: ignore[misc]
             source_of(one).interrupt()
@@ -331,27 +330,22 @@ def test_others_wait_only_a_while_for_the_last_changes(
 ) -> None:
     """A late table that was near, and is not any more, is asked again later."""
     monkeypatch.setattr(late_tables, "WAIT_S", 0.05)
-    database.run("insert into a values (1, 'x')", "insert into b values (1)")
-    spec = database.spec(A, B)
-    with ingesting(tmp_path, replace(spec, tables=spec.tables[1:])) as one:
-        tick(one, 1000)
-    with ingesting(tmp_path, spec) as one:
+    with added(database, tmp_path) as one:
         tick(one, 1100)
-        late = source_of(one)._late
-        assert late is not None
+        late = late_of(one)
         until(lambda: late.is_waiting)
-        stands_still, visible = threading.Event(), late._wait_until_visible
+        waits, go_on, visible = threading.Event(), threading.Event(), late._wait_until_visible
 
         def wait_until_visible(*args: Any) -> None:
-            while not stands_still.wait(0.01):
-                pass
+            waits.set()
+            go_on.wait(BOUND)
             visible(*args)
 
         monkeypatch.setattr(late, "_wait_until_visible", wait_until_visible)
-        sleep(0.3)
+        until(waits.is_set)
         database.run("insert into a values (2, 'y')", "insert into b values (2)")
         until(lambda: _ticked(one, 1100) and rows(tmp_path, "b") == Counter([(1,), (2,)]))
         assert upper(tmp_path, "a") == 0
-        stands_still.set()
+        go_on.set()
         tick_until_begun(one, 5000)
     assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])

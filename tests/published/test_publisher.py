@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,32 +180,16 @@ def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
     assert "problem" not in replica.responses[-1].fields
 
 
-def test_short_publications_do_not_wait_behind_long_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one may be long, and so may the one after a long one."""
-    replica = Replica(tmp_path)
-    publish, lasts = TableDestination.publish, [0.0, 0.0, 2 * SHORT_SECONDS, 0.0, 0.0]
+def given_to_short_pool(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, lasts: Sequence[float | None], pause: float = 0.0
+) -> list[int]:
+    """How many jobs the pool of short publications has been given after each publication. `lasts`: the seconds that
+    each one takes; None where it fails at once. `pause`: seconds after each one."""
+    publish, left = TableDestination.publish, [*lasts]
 
     def lasting(table: TableDestination, time: Time, term: WriterTerm) -> Reached:
-        replica.now += lasts[len(given)]
-        return publish(table, time, term)
-
-    monkeypatch.setattr(TableDestination, "publish", lasting)
-    given = list[int]()
-    for number in range(len(lasts)):
-        replica.append(1_001 * (number + 1), number)
-        assert replica.advance() == 1
-        given.append(len(replica.short.names))
-    assert given == [0, 1, 2, 2, 3]
-    assert replica.rows() == [0, 1, 2, 3, 4]
-
-
-def test_a_quick_failure_does_not_make_a_long_one_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replica = Replica(tmp_path)
-    publish, lasts = TableDestination.publish, [0.0, 2 * SHORT_SECONDS, -1.0, 0.0, 0.0]
-
-    def lasting(table: TableDestination, time: Time, term: WriterTerm) -> Reached:
-        seconds = lasts.pop(0)
-        if seconds < 0:
+        seconds = left.pop(0)
+        if seconds is None:
             raise StorageError("the store is away")
         replica.now += seconds
         return publish(table, time, term)
@@ -216,8 +200,20 @@ def test_a_quick_failure_does_not_make_a_long_one_short(tmp_path: Path, monkeypa
         replica.append(1_001 * (number + 1), number)
         assert replica.advance() == 1
         given.append(len(replica.short.names))
-        replica.now += 60
-    assert given == [0, 1, 1, 1, 2]
+        replica.now += pause
+    return given
+
+
+def test_short_publications_do_not_wait_behind_long_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one may be long, and so may the one after a long one."""
+    replica = Replica(tmp_path)
+    assert given_to_short_pool(replica, monkeypatch, [0.0, 0.0, 2 * SHORT_SECONDS, 0.0, 0.0]) == [0, 1, 2, 2, 3]
+    assert replica.rows() == [0, 1, 2, 3, 4]
+
+
+def test_a_quick_failure_does_not_make_a_long_one_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lasts = [0.0, 2 * SHORT_SECONDS, None, 0.0, 0.0]
+    assert given_to_short_pool(Replica(tmp_path), monkeypatch, lasts, pause=60.0) == [0, 1, 1, 1, 2]
 
 
 def test_an_emptied_table_is_told(tmp_path: Path) -> None:
@@ -227,8 +223,8 @@ def test_an_emptied_table_is_told(tmp_path: Path) -> None:
     replica.advance()
     replica.append(2_001, error="DIVIDE_BY_ZERO")
     assert replica.advance() == 1
-    told = replica.responses[-1].fields
-    assert (told["time"], told["rows"], told["reason"]) == ("2000", "0", "ViewInError")
+    status = replica.responses[-1].fields
+    assert (status["time"], status["rows"], status["reason"]) == ("2000", "0", "ViewInError")
     assert replica.rows() == []
     replica.append(3_001, error="DIVIDE_BY_ZERO", diff=-1)
     assert replica.advance() == 1

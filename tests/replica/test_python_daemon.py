@@ -19,14 +19,14 @@ from pathlib import Path
 used = []
 libraries = (sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path), "/proc/", "/sys/", "/usr/", "/dev/")
 
-def heard(event, arguments):
+def audit(event, arguments):
     path = arguments[0] if event == "open" else None
     if event.startswith(("socket.connect", "socket.bind", "socket.getaddrinfo")):
         used.append(event)
     elif isinstance(path, str) and not path.startswith(libraries):
         used.append(path)
 
-sys.addaudithook(heard)
+sys.addaudithook(audit)
 from tidemark_replica.spark import python_daemon
 python_daemon.IMPORTED = (*python_daemon.IMPORTED, "prints_at_import")
 python_daemon.import_for_workers()

@@ -56,15 +56,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowStore]:
     store.may.set()
 
 
+def state_of(loop: Loop, folder: Path) -> StorageState:
+    ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
+    return StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+
+
 def dropped(loop: Loop, store: SlowStore, folder: Path) -> tuple[StorageState, IngestionDescription]:
     """An ingestion that is about to make its first shard when it is dropped, and its shards with it."""
-    state = StorageState(
-        IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache"),
-        loop.handles,
-        loop.watch,
-        loop.jobs,
-        loop.said.append,
-    )
+    state = state_of(loop, folder)
     of = description(folder / "shards", SPEC, tpch_tables("nation"))
     state.apply(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))
     loop.run_until(lambda: store.asked, state.maintain)
@@ -101,13 +100,7 @@ def test_a_deletion_that_starts_too_late_leaves_a_published_table(
     view = View(tmp_path, 1)
     of, at, loop = view.publication(tmp_path), Time(view.step(30)), Loop()
     of.publish(at)
-    state = StorageState(
-        IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache"),
-        loop.handles,
-        loop.watch,
-        loop.jobs,
-        loop.said.append,
-    )
+    state = state_of(loop, tmp_path)
     monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
     state.apply(DeleteShard(removal_id("", of.options.owner), of.options.location))
     loop.run_until(lambda: bool(loop.said), state.maintain)
@@ -120,13 +113,7 @@ def test_a_deletion_that_starts_too_late_leaves_a_published_table(
 def test_a_view_that_is_being_set_up_makes_nothing_again(store: SlowStore, tmp_path: Path) -> None:
     """Whoever opens its table just then is told, and the table is gone."""
     loop = Loop()
-    state = StorageState(
-        IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache"),
-        loop.handles,
-        loop.watch,
-        loop.jobs,
-        loop.said.append,
-    )
+    state = state_of(loop, tmp_path)
     table = ShardMetadata(ShardId("view"), str(tmp_path / "view"), (Column("k", BIGINT),))
     failed: list[Exception] = []
 

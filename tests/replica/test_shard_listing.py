@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -92,6 +93,14 @@ def test_a_shard_that_cannot_be_read_says_so_and_hides_no_other(shards: Place) -
     assert sorted(found) == sorted(set(NAMES) - {"b/v/v1"})
     if "://" not in shards.location:
         assert found["b/u/v1"] != ""
+
+
+def test_a_storage_below_a_folder_of_that_name_has_shards(tmp_path: Path) -> None:
+    """The folder of published tables is one of the storage's own."""
+    location = f"{tmp_path}/_published/storage"
+    create_or_open(f"{location}/a/t/v1", SCHEMA, shard_id="u1")
+
+    assert [each.owner for page in pages(location) for each in page] == ["u1"]
 
 
 def test_nothing_is_listed_where_nothing_is(tmp_path: object) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import contents, description, tpch_tables
 from tidemark_persist import DIFF, TIME, Fenced, ShardWriters, consolidate, open_shard, read_part
 from tidemark_protocol.ids import Time, WriterTerm
@@ -92,19 +93,9 @@ def test_crash_after_any_append_the_next_ingester_goes_on(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, died_after: int
 ) -> None:
     """Each tick makes four appends (the remap and three tables); the process dies after the n-th."""
-    done = 0
-    append = Ingester._append
-
-    def append_then_die(self: Ingester, *args: object) -> None:
-        nonlocal done
-        append(self, *args)  # type: ignore[arg-type]
-        done += 1
-        if done == died_after:
-            raise KeyboardInterrupt
-
     one = ingester(tmp_path, cache)
     one.recover()
-    monkeypatch.setattr(Ingester, "_append", append_then_die)
+    die_after(monkeypatch, died_after)
     with pytest.raises(KeyboardInterrupt):
         _ = [one.tick(Time(tick)) for tick in (1000, 1500, 2000)]
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from tests.storage.delta_logs import actions_of, data_file, entry, field, mapped, metadata, protocol
 from tests.storage.delta_tables import bound_versions, check, delta_rows, ingested_rows, ingester, spec_of, tick
+from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import oks
 from tidemark_persist import Storage, open_shard
 from tidemark_protocol.plan.ingestion import DeltaTable
@@ -265,16 +266,7 @@ def test_crash_around_a_resnapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Table(pair.path).delete("id = 1")
     write_deltalake(pair.path, ids(9), mode="append")
     pair.vacuum()
-    done, append = 0, Ingester._append
-
-    def append_then_die(self: Ingester, *args: object) -> None:
-        nonlocal done
-        append(self, *args)  # type: ignore[arg-type]
-        done += 1
-        if done == died_after:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Ingester, "_append", append_then_die)
+    die_after(monkeypatch, died_after)
     with pytest.raises(KeyboardInterrupt):
         _ = [tick(pair.one, time) for time in range(1100, 1600, 100)]
     monkeypatch.undo()

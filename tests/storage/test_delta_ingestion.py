@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.delta_tables import Upstream, bound_versions, check, ingester, spec_of, tick
+from tests.storage.dying_appends import die_after
 from tidemark_protocol.plan.ingestion import DeltaTable
-from tidemark_replica.storage.ingester import Ingester
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -21,15 +21,7 @@ def test_oracle_random_histories_with_deaths(tmp_path: Path, seed: int, monkeypa
         Upstream(tmp_path / "up" / "b", seed + 100, feed=seed % 2 == 1, partitioned=seed % 3 == 1),
     ]
     spec = spec_of(*(DeltaTable(name, table.path) for name, table in zip("ab", up, strict=True)))
-    append, alive = Ingester._append, [99]
-
-    def append_then_die(self: Ingester, *args: object) -> None:
-        append(self, *args)  # type: ignore[arg-type]
-        alive[0] -= 1
-        if alive[0] == 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Ingester, "_append", append_then_die)
+    until_death = die_after(monkeypatch, 99)
     one, done = ingester(tmp_path, spec), []
     one.recover()
     for time in range(1000, 3000, 100):
@@ -40,8 +32,8 @@ def test_oracle_random_histories_with_deaths(tmp_path: Path, seed: int, monkeypa
         except KeyboardInterrupt:
             one = ingester(tmp_path, spec)
             one.recover()
-        if alive[0] <= 0:
-            alive[0] = moments.randrange(1, 12)
+        if until_death.left <= 0:
+            until_death.left = moments.randrange(1, 12)
     one.recover()
 
     tick(one, 9000)

@@ -119,8 +119,10 @@ def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]
 
 
 def _in_order(updates: pa.Table) -> pa.Table:
-    """By time, and at each time by the first column, unless that is nested. (Two sorts by one key take half as long as
-    one by two.)"""
+    """By time, and at each time by the first column, unless that is nested.
+
+    Of rows in chunks at few times, which most compactions have, two sorts by one key take about half as long as one by
+    two keys; of rows at many times they take up to three times as long."""
     first = updates.column(0)
     by_column = None if pa.types.is_nested(first.type) else pc.sort_indices(first).to_numpy()
     times = updates.column(TIME).to_numpy()

@@ -341,7 +341,7 @@ class Catalyst:
             execution = self._state.executePlan(parsed, self._skip_commands)
             try:
                 execution.assertAnalyzed()
-            except Py4JJavaError as error:  # of the same failure in a rule of ours, the planner is to blame
+            except Py4JJavaError as error:  # only Spark's rules run here: a failure of our rules is no refusal
                 if (diagnostic := diagnose_internal(error.java_exception.toString())) is not None:
                     raise Refusal(diagnostic) from None
                 raise

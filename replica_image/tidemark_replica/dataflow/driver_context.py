@@ -30,7 +30,7 @@ class DriverContext:
     publish_jobs: Jobs
     """Publications take as long as a view is large, so appends do not wait behind them."""
     short_publish_jobs: Jobs
-    """Publications of destinations whose last one was short do not wait behind long ones."""
+    """Publications of destinations whose last one was short: so they seldom wait behind long ones."""
     respond: Callable[[Response], None]
     secrets: SourceSecrets
     """Of the databases and brokers that views are written to."""

@@ -53,7 +53,7 @@ def list_shards(request: pb.ListShardsRequest) -> pb.ListShardsResponse:
 
 def page(location: str, after: Address, without: Collection[str], published: bool = False) -> tuple[list[str], Address]:
     """Locations of shards that come after an address, and the address after which the next page begins: empty where
-    this one is the last. `published`: and those of published tables. Raises PersistError."""
+    this one is the last. `published`: locations of published tables, too. Raises PersistError."""
     began, found, last = time.monotonic(), list[str](), after
     storage = Storage.at(location)
     for name in sorted(storage.folders()):
@@ -84,7 +84,7 @@ def _of_name(storage: Storage, name: str, after: Address) -> Iterator[Address]:
 
 def _described(location: str) -> pb.ListedShard | None:
     """The shard or published table; None where none is there, or it is deleted."""
-    if f"/{PUBLISHED}/" in location:
+    if location.split("/")[-3] == PUBLISHED:  # the first name of the address: the storage itself may lie anywhere
         return _described_table(location)
     try:
         shard = open_shard(location)

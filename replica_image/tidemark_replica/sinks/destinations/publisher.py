@@ -7,10 +7,10 @@ other.
     another replica's append did: this one waits TURN_SECONDS, then looks whether it has published
 
 The time that is published is the last one that is complete, so a destination is as new as its view when it is written.
-A destination whose last publication was short has threads that long ones (first contents, rebuilds) do not occupy. Only
-a sink that may write its shard publishes. The publisher lets the destination clean up once an hour. Where the
-shard has no update since the last look, it leaves the destination alone, but for the newer time of an idle view
-(IDLE_MS).
+Where the last publications of a destination were short, the next one runs on threads for short ones: it never waits
+behind first contents, and behind a rebuild only where that followed short publications, too. Only a sink that may write
+its shard publishes. The publisher lets the destination clean up once an hour. Where the shard has no update since the
+last look, it leaves the destination alone, but for the newer time of an idle view (IDLE_MS).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Publisher:
         short_jobs: Pool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`every_ms`: 0 for each change. `short_jobs`: threads that publications of several minutes do not occupy;
-        None: `jobs` are for all."""
+        """`every_ms`: 0 for each change. `short_jobs`: for publications that will probably be short; None: `jobs` are
+        for all."""
         self._id, self._shard, self._handles = id, shard, handles
         self._every_ms, self._destination = max(every_ms, 1), destination
         self._jobs, self._short_jobs, self._respond, self._clock = jobs, short_jobs or jobs, respond, clock
@@ -73,7 +73,7 @@ class Publisher:
         self._seconds = 0.0
         """How long the last publication ran."""
         self._whole_seconds = 0.0
-        """How long the last one that did not fail ran: a failure may be quick."""
+        """How long the last publication that did not fail ran: a failure may be quick."""
         self._waits_since: float | None = None
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None

@@ -50,7 +50,7 @@ def value_schema(topic: str, columns: pa.Schema, *, is_event: bool) -> str:
     value = names.record("Value", columns)
     if not is_event:
         return _text(value)
-    del value["namespace"]  # that of the envelope
+    del value["namespace"]  # the record takes that of the envelope
     fields = [
         {"name": "before", "type": ["null", value], "default": None},
         {"name": "after", "type": ["null", "Value"], "default": None},

@@ -26,9 +26,9 @@ READ_SECONDS = 30.0
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a progress record says. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
-    `topic_id`: another topic of the same name has another one. `key`, `envelope`, `format`: of the
-    records. `key_schema`: the id that the registry gives the schema of their keys; 0 without one. `pieces`, `done`: of
-    a snapshot, how many transactions it takes and how many there have been; the topic has the contents at `time` once
+    `topic_id`: another topic of the same name has another one. `key`, `envelope`, `format`: of the records.
+    `key_schema`: the id that the registry gives the schema of their keys; 0 without one. `pieces`, `done`: of a
+    snapshot, how many transactions it takes and how many there have been; the topic has the contents at `time` once
     they are equal."""
 
     view: str

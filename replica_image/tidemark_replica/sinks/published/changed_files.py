@@ -191,9 +191,8 @@ def _separated_in_partition(
     for file in files:
         by_prefix[file.prefix].append(file)
     growing = {prefix for prefix, _ in longest(of[~negative], by_prefix)}
-    removed = []
+    removed, none = [], changes.slice(0, 0)
     for prefix in sorted(by_prefix, key=len, reverse=True):
-        none = changes.slice(0, 0)
         merging = prefix in growing
         removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, none, file_bytes, merging)
     lost.check_none_left()

@@ -41,7 +41,7 @@ def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partiti
 
 
 def groups(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
-    """The same for updates, which may be of rows that are there no more: also of those that no partition can have."""
+    """The same for updates, whose rows may be gone by now: values that no partition can have are given, too."""
     if not columns:
         yield (), rows
         return

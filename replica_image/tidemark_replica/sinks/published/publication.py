@@ -17,7 +17,8 @@ file's rows. A view with errors at the time is not published: the table keeps wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -157,13 +158,9 @@ class Publication:
             return Published(published, time, table.rows, table.bytes)
         if self.options.change_data_feed:
             return self._update_exactly(table, published, time, changes)
-        written = self._written(Storage.at(self.options.location), table.schema)
-        try:
+        storage = Storage.at(self.options.location)
+        with self._writing(storage, table.schema) as written:
             removed = replaced(written, table.files, changes, self.file_bytes)
-            written.check_not_interrupted()
-        except BaseException:
-            written.discard()
-            raise
         self._commit(table, written, Replacement(time, tuple(written.files), tuple(removed)))
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(removed)
@@ -180,25 +177,16 @@ class Publication:
         """By two commits, so that a change data feed has no other rows than the changes: the first one moves the rows
         that are to go to files of their own, and changes no data; the second one removes those and adds the new rows.
         Raises RowMissing."""
-        written = self._written(Storage.at(self.options.location), table.schema)
-        try:
+        storage = Storage.at(self.options.location)
+        with self._writing(storage, table.schema) as written:
             replaced_files, lost = separated(written, table.files, changes, self.file_bytes)
-            written.check_not_interrupted()
-        except BaseException:
-            written.discard()
-            raise
         moved = list(written.files)
         if moved or replaced_files:
             change = Replacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
             self._commit(table, written, change)
             table = self._after(table)
-        written = self._written(written.storage, table.schema)
-        try:
+        with self._writing(storage, table.schema) as written:
             write_new(written, table.files, changes)
-            written.check_not_interrupted()
-        except BaseException:
-            written.discard()
-            raise
         self._commit(table, written, Replacement(time, tuple(written.files), tuple(lost)))
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(lost)
@@ -240,15 +228,10 @@ class Publication:
             check_no_errors(shard, time, "the table")
             if storage.local_path is not None:
                 storage.local_path.mkdir(parents=True, exist_ok=True)
-            written = self._written(storage, shard.schema)
-            try:
+            with self._writing(storage, shard.schema) as written:
                 self._write_all(written, shard.snapshot_parts(time))
                 if table is None:
                     self._refuse_deleted(storage)
-                written.check_not_interrupted()
-            except BaseException:
-                written.discard()
-                raise
         change = Replacement(time, tuple(written.files))
         if table is None:
             create_table(self.options, shard.schema, shard.shard_id, change)
@@ -273,8 +256,17 @@ class Publication:
             written.discard()
             raise
 
-    def _written(self, storage: Storage, schema: pa.Schema) -> WrittenFiles:
-        return WrittenFiles(storage, schema, interrupted=self.interrupted, partition_by=self.options.partition_by)
+    @contextmanager
+    def _writing(self, storage: Storage, schema: pa.Schema) -> Iterator[WrittenFiles]:
+        """Files for the next commit; deletes them where the block fails. Raises Interrupted."""
+        options = self.options
+        written = WrittenFiles(storage, schema, interrupted=self.interrupted, partition_by=options.partition_by)
+        try:
+            yield written
+            written.check_not_interrupted()
+        except BaseException:
+            written.discard()
+            raise
 
     def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
         if self.options.partition_by:

@@ -114,7 +114,7 @@ def _files(storage: Storage) -> Iterator[str]:
 
 
 def _files_in(storage: Storage, folder: str) -> Iterator[str]:
-    """Those of folders in it, too; not those to which a link leads."""
+    """The files of the folder and of folders below it, but none to which a link leads."""
     yield from (file.path for file in storage.list(folder))
     for name in storage.folders(folder):
         path = f"{folder}/{name}" if folder else name

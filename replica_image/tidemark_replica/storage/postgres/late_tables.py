@@ -81,8 +81,8 @@ class ReadyTables:
 
 
 class LateTables:
-    """`tables`: those that are due, of which the smallest are taken first: `names`, once that is known. `slot`: is
-    made. The others are at the position `lsn`. The thread begins at once."""
+    """`tables`: the due tables. The smallest of them begin first; once their sizes are known, `names` has these alone.
+    `slot`: the name of the temporary slot. The others are at the position `lsn`. The thread begins at once."""
 
     def __init__(
         self,

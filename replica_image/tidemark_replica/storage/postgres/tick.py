@@ -67,7 +67,8 @@ class Tick:
         return bool(self._tables)
 
     def absorb(self, earlier: Tick) -> None:
-        """What `earlier` read of its tables, which are in this tick from now on: a look at the catalogue needs it."""
+        """Takes over what `earlier` read of its tables, which are in this tick from now on: a look at the catalogue
+        needs it."""
         for name, descriptions in earlier.described.items():
             self.described.setdefault(name, []).extend(descriptions)
         self.truncated |= earlier.truncated
@@ -100,7 +101,7 @@ class Tick:
         return max(self._lsn, until)
 
     def flush(self) -> None:
-        """Stages what waits."""
+        """Stages the waiting changes of all tables."""
         for oid, table in list(self._tables.items()):
             self._attempt(oid, table.flush)
         self._waiting = 0

@@ -68,7 +68,7 @@ class Findings:
     `stopped`: tables whose rows may not read as they did. `pinned`: the others. `rewritten`: those of them that may
     have been unlogged for a while, each with the transaction that may have emptied it instead: then the stream has a
     TRUNCATE of that transaction before `lsn`. `fingerprint`: another one later tells that the findings may be others
-    then. `slots`: those that there are.
+    then. `slots`: the states of the slots that exist.
     """
 
     lsn: int
