@@ -7,7 +7,6 @@ import threading
 import time as clock
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -22,14 +21,15 @@ from tests.postgres.test_late_tables import (
     _stop,
     _ticked,
     _ticked_rows,
+    added,
     held_copies,
+    late_of,
 )
 from tests.postgres.test_stops import A, B, ingesting, rows, upper
 from tests.waiting import until
 from tidemark_persist import StagedFile, read_part
 from tidemark_protocol.plan.ingestion import PostgresTable
 from tidemark_replica.storage.errors import IngestionError
-from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import late_tables, watch
 from tidemark_replica.storage.postgres import source as source_module
 from tidemark_replica.storage.postgres.connection import SETTINGS, Upstream

@@ -89,8 +89,8 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
     """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
     if isinstance(command, sql.Subscribe):
         with _positions(None):
-            request = _subscribe_request(session, command, parameters)
-            return await answers.subscribe(session.link, session.token, request)
+            subscription = _subscribe_request(session, command, parameters)
+            return await answers.subscribe(session.link, session.token, subscription)
     at = None if parameters else command.at
     dialect = session.settings.dialect
     if isinstance(command, sql.Explain):
