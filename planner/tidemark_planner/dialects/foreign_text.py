@@ -19,6 +19,7 @@ from tidemark_planner.dialects.admission import COMPARED, check_admitted
 from tidemark_planner.dialects.documented import DOCUMENTED, check_documented
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.meanings import as_spark
+from tidemark_planner.dialects.nesting import check_nesting
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_protocol.messages.planning import Diagnostic
 from tidemark_protocol.types import Column
@@ -97,6 +98,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
     """The text in Spark's SQL; raises Refusal, with a position in `sql`, for what is not known to mean the same."""
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
+        check_nesting(sql, dialect)
         trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
