@@ -158,6 +158,32 @@ def test_the_owner_of_a_relation_follows_the_registry() -> None:
     assert index not in made.owners("ns", None)
 
 
+def test_statements_of_postgresqls_dialect_are_planned_twice_until_a_relation_changes() -> None:
+    """Their plans are none of the same text in another dialect."""
+    known, planner = registry(), TemplatePlanner()
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    add_dataflow(known, "delays", shards=("s.a",))
+    statements = [f"SELECT a FROM delays WHERE a = {value} LIMIT 100 OFFSET 1" for value in range(2, 12)]
+
+    def ask_in(dialect: str) -> list[object]:
+        return [asyncio.run(made.planned("anne", "ns", sql, "default", dialect)) for sql in statements]
+
+    for dialect in ("postgres", "spark"):
+        assert ask_in(dialect) == [planner.plan_of(sql) for sql in statements]
+    assert [request.dialect for request in planner.asked] == ["postgres"] * 2 + ["spark"] * 2
+    add_dataflow(known, "delays", shards=("s.b",))
+    assert ask_in("postgres") == [planner.plan_of(sql) for sql in statements]
+    assert [request.dialect for request in planner.asked[4:]] == ["postgres"] * 2
+
+
+def test_statements_of_dialects_whose_literals_are_not_known_are_planned_once_each() -> None:
+    planner = TemplatePlanner()
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    for value in (2, 3, 4, 2, 3, 4):
+        asyncio.run(made.planned("anne", "ns", f"SELECT a FROM s.a WHERE a = {value}", "default", "duckdb"))
+    assert len(planner.asked) == 3
+
+
 def test_each_instance_has_meanings_of_its_own() -> None:
     """A plan may import the indexes of its own instance alone."""
     planner = Planner()

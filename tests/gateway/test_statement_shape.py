@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, StatementShape
+from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, POSTGRES, StatementShape
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,62 @@ def test_other_types_and_other_equalities_are_other_shapes(one: str, other: str)
 def test_other_literals_stay_as_they_are(sql: str) -> None:
     """The statement has no parameters, and is its own shape."""
     assert StatementShape.of(sql) == StatementShape(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kinds", "values"),
+    [
+        ('SELECT "n" FROM "t" WHERE "t"."k" = 007 AND s = \'O\'\'Hara "x"\'', "is", ("7", 'O\'Hara "x"')),
+        ("SELECT n FROM t WHERE k =  CAST('-7' AS smallint)  LIMIT 10", "H", ("-7",)),
+        ("SELECT n FROM t WHERE k =  CAST('7' AS smallint) ::INT4 AND s =  CAST('a''b' AS text) ", "IS", ("7", "a'b")),
+        ("SELECT n FROM t WHERE k =  CAST('9' AS bigint)  AND n = CAST('9' AS int)", "LI", ("9", "9")),
+    ],
+)
+def test_parameters_of_postgresqls_dialect_are_literals_and_casts(
+    sql: str, kinds: str, values: tuple[str, ...]
+) -> None:
+    """As tidemark-pgwire writes them. A name is in double quotes there."""
+    shape = StatementShape.of(sql, POSTGRES)
+    assert (shape.kinds, shape.values) == (kinds, values)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n FROM t WHERE k = CAST('32768' AS smallint)",
+        "SELECT n FROM t WHERE k = CAST('70000' AS int) ::int2",
+        "SELECT n FROM t WHERE k = CAST('x' AS int)",
+        "SELECT n FROM t WHERE k = CAST('7' AS int) ::text",
+        "SELECT n FROM t WHERE k = CAST('7' AS int) ::int[]",
+        "SELECT n FROM t WHERE k = CAST('7' AS int) ::int8 ::int2",
+        "SELECT n FROM t WHERE k = CAST('7' AS int) + 1",
+        "SELECT n FROM t WHERE k = CAST('7.5' AS numeric(2, 1))",
+        "SELECT n FROM t WHERE k = CAST(NULL AS int)",
+        "SELECT n FROM t WHERE s = E'a'",
+        r"SELECT n FROM t WHERE s = E'\' AND k = 5 --'",
+        "SELECT n FROM t WHERE s = $$a$$ AND k = 5",
+        "SELECT n FROM t WHERE s = 'a' 'b'",
+        'SELECT "k = 5" FROM t',
+        "SELECT n FROM t LIMIT 5",
+    ],
+)
+def test_other_literals_of_postgresqls_dialect_stay_as_they_are(sql: str) -> None:
+    """A cast that may fail among them."""
+    assert StatementShape.of(sql, POSTGRES) == StatementShape(sql, dialect=POSTGRES)
+
+
+def test_a_dialect_is_a_part_of_the_shape() -> None:
+    """The same text may mean something else; what a dialect's literals are is known of two dialects alone."""
+    sql = "SELECT n FROM t WHERE k = 7"
+    assert len({StatementShape.of(sql, dialect) for dialect in ("spark", "postgres", "duckdb")}) == 3
+    assert StatementShape.of(sql, "duckdb") == StatementShape(sql, dialect="duckdb")
+
+
+@given(st.text(alphabet="CAST('7' AS int)k=<>5'\"`;.,:E-/*\\\0 aé", max_size=60))
+def test_no_text_of_postgresqls_dialect_is_too_odd(text: str) -> None:
+    """It has a shape; nothing is raised."""
+    shape = StatementShape.of(text, POSTGRES)
+    assert len(shape.kinds) == len(shape.values)
 
 
 @given(st.text(alphabet="SELECT WHEREk=<>5'`;.,()-/*\"\\\0 aé", max_size=60))

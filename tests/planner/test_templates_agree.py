@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE
 from tidemark_operator.gateway.query.plan_template import PlanTemplate, ValueDependent, learn
-from tidemark_operator.gateway.query.statement_shape import StatementShape
+from tidemark_operator.gateway.query.statement_shape import POSTGRES, SPARK, StatementShape
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.one_shot import plan_query
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
@@ -40,18 +40,60 @@ STATEMENTS = (
 )
 ENOUGH = 4
 """Plans of each statement that are filled in; each is planned, too."""
-VALUE_DEPENDENT = ("SELECT x = {i} FROM s.t", "SELECT k FROM s.t WHERE m = {i}")
+VALUE_DEPENDENT = (
+    "SELECT x = {i} FROM s.t",
+    "SELECT k FROM s.t WHERE m = {i}",
+    "SELECT k FROM s.t WHERE f > {i} AND d = {s}",
+)
+POSTGRES_STATEMENTS = (
+    "SELECT n FROM live WHERE k = {i}",
+    'SELECT "n" FROM "live" WHERE "live"."k" = {p2} LIMIT 10',
+    "SELECT n FROM live WHERE k = {p4}",
+    "SELECT n FROM live WHERE k = {p8} AND n > {i}",
+    "SELECT n FROM live WHERE k = {p2} ::int",
+    "SELECT k, s FROM s.t WHERE x {c} {p4} AND s {c} {s}",
+    "SELECT k, s FROM s.t WHERE x {c} {i} AND (s = {pt} OR s = {pt})",
+    "SELECT s, count(*) AS many FROM s.t WHERE x > {p4} AND x < {i} GROUP BY s ORDER BY 2 LIMIT 3",
+    "SELECT t.k, u.y FROM s.t JOIN s.u ON t.k = u.k AND u.y {c} {p4} WHERE t.s = {s}",
+    "SELECT amount FROM sales.by_product WHERE product = {p4} AND customer <> {i}",
+    "SELECT k FROM s.t WHERE h = {p2} AND y = {p4}",
+    "SELECT k FROM s.t WHERE x = {p8}",
+    "SELECT k FROM s.t WHERE f > {p4}",
+    "SELECT k FROM s.t WHERE s = {s} AND x = {p4} AND x <> {p8}",
+)
+POSTGRES_VALUE_DEPENDENT = ("SELECT k FROM s.t WHERE f > {p4}",)
+POSTGRES_LITERALS = {
+    "{s}": (*TEXTS, "'O''Hara'", "'a\nb'", "'a\tb'", "'`'", "'\"'"),
+    "{pt}": tuple(f"CAST({text} AS text)" for text in ("''", "'a'", "'it''s'", "'7'", "'é'")),
+    "{p2}": tuple(f"CAST('{n}' AS smallint)" for n in (-32767, -7, 0, 1, 7, 42, 32767)),
+    "{p4}": tuple(f"CAST('{n}' AS int)" for n in (-2147483647, -7, 0, 1, 7, 127, 128, 65536, 2147483647)),
+    "{p8}": tuple(f"CAST('{n}' AS bigint)" for n in (-(2**63) + 1, -7, 0, 1, 7, 2**31, 2**63 - 1)),
+}
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_agree_a_filled_template_is_the_planners_plan(catalyst: Catalyst, statement: str) -> None:
     """Of random literals, the same in several places among them. A shape whose plan depends on them has no template."""
+    _agree(catalyst, statement, SPARK, {"{s}": TEXTS}, statement in VALUE_DEPENDENT)
+
+
+@pytest.mark.parametrize("statement", POSTGRES_STATEMENTS)
+def test_agree_a_filled_template_of_postgresqls_dialect_is_the_planners_plan(
+    catalyst: Catalyst, statement: str
+) -> None:
+    """Of literals, and of parameters as tidemark-pgwire writes them."""
+    _agree(catalyst, statement, POSTGRES, POSTGRES_LITERALS, statement in POSTGRES_VALUE_DEPENDENT)
+
+
+def _agree(
+    catalyst: Catalyst, statement: str, dialect: str, literals: Mapping[str, Sequence[str]], value_dependent: bool
+) -> None:
     random, filled = Random(statement), 0
     comparison = random.choice(("=", "<", ">=", "<>"))
     kept = dict[str, tuple[StatementShape, Plan, PlanTemplate[Plan] | None]]()
-    for sql in (_with_literals(statement, comparison, random) for _ in range(30)):
-        shape = StatementShape.of(sql)
-        planned = _planned(catalyst, sql)
+    for sql in (_with_literals(statement, comparison, random, literals) for _ in range(30)):
+        shape = StatementShape.of(sql, dialect)
+        planned = _planned(catalyst, sql, dialect)
         if isinstance(planned, Refused) or not shape.values:
             continue
         if shape.text not in kept:
@@ -68,13 +110,14 @@ def test_agree_a_filled_template_is_the_planners_plan(catalyst: Catalyst, statem
                 kept[shape.text] = (first, plan, learn(first, plan, shape, planned))
             except ValueDependent:
                 assert filled == 0
+                assert value_dependent
                 return
-    assert (filled > 0) == (statement not in VALUE_DEPENDENT)
+    assert (filled > 0) != value_dependent
 
 
-def _with_literals(statement: str, comparison: str, random: Random) -> str:
+def _with_literals(statement: str, comparison: str, random: Random, literals: Mapping[str, Sequence[str]]) -> str:
     sql = statement.replace("{c}", comparison)
-    for place, values in (("{i}", NUMBERS), ("{s}", TEXTS)):
+    for place, values in (("{i}", NUMBERS), *literals.items()):
         while place in sql:
             sql = sql.replace(place, _any(values, random), 1)
     return sql
@@ -84,8 +127,8 @@ def _any(values: Sequence[str], random: Random) -> str:
     return random.choice(values)
 
 
-def _planned(catalyst: Catalyst, sql: str) -> Plan | Refused:
-    planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
+def _planned(catalyst: Catalyst, sql: str, dialect: str) -> Plan | Refused:
+    planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", dialect))
     if isinstance(planned, PlannedOneShot):
         return replace(planned, planned=replace(planned.planned, explain=""))
     return planned

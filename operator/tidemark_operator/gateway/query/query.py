@@ -29,7 +29,8 @@ from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.row_wise import check_row_wise
-from tidemark_operator.gateway.query.statement_cache import SPARK, PlannedStatement, StatementCache
+from tidemark_operator.gateway.query.statement_cache import PlannedStatement, StatementCache
+from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RowSource, inline_rows

@@ -6,10 +6,10 @@
               ──► the planner          its plan is kept, the least recently used one is dropped
                                                                                   (admission/planner_admission.py)
 
-The key of a plan is all that it depends on: the statement, and the relations of the catalogue whose names occur in it,
-with their columns, keys, indexes and ids. An id is new with each revision, so no plan outlives what it reads. Whether
-the relations are the same is looked at again only when a relation of the namespace has changed. The planner's settings
-are the same for all statements. Plans of another dialect than Spark's are not kept: shapes are of Spark's literals.
+The key of a plan is all that it depends on: the statement, its dialect, and the relations of the catalogue whose names
+occur in it, with their columns, keys, indexes and ids. An id is new with each revision, so no plan outlives what it
+reads. Whether the relations are the same is looked at again only when a relation of the namespace has changed. The
+planner's settings are the same for all statements. Plain SELECTs are Spark's: other dialects have other names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemark_operator.catalogue.relations import catalogue, named_in, owners
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.query.plain_select import RelationNames, recognise
 from tidemark_operator.gateway.query.plan_template import PlanTemplate, ValueDependent, learn
-from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, StatementShape
+from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, SPARK, StatementShape
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.planning.revision import Parent
@@ -33,9 +33,8 @@ from tidemark_protocol.messages.planning import Catalogue, PlannedOneShot, Plann
 
 MAX_NAMESPACES, MAX_STATEMENTS = 64, 512
 ID_PREFIX = "query/"
-SPARK = "spark"
 PlannedStatement = PlannedPeek | PlannedOneShot
-_Key = tuple[str, tuple[str, ...] | None]
+_Key = tuple[str, str, tuple[str, ...] | None]
 
 
 @dataclass
@@ -58,7 +57,7 @@ class _Kept:
 class _Known:
     """The relations of one namespace for one instance. `state`: what they were built from.
 
-    `kept`: plans by the shape's text and its values; by the text alone the one that its template is learnt from.
+    `kept`: plans by the shape's dialect, text and values; without the values the one that its template is learnt from.
     """
 
     state: object
@@ -69,9 +68,9 @@ class _Known:
 
     def find(self, shape: StatementShape) -> PlannedStatement | None:
         """The plan of the statement, if it is kept and still holds."""
-        if (same := self._valid((shape.text, shape.values))) is not None:
+        if (same := self._valid((shape.dialect, shape.text, shape.values))) is not None:
             return same.plan
-        if (alike := self._valid((shape.text, None))) is not None and alike.template is not None:
+        if (alike := self._valid((shape.dialect, shape.text, None))) is not None and alike.template is not None:
             return alike.template.filled(shape.values)
         return None
 
@@ -80,12 +79,12 @@ class _Known:
         shape = made.shape
         if len(shape.text) > MAX_CHARACTERS:
             return
-        self._put((shape.text, shape.values), made)
+        self._put((shape.dialect, shape.text, shape.values), made)
         if shape.values:
-            before = self.kept.get((shape.text, None))
+            before = self.kept.get((shape.dialect, shape.text, None))
             if before is not None and before.named == made.named:
                 made = _learnt(before, made)
-            self._put((shape.text, None), made)
+            self._put((shape.dialect, shape.text, None), made)
 
     def _valid(self, key: _Key) -> _Kept | None:
         found = self.kept.get(key)
@@ -136,13 +135,10 @@ class StatementCache:
         """
         check_length(sql)
         known = self._names(namespace, place)
-        if dialect != SPARK:
-            request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX, dialect)
-            return await self._admission.plan(caller, namespace, sql, partial(self._planner.plan_query, request))
-        shape = StatementShape.of(sql)
+        shape = StatementShape.of(sql, dialect)
         if (found := known.find(shape)) is not None:
             return found
-        if (plain := recognise(sql, known.names)) is not None:
+        if dialect == SPARK and (plain := recognise(sql, known.names)) is not None:
             return plain  # not kept: lookups differ in their literals, and would evict plans that took long
         return await self._admission.plan(caller, namespace, sql, partial(self._ask, known, sql, shape))
 
@@ -151,7 +147,7 @@ class StatementCache:
         if (found := known.find(shape)) is not None:
             return found
         named = named_in(shape.text, known.catalogue)
-        planned = await self._planner.plan_query(PlanQueryRequest(sql, named, ID_PREFIX))
+        planned = await self._planner.plan_query(PlanQueryRequest(sql, named, ID_PREFIX, shape.dialect))
         if isinstance(planned, Refused):
             return planned
         kept = _without_explanation(planned)

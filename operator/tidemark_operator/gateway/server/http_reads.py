@@ -35,7 +35,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.query.query import QueryRequest
-from tidemark_operator.gateway.query.statement_cache import SPARK
+from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.server import http_body
 from tidemark_operator.gateway.server.http_server import HttpRefused, as_json
 from tidemark_operator.gateway.server.http_text import (

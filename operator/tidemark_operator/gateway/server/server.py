@@ -32,7 +32,8 @@ from tidemark_operator.gateway.explanations.visible_relations import visible_rel
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
 from tidemark_operator.gateway.query.query import QueryRequest
-from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
+from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer

@@ -25,7 +25,7 @@ from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
 from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.query import only_instance, require_instance
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
-from tidemark_operator.gateway.query.statement_cache import SPARK
+from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.revision import Parent

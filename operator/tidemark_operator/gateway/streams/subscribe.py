@@ -25,7 +25,7 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
 from tidemark_operator.gateway.query.replica_target import resolve_replica
-from tidemark_operator.gateway.query.statement_cache import SPARK
+from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
