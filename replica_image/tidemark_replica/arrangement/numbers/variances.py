@@ -16,6 +16,8 @@ from tidemark_replica.arrangement.rows.updates import Bools, Ints
 
 _EXTRA = 4
 """Digits behind the point: a quotient by less than 2^62 keeps 66 bits, of which a double shows 53."""
+_DIGITS_AT_ONCE = 1 << 15
+"""How many digits of numbers are multiplied by a digit each in one operation: 256 KB, which stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,17 @@ def _difference(a: _Signed, b: _Signed) -> _Signed:
 
 def _product(left: Sequence[Ints], right: Sequence[Ints]) -> list[Ints]:
     """The products of numbers given by carried digits."""
-    result = [np.zeros_like(left[0]) for _ in range(len(left) + len(right))]
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
-            product = a.view(np.uint64) * b.view(np.uint64)
-            result[i + j] += (product & np.uint64(LOW)).view(np.int64)
-            result[i + j + 1] += (product >> np.uint64(BITS)).view(np.int64)
-    return carry(result, len(result))
+    result = np.zeros((len(left) + len(right), len(left[0])), np.int64)
+    rows = _DIGITS_AT_ONCE // len(right)
+    for start in range(0, len(left[0]), rows):
+        block = slice(start, start + rows)
+        digits = np.stack([digit[block] for digit in right]).view(np.uint64)
+        for i, one in enumerate(left):
+            if one[block].any():
+                product = one[block].view(np.uint64) * digits
+                result[i : i + len(right), block] += (product & np.uint64(LOW)).view(np.int64)
+                result[i + 1 : i + 1 + len(right), block] += (product >> np.uint64(BITS)).view(np.int64)
+    return carry(list(result), len(result))
 
 
 def _raised(digits: Sequence[Ints], by: int) -> list[Ints]:
