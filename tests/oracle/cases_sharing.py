@@ -26,6 +26,26 @@ QUERIES = (
         TUX,
     ),
     Case(
+        "with itself, kept once, null-safe",
+        "SELECT x.b, y.b AS c FROM t x JOIN t y ON x.a <=> y.a AND x.s = y.s WHERE x.b < y.b",
+        {"t": T},
+        changes=4,
+    ),
+    Case(
+        "with itself, kept once, and failures in what is joined",
+        "WITH q AS (SELECT a, 10 div b AS q FROM t) SELECT x.q, y.q AS r FROM q x JOIN q y ON x.a = y.a",
+        {"t": T},
+        changes=4,
+    ),
+    Case(
+        "groups with themselves, kept once, and by another",
+        "WITH g AS (SELECT a, count(*) AS n FROM t GROUP BY a) "
+        "SELECT x.a, y.a AS b, u.d FROM g x JOIN g y ON x.n = y.n CROSS JOIN u WHERE u.a < x.a",
+        TU,
+        duckdb="same",
+        changes=3,
+    ),
+    Case(
         "a triangle",
         "SELECT x.s, y.s AS r, z.s AS q FROM t x JOIN t y ON x.a = y.a JOIN t z ON y.b = z.b AND z.a = x.a",
         {"t": T},

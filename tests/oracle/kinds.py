@@ -24,6 +24,7 @@ _NAMES = (
     "framed sums and extremes",
     "clock: a window that moves",
     "join that fails",
+    "with itself, kept once, and failures in what is joined",
 )
 
 

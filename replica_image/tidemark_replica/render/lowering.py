@@ -30,6 +30,7 @@ from tidemark_protocol.plan.lir import (
     TopK,
     Union,
     Window,
+    inputs_of,
 )
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.layout import Layout
@@ -39,6 +40,7 @@ from tidemark_replica.render.continual_task import lower_changes, lower_continua
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.join import lower_join
+from tidemark_replica.render.join.linear import self_joined
 from tidemark_replica.render.plan.fragments import Fragments, ImportedIndex, Scope, count_uses, imported_stream, uses
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
@@ -132,11 +134,16 @@ def _get(scope: Scope, plan: Get) -> Stream:
 def _let(scope: Scope, plan: Let) -> Stream:
     used = sum(1 for name in uses(plan.body) if name == plan.id)
     with scope.binding(plan.id):
-        if used == 1:
+        if used == 1 or (used == 2 and scope.keeps_once and _joins_itself(plan.body, plan.id)):
             scope.inlined[plan.id] = plan.value
         elif used:
             _share(scope, plan.id, plan.value)
         return lower(scope, plan.body)
+
+
+def _joins_itself(plan: Plan, name: LocalId) -> bool:
+    """Whether the plan reads the binding as both sides of one stage, which reads it once."""
+    return self_joined(plan) == name or any(_joins_itself(below, name) for below in inputs_of(plan))
 
 
 def _let_rec(scope: Scope, plan: LetRec) -> Stream:

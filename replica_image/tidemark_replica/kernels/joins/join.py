@@ -14,7 +14,8 @@ State: the ok rows of both inputs, by key. Cost of an update: the delta and its 
 Every pair is matched exactly once: by the later of its two chunks if the stage maintains both arrangements. A side may
 also be a *shared* arrangement, an imported index that already holds this step's updates. Then the maintained side
 matches all of it below `upper`, and its updates match what the maintained side held before the step. (Of two shared
-sides, left matches right below `upper`, right matches left before the step.)
+sides, left matches right below `upper`, right matches left before the step.) In a self-join both sides are one
+maintained arrangement, and every chunk comes as left, then as right (`self_join.py`).
 
 NULL keys match nothing, except at null-safe positions. Errs rows of both inputs pass through. A product of diffs beyond
 64 bits raises DiffOverflow.
@@ -91,23 +92,24 @@ def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[Side, Upd
 
     Raises MalformedUpdates, DiffOverflow; OutOfFrontier for a shared arrangement without this step's updates.
     """
-    stage = _Stage(context, spec)
+    stage = JoinStage(context, spec)
     joined = (out for side, chunk in rechunk(updates, context.run_rows, stage.check) for out in stage.feed(side, chunk))
     for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
         yield packed
     stage.commit()
 
 
-class _Stage:
+class JoinStage:
     """The stage during one step."""
 
     def __init__(self, context: StepContext, spec: JoinSpec) -> None:
         self._context = context
         self._spec = spec
         self._layouts = {side: context.manifest(spec.input(side).arrangement).layout for side in Side}
-        self._runs = {
-            side: StepRuns(context, spec.input(side).arrangement) for side in Side if not spec.input(side).shared
-        }
+        maintained = {side: spec.input(side).arrangement for side in Side if not spec.input(side).shared}
+        runs = {arrangement: StepRuns(context, arrangement) for arrangement in maintained.values()}
+        self._runs = {side: runs[arrangement] for side, arrangement in maintained.items()}
+        self._joins_itself = len(runs) < len(maintained)
         _check_keys(self._layouts)
         for side in Side:
             if spec.input(side).shared:
@@ -120,7 +122,7 @@ class _Stage:
         check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
 
     def feed(self, side: Side, chunk: Updates) -> Iterator[Updates]:
-        """Yield the matches of a chunk, then add it to its side."""
+        """Yield the matches of a chunk, then add it to its side; in a self-join, as left alone."""
         oks, errs = split_errors(chunk)
         if errs.num_rows:
             yield as_error_rows(errs, self._types)
@@ -131,12 +133,12 @@ class _Stage:
         own = [rows.column(i) for i in self._fetched(side)]
         for hits in self._meet(side, self._keys(side, rows), pairs_at_once(own, rows.num_rows, self._context)):
             yield self._joined(side, rows, hits)
-        if side in self._runs:
+        if side in self._runs and not (self._joins_itself and side is Side.RIGHT):
             self._runs[side].add(rows)
 
     def commit(self) -> None:
         """Pass the batches of the maintained sides to the step."""
-        for runs in self._runs.values():
+        for runs in dict.fromkeys(self._runs.values()):
             runs.commit()
 
     def _keys(self, side: Side, rows: Any) -> Keys:

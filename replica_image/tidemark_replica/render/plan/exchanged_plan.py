@@ -38,6 +38,7 @@ from tidemark_replica.kernels.flat_map import FlatMapSpec
 from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
 from tidemark_replica.kernels.joins.join import JoinSpec, Side
+from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
@@ -153,7 +154,8 @@ class _Cutter:
                 sums = p.Kernel(PartialSumsSpec(spec.shape), input)
                 return p.Kernel(replace(spec, summed=True), self._exchanged(sums, _first(len(spec.shape.key)), builder))
             case p.Kernel(spec, input) if not isinstance(spec, FlatMapSpec | PartialSumsSpec):
-                key = self._layouts[spec.arrangement].key if isinstance(spec, ArrangeInputSpec) else _key_of(spec)
+                arranged = spec.arrangement if isinstance(spec, ArrangeInputSpec | SelfJoinSpec) else None
+                key = _key_of(spec) if arranged is None else self._layouts[arranged].key
                 return replace(tree, input=self._partitioned(input, key, builder))
             case _ if isinstance(tree, (*_ROW_BY_ROW, *_DIVISIBLE, p.Kernel)):
                 walked = p.map_inputs(tree, lambda below: self._rewrite(below, builder))
@@ -198,6 +200,9 @@ class _Cutter:
                 return _first(len(spec.of.key))
             case p.Kernel(TopKSpec() | ThresholdSpec() as spec):
                 return _key_of(spec)
+            case p.Kernel(SelfJoinSpec() as spec):
+                kept = [*spec.left, *(None for _ in spec.right)]
+                return _map_key(self._layouts[spec.arrangement].key, kept.index)
             case p.JoinKernel(spec):
                 kept = [*spec.left.output_columns, *(None for _ in spec.right.output_columns)]
                 return _map_key(self._side(spec, Side.LEFT), kept.index)

@@ -98,6 +98,8 @@ class Scope:
     fragments: list[Fragment | LoopFragment] = field(default_factory=list)
     shared: dict[GlobalId | LocalId, Stream] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
+    keeps_once: bool = True
+    """Whether a join of a binding with itself keeps it once. Not inside a loop, where both sides carry iterations."""
     spools: int = 0
     numbers: Iterator[int] = field(default_factory=count)
 

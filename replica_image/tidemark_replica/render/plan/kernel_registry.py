@@ -15,6 +15,7 @@ from tidemark_replica.kernels.changes import ChangesSpec, changes
 from tidemark_replica.kernels.flat_map import FlatMapSpec, flat_map
 from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec, reevaluate_groups
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, arrange_input
+from tidemark_replica.kernels.joins.self_join import SelfJoinSpec, self_join
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec, extremes
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 from tidemark_replica.kernels.recursion.iterate import IterateSpec, iterate
@@ -32,6 +33,7 @@ Spec = (
     | ReevaluatedGroupsSpec
     | IterateSpec
     | ArrangeInputSpec
+    | SelfJoinSpec
     | PartialSumsSpec
     | ReduceSpec
     | TemporalSpec
@@ -50,6 +52,7 @@ KERNELS: Mapping[type, Run] = {
     ExtremesSpec: extremes,
     ReevaluatedGroupsSpec: reevaluate_groups,
     ArrangeInputSpec: arrange_input,
+    SelfJoinSpec: self_join,
     PartialSumsSpec: partial_sums,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,

@@ -62,7 +62,7 @@ class _Lowering:
         }
         name = scope.description.name
         streams = StreamBuilder(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.streams.arrow)
-        self._body = replace(scope, imported={}, streams=streams, fragments=[], shared={}, inlined={})
+        self._body = replace(scope, imported={}, streams=streams, fragments=[], shared={}, inlined={}, keeps_once=False)
 
     def run(self) -> None:
         hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)

@@ -10,6 +10,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.changes import ChangesSpec
 from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
+from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
@@ -26,6 +27,7 @@ _KERNELS: Mapping[type, str] = {
     ExtremesSpec: "min/max",
     ReevaluatedGroupsSpec: "groups",
     ArrangeInputSpec: "arrange",
+    SelfJoinSpec: "join",
     PartialSumsSpec: "partial sums",
     ReduceSpec: "reduce",
     TemporalSpec: "temporal filter",
@@ -62,7 +64,7 @@ def operator_kind(node: p.Pipeline) -> str:
             return "Get"
         case p.ArrangeKernel():
             return "ArrangeBy"
-        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel() | p.Kernel(SelfJoinSpec()):
             return "Join"
         case p.LoopInTask() | p.Kernel(RecursionLimitSpec()):
             return "LetRec"
