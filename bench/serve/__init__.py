@@ -1,0 +1,1 @@
+"""Lookups over the PostgreSQL protocol; `__main__` measures, `clients` ask."""
