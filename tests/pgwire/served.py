@@ -232,8 +232,10 @@ class Served:
         return psycopg.connect(**self.options(**{"autocommit": True, **more}))
 
     def says(self, script: Script) -> None:
+        """From now on, also for statements whose plan the gateway has kept."""
         self.answers.script = script
         self.answers.asked.clear()
+        self.loop.call(self.gateway._statements._known.clear)
 
 
 @contextmanager
