@@ -128,6 +128,15 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
         },
         {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
         {"format": "avro", "schema": {"inline": '"int"'}},
+        {"envelope": "upsert", "key": {"format": "avro", "schema": {"inline": '"int"'}}},
+        {
+            "envelope": "upsert",
+            "key": {"format": "protobuf", "schema": {"secret": {"name": "schemas", "key": "k.pb"}, "message": "K"}},
+        },
+        {
+            "envelope": "upsert",
+            "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}], "framed": True},
+        },
         {"format": "protobuf", "schema": {"secret": {"name": "schemas", "key": "order.pb"}, "message": "shop.Order"}},
         {"format": "json", "columns": [{"name": "a", "type": "INT"}], "framed": True},
     ],

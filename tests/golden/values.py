@@ -324,5 +324,7 @@ MEMBERS: tuple[Any, ...] = (
     replace(PUBLISHED, change_data_feed=True),
     replace(PUBLISHED, partition_by=("day", "größe"), file_bytes=8 << 20),
     replace(KAFKA_SINK, registry="https://registry:8081", registry_secret="registry"),
+    replace(TOPIC_TABLE, envelope="upsert", key_format="avro", key_schema=KafkaSchema(subject="k"), key_framed=True),
+    replace(SOURCE_TABLE, key_schema='"int"'),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -11,11 +11,12 @@ from tidemark_protocol.types import BIGINT, Column
 
 
 def test_the_text_of_a_schema_is_pinned() -> None:
-    found = KafkaTable("a", "a", "avro", (), schema=KafkaSchema(subject="a-value"), framed=True)
+    value, key = KafkaSchema(subject="a-value"), KafkaSchema(subject="a-key")
+    found = KafkaTable("a", "a", "avro", (), schema=value, framed=True, key_format="avro", key_schema=key)
     plain = KafkaTable("b", "b", "text", ())
     columns = (Column("id", BIGINT),)
     tables = (
-        SourceTable("a", columns, schema="the text"),
+        SourceTable("a", columns, schema="the text", key_schema="that of the key"),
         SourceTable("a_dead_letter", columns),
         SourceTable("b", columns),
     )
@@ -23,6 +24,5 @@ def test_the_text_of_a_schema_is_pinned() -> None:
 
     pinned = with_columns(source, tables)
 
-    assert pinned == replace(
-        source, tables=(replace(found, schema=KafkaSchema(subject="a-value", text="the text")), plain)
-    )
+    texts = {"schema": replace(value, text="the text"), "key_schema": replace(key, text="that of the key")}
+    assert pinned == replace(source, tables=(replace(found, **texts), plain))

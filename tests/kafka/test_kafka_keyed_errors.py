@@ -15,7 +15,7 @@ from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
 from tidemark_replica.storage.kafka.by_key.opened import open_upsert
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords
-from tidemark_replica.storage.kafka.decoding import decoder_of
+from tidemark_replica.storage.kafka.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.kafka.rows import columns_of
 from tidemark_replica.storage.update_rows import error_rows
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -29,7 +29,9 @@ def test_a_tick_without_records_asks_the_shard_for_nothing(tmp_path: Path, monke
     table = KafkaTable("t", "t", "text", value, envelope="upsert", key_format="text", key_columns=key)
     schema = arrow_schema(columns_of(table))
     shard = create_or_open(str(tmp_path / "t"), schema, shard_id="t")
-    keyed = KeyedRecords(table, schema, decoder_of(table), shard)
+    key_decoder = key_decoder_of(table)
+    assert key_decoder is not None
+    keyed = KeyedRecords(table, schema, decoder_of(table), key_decoder, shard)
     monkeypatch.setattr(shard, "refresh", lambda: pytest.fail("the shard was asked"))
     assert list(keyed.made(Time(1), open_upsert, 10).updates([])) == []
     keyed.bound(2)

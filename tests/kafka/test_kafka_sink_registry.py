@@ -22,7 +22,7 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
 from tidemark_protocol.plan.kafka_sink import KafkaSink
-from tidemark_protocol.types import BIGINT, INT, STRING, Column, SqlType
+from tidemark_protocol.types import BIGINT, INT, STRING, Column
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
@@ -78,14 +78,17 @@ def test_oracle_the_fold_of_the_topic_is_the_view_and_the_source_reads_it(
     assert [len(ids) for ids in server.subjects.values()] == [1, 1]
     assert progress(kafka, sink)[-1]["key_schema"] == server.subjects[f"{sink.topic}-key"][0]
 
+    field = {"name": "key", "aliases": ["k"], "type": ["null", "long"], "default": None}
+    key = {"type": "record", "name": "Key", "fields": [field]}
     table = KafkaTable(
         "t",
         sink.topic,
         "avro",
         (),
         envelope="upsert",
-        key_format="bytes",
-        key_columns=(Column("key", SqlType("binary")),),
+        key_format="avro",
+        key_schema=KafkaSchema(json.dumps(key)),
+        key_framed=True,
         schema=KafkaSchema(subject=f"{sink.topic}-value"),
         framed=True,
     )
@@ -95,7 +98,9 @@ def test_oracle_the_fold_of_the_topic_is_the_view_and_the_source_reads_it(
     pinned = replace(spec, tables=(replace(table, schema=KafkaSchema(found)),))
     with Run(tmp_path, pinned) as run:
         run.catch_up()
-        rows = [row[1:] for row in oks(tmp_path, "t")]
+        found_rows = oks(tmp_path, "t")
+    assert all(row[0] == row[1] for row in found_rows)  # the key, and the value's column k
+    rows = [row[1:] for row in found_rows]
     assert sorted(rows, key=repr) == sorted((tuple(row.values()) for row in view.at[last].values()), key=repr)
 
 

@@ -24,6 +24,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import BIGINT, DOUBLE, Column
 
 COLUMNS = (Column("n", BIGINT),)
@@ -178,3 +179,19 @@ def test_a_table_of_postgres_is_added_once_no_other_one_has_its_changes() -> Non
     assert (edit.added, names_of(edit)) == (replace(source, tables=wanted.tables[1:]), ["a"])
     assert "table b: public.a is ingested as table a still" in edit.refused
     assert table_edit(edited(before, edit.removed), wanted) == TableEdit(added=wanted)
+
+
+def test_a_schema_that_was_found_elsewhere_is_no_other_table() -> None:
+    """The plan has the text of a schema of which the spec names the subject or the Secret alone."""
+    value, key = KafkaSchema(subject="t-value"), KafkaSchema(secret="schemas", key="key.avsc")
+    topic = KafkaTable("t", "t", "avro", (), envelope="upsert", key_format="avro", schema=value, key_schema=key)
+    found = replace(topic, schema=replace(value, text='"int"'), key_schema=replace(key, text='"long"'))
+    stored = replace(INGESTION, source=KafkaSource(("k:1",), (found,)), tables=(ingested("t"),))
+
+    assert table_edit(stored, KafkaSource(("k:1",), (topic,))).is_empty
+    for other in (
+        replace(topic, schema=KafkaSchema(subject="u-value")),
+        replace(topic, key_schema=KafkaSchema(text='"string"', secret="schemas", key="key.avsc")),
+        replace(topic, key_schema=None),
+    ):
+        assert "table t was removed" in table_edit(stored, KafkaSource(("k:1",), (other,))).refused

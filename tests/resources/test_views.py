@@ -30,7 +30,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
     WrittenTable,
 )
-from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import STRING, Column, SqlType
@@ -381,6 +381,22 @@ def test_a_topic_with_an_envelope_has_a_key() -> None:
     assert DataSource.parse(topic(envelope="upsert", key={"format": "text"})).source == KafkaSource(
         ("k:9092",), (text,)
     )
+
+
+def test_a_key_has_a_schema_and_a_frame_of_its_own() -> None:
+    """A key of a schema is framed where the source has a registry, unless the spec says otherwise."""
+    value = KafkaTable("t", "T", "text", (Column("value", STRING),), envelope="upsert", key_format="avro")
+    for framed, is_framed in (({}, True), ({"framed": False}, False)):
+        key = {"format": "avro", "schema": {"subject": "T-key", "version": 2}, **framed}
+        resource = topic(envelope="upsert", key=key)
+        resource["spec"]["kafka"]["registry"] = {"url": "https://registry:8081"}
+        source = DataSource.parse(resource).source
+        assert isinstance(source, KafkaSource)
+        (table,) = source.tables
+        assert table == replace(value, key_schema=KafkaSchema(subject="T-key", version=2), key_framed=is_framed)
+    plain = topic(envelope="upsert", key={"format": "avro", "schema": {"inline": '"int"'}})
+    expected = replace(value, key_schema=KafkaSchema('"int"'))
+    assert DataSource.parse(plain).source == KafkaSource(("k:9092",), (expected,))
 
 
 @pytest.mark.parametrize(

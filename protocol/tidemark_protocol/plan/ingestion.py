@@ -186,14 +186,15 @@ SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSour
 @wire_name("SourceTable")
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of a source. `schema`: the text of the schema that its records are read with, for the description of the
-    source to pin; empty where there is none."""
+    """A table of a source. `schema`, `key_schema`: the texts of the schemas that its records, and their keys, are read
+    with, for the description of the source to pin; empty where there is none."""
 
     name: str
     columns: tuple[Column, ...]
     keys: tuple[tuple[int, ...], ...] = ()
     monotonic: bool = False
     schema: str = ""
+    key_schema: str = ""
 
 
 @wire_name("IngestedTable")

@@ -12,7 +12,7 @@ from tidemark_protocol.vocabulary import wire_name
 @wire_name("KafkaSchema")
 @dataclass(frozen=True)
 class KafkaSchema:
-    """The reader's schema of values, and where it is found.
+    """The reader's schema of values or keys, and where it is found.
 
     `text`: the schema itself: JSON (Avro), or a FileDescriptorSet in base64 (Protobuf); empty: not pinned yet.
     `secret`, `key`: the entry of a Secret that has the text. `subject`, `version`: where the registry has it; version
@@ -41,7 +41,8 @@ class KafkaTable:
 
     `envelope`: `none` (each record is a row), `upsert` (the newest record of a key is the row, one without a value
     deletes it) or `debezium` (a record is a change of a row upstream). With the latter two the table begins with
-    `key_columns`, as `key_format` gives them from the record's key, and no two rows have the same.
+    `key_columns`, as `key_format` gives them from the record's key, and no two rows have the same. Of the key's formats
+    `avro` and `protobuf` have `key_schema` instead; `key_framed`: keys begin with a registry's frame.
     """
 
     name: str
@@ -59,6 +60,8 @@ class KafkaTable:
     key_columns: tuple[Column, ...] = ()
     schema: KafkaSchema | None = None
     framed: bool = False
+    key_schema: KafkaSchema | None = None
+    key_framed: bool = False
 
 
 @wire_name("KafkaSource")

@@ -38,7 +38,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
-from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 
 FIRST = 1
 """The number of the first revision of a DataSource."""
@@ -169,8 +169,8 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
     """The source with inferred columns and found schemas as given ones: they are looked for once."""
     known = {table.name: table.columns for table in tables}
     if isinstance(source, KafkaSource):
-        texts = {table.name: table.schema for table in tables}
-        return replace(source, tables=tuple(_with_schema(t, texts.get(t.name, "")) for t in source.tables))
+        found = {table.name: table for table in tables}
+        return replace(source, tables=tuple(_with_schemas(t, found.get(t.name)) for t in source.tables))
     if isinstance(source, DeltaSource):
         return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if isinstance(source, PostgresSource):
@@ -180,8 +180,15 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
     return replace(source, tables=tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
 
 
-def _with_schema(table: KafkaTable, text: str) -> KafkaTable:
-    return replace(table, schema=replace(table.schema, text=text)) if table.schema is not None and text else table
+def _with_schemas(table: KafkaTable, found: SourceTable | None) -> KafkaTable:
+    if found is None:
+        return table
+    schema, key_schema = _with_text(table.schema, found.schema), _with_text(table.key_schema, found.key_schema)
+    return replace(table, schema=schema, key_schema=key_schema)
+
+
+def _with_text(schema: KafkaSchema | None, text: str) -> KafkaSchema | None:
+    return replace(schema, text=text) if schema is not None and text else schema
 
 
 def without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """From the values (or keys) of records to columns, a batch at a time.
 
-    decoder_of(table) ──► Decoder, one for the life of a table ──► Decoded: columns of the good values, the bad ones
+    decoder_of(table)     ──► Decoder, one for the life of a table ──► Decoded: columns of the good values, the bad ones
+    key_decoder_of(table) ──► the same for keys
 
 A record is good or bad as a whole. A value that is missing (a tombstone) gives NULLs.
 """
@@ -8,12 +9,14 @@ A record is good or bad as a whole. A value that is missing (a tombstone) gives 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.kafka.decoded import Decoded, Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.encodings import Encoding, key_of, values_of
 from tidemark_replica.storage.kafka.framing import UnframedJson
 from tidemark_replica.storage.kafka.json_values import JsonValues
 from tidemark_replica.storage.kafka.schemas import FORMATS, schema_columns, schema_decoder
@@ -23,17 +26,38 @@ from tidemark_replica.values.arrow_types import arrow_schema
 
 def value_columns(table: KafkaTable) -> tuple[Column, ...]:
     """The columns that a decoded value has. Raises SourceUnusable."""
-    return schema_columns(table) if table.format in FORMATS else table.columns
+    return _columns(values_of(table))
+
+
+def key_columns(table: KafkaTable) -> tuple[Column, ...]:
+    """The columns that a decoded key has, none of them nullable; none where the table reads no keys. Raises
+    SourceUnusable."""
+    key = key_of(table)
+    return () if key is None else tuple(replace(column, nullable=False) for column in _columns(key))
 
 
 def decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder:
     """The decoder of the table's values. `registry`: what knows the schemas of framed ones. Raises SourceUnusable."""
-    if table.format in FORMATS:
-        return schema_decoder(table, registry)
-    if table.format == "json":
-        decoder = JsonDecoder(table)
-        return UnframedJson(decoder, arrow_schema(table.columns)) if table.framed else decoder
-    return PlainDecoder(arrow_schema(table.columns).field(0).type)
+    return _decoder(values_of(table), registry)
+
+
+def key_decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder | None:
+    """The decoder of the table's keys; None where it reads none. Raises SourceUnusable."""
+    key = key_of(table)
+    return None if key is None else _decoder(key, registry)
+
+
+def _columns(encoding: Encoding) -> tuple[Column, ...]:
+    return schema_columns(encoding) if encoding.format in FORMATS else encoding.columns
+
+
+def _decoder(encoding: Encoding, registry: SchemaRegistry | None) -> Decoder:
+    if encoding.format in FORMATS:
+        return schema_decoder(encoding, registry)
+    if encoding.format == "json":
+        decoder = JsonDecoder(encoding.columns)
+        return UnframedJson(decoder, arrow_schema(encoding.columns)) if encoding.framed else decoder
+    return PlainDecoder(arrow_schema(encoding.columns).field(0).type)
 
 
 class PlainDecoder:
@@ -49,8 +73,8 @@ class PlainDecoder:
 class JsonDecoder:
     """One JSON object a value."""
 
-    def __init__(self, table: KafkaTable) -> None:
-        self._values = JsonValues(table.columns)
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._values = JsonValues(columns)
 
     def __call__(self, values: Sequence[bytes | None]) -> Decoded:
         return decoded_with(self._values.columns, values)

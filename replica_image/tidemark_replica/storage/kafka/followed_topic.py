@@ -16,13 +16,14 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key.debezium import DebeziumEnvelopes
 from tidemark_replica.storage.kafka.by_key.opened import open_upsert
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
-from tidemark_replica.storage.kafka.decoded import Decoder
+from tidemark_replica.storage.kafka.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.kafka.framing import TooManySchemas
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import BATCH_RECORDS, TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED, TRUNCATED
 from tidemark_replica.storage.kafka.topics import Topic, Topics
+from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
 LOG = logging.getLogger(__name__)
@@ -41,10 +42,14 @@ class Progress:
 
 
 class FollowedTopic:
-    """A table's topic. `decoder`: of its values. `open_consumer` makes a client. Raises SourceUnusable."""
+    """A table's topic. `registry`: what knows the schemas of framed records. `open_consumer` makes a client. Raises
+    SourceUnusable."""
 
-    def __init__(self, table: KafkaTable, decoder: Decoder, open_consumer: Callable[[], Consumer]) -> None:
-        self.table, self._decoder, self._open_consumer = table, decoder, open_consumer
+    def __init__(
+        self, table: KafkaTable, registry: SchemaRegistry | None, open_consumer: Callable[[], Consumer]
+    ) -> None:
+        self.table, self._open_consumer = table, open_consumer
+        self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
@@ -66,8 +71,8 @@ class FollowedTopic:
         """Sets the tables that take the rows and the dead letters."""
         self._destination, self._letters = table, letters
         self.end()
-        if self.table.envelope != "none":
-            self.keyed = KeyedRecords(self.table, self._schema, self._decoder, table[1])
+        if self._key_decoder is not None:
+            self.keyed = KeyedRecords(self.table, self._schema, self._decoder, self._key_decoder, table[1])
 
     def begin(self, topics: Topics) -> Position:
         """The position at which the table begins. Raises TableStopped, BrokersAway."""

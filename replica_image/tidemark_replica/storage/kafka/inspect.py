@@ -6,12 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, SourceTable
-from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
-from tidemark_replica.storage.kafka.decoding import value_columns
+from tidemark_replica.storage.kafka.decoding import key_columns, value_columns
+from tidemark_replica.storage.kafka.encodings import Encoding, key_of, values_of
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
 from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
 from tidemark_replica.storage.keyed_rows.unique import NO_KEY
@@ -19,8 +20,7 @@ from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
 ENVELOPES = ("none", "upsert", "debezium")
-PLAIN = ("json", "text", "bytes")
-KNOWN = (*PLAIN, *FORMATS)
+KNOWN = ("json", "text", "bytes", *FORMATS)
 PINNED_LENGTH_MAX = 1 << 19
 """Characters of all schemas of a source: they are stored with its plan, of which a server takes a megabyte."""
 
@@ -38,20 +38,26 @@ def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, 
     IngestionError."""
     tables, registry, pinned = [], registry_of(spec, read_secret), 0
     for given in spec.tables:
-        table, text = given, ""
-        if given.schema is not None and given.format in FORMATS:
-            text = found_text(given, read_secret, registry)
-            pinned += len(text)
-            if pinned > PINNED_LENGTH_MAX:
-                raise SourceUnusable(f"table {given.name}: the schemas are longer than {PINNED_LENGTH_MAX} characters")
-            table = replace(given, schema=replace(given.schema, text=text))
+        schema, key_schema = (_found(each, read_secret, registry) for each in (values_of(given), key_of(given)))
+        table = replace(given, schema=schema, key_schema=key_schema)
+        text, key_text = (each.text if each is not None else "" for each in (schema, key_schema))
+        pinned += len(text) + len(key_text)
+        if pinned > PINNED_LENGTH_MAX:
+            raise SourceUnusable(f"table {given.name}: the schemas are longer than {PINNED_LENGTH_MAX} characters")
         _check(table)
         keyed = table.envelope != "none"
-        keys = (tuple(range(len(table.key_columns))),) if keyed else ()
-        tables.append(SourceTable(table.name, columns_of(table), keys, not keyed, text))
+        keys = (tuple(range(len(key_columns(table)))),) if keyed else ()
+        tables.append(SourceTable(table.name, columns_of(table), keys, not keyed, text, key_text))
         if table.on_bad_record == "deadLetter":
             tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
     return tuple(tables)
+
+
+def _found(encoding: Encoding | None, read_secret: ReadSecret, registry: SchemaRegistry | None) -> KafkaSchema | None:
+    """The schema with its text; None where the format has none."""
+    if encoding is None or encoding.schema is None or encoding.format not in FORMATS:
+        return None
+    return replace(encoding.schema, text=found_text(encoding, read_secret, registry))
 
 
 def _check(table: KafkaTable) -> None:
@@ -76,13 +82,17 @@ def _check_key(table: KafkaTable) -> None:
     where = f"table {table.name}"
     if table.envelope not in ENVELOPES:
         raise SourceUnusable(f"{where}: envelope {table.envelope!r} is none of {', '.join(ENVELOPES)}")
-    if (table.envelope == "none") != (not table.key_columns):
+    if table.envelope != "none" and table.key_format and table.key_format not in KNOWN:
+        raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(KNOWN)}")
+    if (table.envelope == "none") != (not table.key_format):
         needs = "needs a key" if table.envelope != "none" else "takes no key"
         raise SourceUnusable(f"{where}: envelope {table.envelope} {needs}")
-    if table.key_columns and table.key_format not in PLAIN:
-        raise SourceUnusable(f"{where}: format {table.key_format!r} of the key is none of {', '.join(PLAIN)}")
-    if table.envelope == "debezium" and ((table.format, table.key_format) != ("json", "json") or table.framed):
+    columns = key_columns(table)
+    if table.envelope != "none" and not columns:
+        raise SourceUnusable(f"{where}: envelope {table.envelope} needs a key")
+    is_framed = table.framed or table.key_framed
+    if table.envelope == "debezium" and ((table.format, table.key_format) != ("json", "json") or is_framed):
         raise SourceUnusable(f"{where}: envelope debezium needs format json of values and keys, not framed")
-    for column in table.key_columns:
+    for column in columns:
         if not column.type.is_key_type:
             raise SourceUnusable(f"{where}: column {column.name} is {column.type}: {NO_KEY}")

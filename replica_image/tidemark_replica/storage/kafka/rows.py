@@ -8,7 +8,6 @@ records ──decoder──► good: columns of the value, metadata ──► ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import methodcaller
 from typing import Any
 
@@ -19,7 +18,7 @@ from tidemark_protocol.plan.ingestion import MALFORMED_RECORD
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column, SqlType
 from tidemark_replica.storage.kafka.decoded import Decoded, Decoder
-from tidemark_replica.storage.kafka.decoding import plain_array, value_columns
+from tidemark_replica.storage.kafka.decoding import key_columns, plain_array, value_columns
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.calendar import FIRST_US, LAST_US
@@ -54,9 +53,8 @@ _LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
 
 def columns_of(table: KafkaTable) -> tuple[Column, ...]:
     """The columns of the table: those of the key where rows have one, of the value, then metadata."""
-    keys = [replace(column, nullable=False) for column in table.key_columns]
     metadata = [Column(option.name, METADATA[option.value]) for option in table.metadata]
-    return (*keys, *value_columns(table), *metadata)
+    return (*key_columns(table), *value_columns(table), *metadata)
 
 
 class Metadata:

@@ -1,4 +1,4 @@
-"""Schemas of values: where they are found, the columns that they give, and decoders for what writers wrote.
+"""Schemas of values and keys: where they are found, the columns that they give, and decoders for what writers wrote.
 
 spec.schema ──found_text──► text, pinned with the plan ──► columns
 a frame's id ──registry──► the writer's schema ──────────► decoder, by the pinned schema
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
-from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSchema
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.avro.resolution import BodyDecoder as AvroDecoder
 from tidemark_replica.storage.avro.resolution import Incompatible, check_reader
-from tidemark_replica.storage.avro.schema import SchemaRefused, parse_schema
+from tidemark_replica.storage.avro.schema import AvroField, AvroType, SchemaRefused, parse_schema
 from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
 from tidemark_replica.storage.kafka.decoded import Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.encodings import Encoding
 from tidemark_replica.storage.kafka.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
 from tidemark_replica.storage.protobuf.descriptors import (
     DescriptorRefused,
@@ -38,52 +39,61 @@ INDEXES_MAX = 64
 """How deep the type of a message may be nested in others."""
 
 
-def found_text(table: KafkaTable, read_secret: ReadSecret, registry: SchemaRegistry | None) -> str:
+def found_text(encoding: Encoding, read_secret: ReadSecret, registry: SchemaRegistry | None) -> str:
     """The text of the reader's schema, from where the table names. Raises IngestionError."""
-    schema = _schema(table)
+    schema = _schema(encoding)
     if schema.text:
         return schema.text
     if schema.secret:
         return read_secret(schema.secret)[schema.key]
     if registry is None:
-        raise SourceUnusable(f"table {table.name}: its schema is in a registry, and the source has none")
+        raise SourceUnusable(f"{encoding.where}: its schema is in a registry, and the source has none")
     try:
-        return _text_of(table.format, registry.by_subject(schema.subject, schema.version))
+        return _text_of(encoding.format, registry.by_subject(schema.subject, schema.version))
     except (NotRegistered, WriterUnfit, DescriptorRefused) as error:
-        raise SourceUnusable(f"table {table.name}: subject {schema.subject}: {error}") from None
+        raise SourceUnusable(f"{encoding.where}: subject {schema.subject}: {error}") from None
 
 
-def schema_columns(table: KafkaTable) -> tuple[Column, ...]:
-    """The columns that the table's pinned schema gives. Raises SourceUnusable."""
-    schema = _schema(table)
+def schema_columns(encoding: Encoding) -> tuple[Column, ...]:
+    """The columns that the pinned schema gives. Raises SourceUnusable."""
+    schema = _schema(encoding)
     try:
-        if table.format == "avro":
-            reader = parse_schema(schema.text)
+        if encoding.format == "avro":
+            reader = _record(schema.text, encoding.single)
             columns = columns_of_record(reader)
             check_reader(reader)
             return columns
         return columns_of_message(descriptors_of_text(schema.text).message(schema.message))
     except (SchemaRefused, DescriptorRefused) as error:
-        raise SourceUnusable(f"table {table.name}: its schema: {error}") from None
+        raise SourceUnusable(f"{encoding.where}: its schema: {error}") from None
 
 
-def schema_decoder(table: KafkaTable, registry: SchemaRegistry | None) -> Decoder:
-    """The decoder of the table's values. Raises SourceUnusable."""
+def schema_decoder(encoding: Encoding, registry: SchemaRegistry | None) -> Decoder:
+    """The decoder of the values or keys. Raises SourceUnusable."""
     try:
-        make = _AvroValues(table) if table.format == "avro" else _ProtobufValues(table)
+        make = _AvroValues(encoding) if encoding.format == "avro" else _ProtobufValues(encoding)
     except (SchemaRefused, DescriptorRefused) as error:
-        raise SourceUnusable(f"table {table.name}: its schema: {error}") from None
-    if not table.framed:
+        raise SourceUnusable(f"{encoding.where}: its schema: {error}") from None
+    if not encoding.framed:
         return PlainValues(make.columns, make.of_reader())
     if registry is None:
-        raise SourceUnusable(f"table {table.name}: its values have a registry's frame, and the source has no registry")
+        raise SourceUnusable(f"{encoding.where}: its values have a registry's frame, and the source has no registry")
     return FramedValues(make.columns, registry, make.of_writer)
 
 
-def _schema(table: KafkaTable) -> KafkaSchema:
-    if table.schema is None:
-        raise SourceUnusable(f"table {table.name}: format {table.format} needs a schema")
-    return table.schema
+def _schema(encoding: Encoding) -> KafkaSchema:
+    if encoding.schema is None:
+        raise SourceUnusable(f"{encoding.where}: format {encoding.format} needs a schema")
+    return encoding.schema
+
+
+def _record(text: str, single: str) -> AvroType:
+    """The schema of Avro. One that is no record becomes a record with the field `single`, which is encoded in the same
+    way; with an empty `single` it stays as it is. Raises SchemaRefused."""
+    schema = parse_schema(text)
+    if schema.kind == "record" or not single:
+        return schema
+    return AvroType("record", single, fields=(AvroField(single, schema),))
 
 
 def _text_of(format: str, found: RegisteredSchema) -> str:
@@ -100,8 +110,9 @@ def _text_of(format: str, found: RegisteredSchema) -> str:
 class _AvroValues:
     """Decoders of bodies by the writer's schema."""
 
-    def __init__(self, table: KafkaTable) -> None:
-        self._reader = parse_schema(_schema(table).text)
+    def __init__(self, encoding: Encoding) -> None:
+        self._single = encoding.single
+        self._reader = _record(_schema(encoding).text, self._single)
         self.columns = AvroDecoder(self._reader, self._reader).schema
 
     def of_reader(self) -> BodyDecoder:
@@ -110,7 +121,7 @@ class _AvroValues:
     def of_writer(self, found: RegisteredSchema, id: int) -> BodyDecoder:
         """Raises WriterUnfit."""
         try:
-            return AvroDecoder(parse_schema(_text_of("avro", found)), self._reader)
+            return AvroDecoder(_record(_text_of("avro", found), self._single), self._reader)
         except (Incompatible, SchemaRefused, WriterUnfit) as error:
             raise WriterUnfit(f"schema {id} of its writer does not fit: {error}"[:500]) from None
 
@@ -118,8 +129,8 @@ class _AvroValues:
 class _ProtobufValues:
     """Decoders of messages by the writer's schema."""
 
-    def __init__(self, table: KafkaTable) -> None:
-        schema = _schema(table)
+    def __init__(self, encoding: Encoding) -> None:
+        schema = _schema(encoding)
         self._reader = descriptors_of_text(schema.text).message(schema.message)
         self._decoder = MessageDecoder(self._reader)
         self.columns = self._decoder.schema

@@ -26,7 +26,6 @@ from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
-from tidemark_replica.storage.kafka.decoding import decoder_of
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progress
 from tidemark_replica.storage.kafka.gaps import Gaps
 from tidemark_replica.storage.kafka.inspect import registry_of
@@ -73,7 +72,7 @@ class KafkaIngestion(Source):
     def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
         self._spec, self._connection = spec, Connection(spec, read_secret)
         registry = registry_of(spec, read_secret)
-        self._tables = {t.name: FollowedTopic(t, decoder_of(t, registry), self._consumer) for t in spec.tables}
+        self._tables = {t.name: FollowedTopic(t, registry, self._consumer) for t in spec.tables}
         self._undecoded: dict[str, _Wait] = {}
         """Tables that wait for the registry."""
         self._bindings = StagedBindings()

@@ -32,7 +32,8 @@ def parse_kafka(fields: Fields) -> KafkaSource:
 
 def _table(fields: Fields, has_registry: bool) -> KafkaTable:
     format, columns = _form(fields, "value")
-    key_format, key_columns = _form(fields.child("key"), "key") if fields.has("key") else ("", ())
+    key = fields.child("key") if fields.has("key") else None
+    key_format, key_columns = _form(key, "key") if key is not None else ("", ())
     for column in key_columns:
         if not column.type.is_key_type:
             reason = "a key has no floating numbers, arrays or structs"
@@ -59,13 +60,22 @@ def _table(fields: Fields, has_registry: bool) -> KafkaTable:
         envelope=fields.text("envelope", "none"),
         key_format=key_format,
         key_columns=key_columns,
-        schema=_schema(fields.child("schema")) if fields.has("schema") else None,
-        framed=fields.flag("framed", has_registry and fields.has("schema")),
+        schema=_schema(fields),
+        framed=_framed(fields, has_registry),
+        key_schema=_schema(key) if key is not None else None,
+        key_framed=key is not None and _framed(key, has_registry),
     )
 
 
-def _schema(fields: Fields) -> KafkaSchema:
-    """The schema of values, or where it is."""
+def _framed(fields: Fields, has_registry: bool) -> bool:
+    return fields.flag("framed", has_registry and fields.has("schema"))
+
+
+def _schema(form: Fields) -> KafkaSchema | None:
+    """The schema of values or of keys, or where it is; None where they have none."""
+    if not form.has("schema"):
+        return None
+    fields = form.child("schema")
     secret = fields.child("secret") if fields.has("secret") else None
     return KafkaSchema(
         text=fields.text("inline", ""),

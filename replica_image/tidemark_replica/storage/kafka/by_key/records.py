@@ -11,7 +11,6 @@ record:  key ──key decoder──► key columns
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from tidemark_replica.storage.kafka.by_key.debezium import may_be_unavailable, u
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
 from tidemark_replica.storage.kafka.by_key.opened import Open, Opened
 from tidemark_replica.storage.kafka.decoded import Decoder
-from tidemark_replica.storage.kafka.decoding import decoder_of
+from tidemark_replica.storage.kafka.decoding import key_columns
 from tidemark_replica.storage.kafka.rows import Metadata, letters_at, letters_of, place_of
 from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT
 from tidemark_replica.storage.keyed_rows.table import KeyedTable
@@ -35,21 +34,23 @@ _PLACE = "__place"
 
 
 class KeyedRecords:
-    """The rows of a table by key, and their errors. `schema`: of the table's `columns_of`, `decoder`: of its values.
-    Updates count once a binding names them."""
+    """The rows of a table by key, and their errors. `schema`: of the table's `columns_of`, `decoder`: of its values,
+    `key_decoder`: of its keys. Updates count once a binding names them."""
 
-    def __init__(self, table: KafkaTable, schema: pa.Schema, decoder: Decoder, shard: Shard) -> None:
-        self._table, self._schema, self._decoder = table, schema, decoder
-        self._key_decoder = decoder_of(replace(table, format=table.key_format, columns=table.key_columns, framed=False))
+    def __init__(
+        self, table: KafkaTable, schema: pa.Schema, decoder: Decoder, key_decoder: Decoder, shard: Shard
+    ) -> None:
+        self._table, self._schema, self._decoder, self._key_decoder = table, schema, decoder, key_decoder
+        self._key_names = [column.name for column in key_columns(table)]
         self._key_of = unwrapped_key if table.envelope == "debezium" else bytes_of
         self._metadata = Metadata(table)
-        values = schema.names[len(table.key_columns) : len(schema) - len(table.metadata)]
+        values = schema.names[len(self._key_names) : len(schema) - len(table.metadata)]
         self._may_be_kept = [
             name for name in values if table.envelope == "debezium" and may_be_unavailable(schema.field(name).type)
         ]
         kept = [pa.field(KEPT + name, pa.bool_()) for name in self._may_be_kept]
         self._changes_schema = pa.schema([*schema, (GONE, pa.bool_()), (_PLACE, pa.string()), *kept])
-        self.rows = KeyedTable(shard, [column.name for column in table.key_columns])
+        self.rows = KeyedTable(shard, self._key_names)
         self._errors = KeyedErrors(shard)
 
     def bound(self, upper: int) -> None:
@@ -115,12 +116,12 @@ class KeyedUpdates:
         value_at = np.full(len(records), -1, np.int64)
         value_at[good] = np.arange(len(good))
         at, taken = key_at[rows], value_at[rows]
-        key_columns = [key.take(pa.array(at)) for key in keys]
+        taken_keys = [key.take(pa.array(at)) for key in keys]
         places = [place_of(records[i]) if i in bad else None for i in rows]
-        of._errors.add(key_columns, places)
+        of._errors.add(taken_keys, places)
         values = [*decoded.columns, *of._metadata.arrays([records[i] for i in good])]
         value_columns = [value.take(pa.array(taken, mask=taken < 0)) for value in values]
-        table = pa.Table.from_arrays([*key_columns, *value_columns], schema=of._schema)
+        table = pa.Table.from_arrays([*taken_keys, *value_columns], schema=of._schema)
         kept = [unavailable(table.column(name).combine_chunks()) for name in of._may_be_kept]
         where = [place_of(records[i]) for i in rows] if any(pc.any(k).as_py() for k in kept) else None
         place = pa.nulls(len(rows), pa.string()) if where is None else pa.array(where, pa.string())
@@ -134,7 +135,7 @@ class KeyedUpdates:
         if self._to_letters:
             self.letters.append(letters_at(places, "a value is as before in a row that is not there", self._time))
         else:
-            keys = [changes.column(key.name) for key in self._of._table.key_columns]
+            keys = [changes.column(name) for name in self._of._key_names]
             self._of._errors.add(keys, places)
 
     def _keys(self, records: Sequence[Any], opened: Opened) -> tuple[list[pa.Array], np.ndarray, dict[int, str]]:
