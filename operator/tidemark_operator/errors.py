@@ -20,6 +20,7 @@ OperatorError
     ├── StatementRefused the planner refuses its SQL
     ├── TimeNotReadable  at the requested time; other times are readable
     ├── WriteRefused     the rows cannot be written as they are
+    ├── DefinitionRefused an object cannot be created, edited or deleted as asked
     ├── TooMany          the limit on running or waiting queries is reached
     ├── QueryNotReady    the query may succeed soon; the gateway retries it for a while
     │   ├── NoCompleteTime   no time exists yet at which the query is answerable
@@ -84,6 +85,14 @@ class StatementRefused(QueryRefused):
 
 class TimeNotReadable(QueryRefused):
     """The requested time is invalid, compacted away, or in the future. The message gives the readable times."""
+
+
+class DefinitionRefused(QueryRefused):
+    """An object is not created, edited or deleted. `sqlstate`: PostgreSQL's code of the reason."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
 
 
 class TooMany(QueryRefused):

@@ -28,6 +28,7 @@ RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 """Between calls to a gateway that is away: a new leader takes some seconds."""
 CALL_SECONDS = 30.0
 """The deadline of calls that read no rows."""
+GATEWAY_SILENT = "the gateway does not answer"
 _KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
 _SQLSTATES = {
     grpc.StatusCode.INVALID_ARGUMENT: "42000",
@@ -75,6 +76,22 @@ class GatewayLink:
         reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
         return tuple(map(_relation, reply.relations))
 
+    async def define(self, token: str, request: pb.DefineRequest) -> str:
+        """What became of the object. Raises WireError. A lost call is asked again by the same id."""
+        return await self._written(lambda stub: stub.Define(request, **_call(token)), request.sql)
+
+    async def drop(self, token: str, request: pb.DropRequest) -> str:
+        """What became of the object. Raises WireError. A call after a lost one finds the object deleted, perhaps."""
+
+        async def ask(stub: GatewayStub) -> Any:
+            nonlocal request
+            asked, request = request, pb.DropRequest()
+            request.CopyFrom(asked)
+            request.repeated = True
+            return await stub.Drop(asked, **_call(token))
+
+        return await self._written(ask)
+
     @asynccontextmanager
     async def query(self, token: str, request: pb.QueryRequest) -> AsyncIterator[tuple[Any, Any]]:
         """The header, and the call whose further messages are the rows. Raises WireError."""
@@ -110,6 +127,14 @@ class GatewayLink:
         finally:
             for call in calls:
                 call.cancel()
+
+    async def _written(self, ask: Callable[[GatewayStub], Awaitable[Any]], sql: str = "") -> str:
+        try:
+            return str((await self._asked(ask, sql)).outcome)
+        except WireError as error:
+            if error.sqlstate == errors.CANNOT_CONNECT_NOW and str(error) == GATEWAY_SILENT:
+                error.hint = "The change may be stored or not: look at it, then run the statement again."
+            raise
 
     async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
         for delay in RETRY_SECONDS:
@@ -169,7 +194,7 @@ def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
     metadata = {str(key): str(value) for key, value in failed.trailing_metadata() or ()}
     code, text = failed.code(), failed.details() or failed.code().name
     if code is grpc.StatusCode.UNAVAILABLE:
-        return WireError(errors.CANNOT_CONNECT_NOW, "the gateway does not answer", hint="Ask again in a moment.")
+        return WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Ask again in a moment.")
     if code is grpc.StatusCode.INTERNAL or code is grpc.StatusCode.UNKNOWN:
         return WireError(errors.INTERNAL_ERROR, "a defect of the gateway: the operator's log has it")
     sqlstate = metadata.get("tidemark-sqlstate") or _SQLSTATES.get(code, errors.INTERNAL_ERROR)

@@ -130,6 +130,30 @@ class Answers:
         pass
 
 
+class Objects:
+    """The API server's Dataflows, by name."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+
+    async def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        return self.bodies.get(name)
+
+    async def create(self, resource: Any, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        marks = {"uid": body["metadata"]["name"], "generation": 1, "resourceVersion": "1"}
+        made = {**body, "metadata": {**body["metadata"], **marks}}
+        return self.bodies.setdefault(body["metadata"]["name"], made)
+
+    async def patch(self, resource: Any, namespace: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+        found = self.bodies[name]
+        found["spec"] |= patch["spec"]
+        found["metadata"]["generation"] += 1
+        return found
+
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+        del self.bodies[name]
+
+
 class Loop:
     """An event loop in a thread of its own, for clients that block."""
 
@@ -157,7 +181,7 @@ class Served:
     """`answers`: what statements are answered; `port`, `authority`: of the server."""
 
     def __init__(self, folder: Path, allowed: Sequence[str], limits: Limits, tls: bool) -> None:
-        self.loop, self.folder, self.answers = Loop(), folder, Answers()
+        self.loop, self.folder, self.answers, self.objects = Loop(), folder, Answers(), Objects()
         self.api_server = ApiServer(*allowed)
         self._limits, self._tls = limits, tls
         self.authority = folder / "authority.crt"
@@ -194,7 +218,7 @@ class Served:
         self.registry, planner = registry(), cast(PlannerClient, self.answers)
         cache = SimpleNamespace(all=lambda kind, namespace: [(SimpleNamespace(name="default"), None)])
         parts = {"registry": self.registry, "fleet": fleet, "running": fleet.get, "planner": planner, "cache": cache}
-        context = cast(ReconcileContext, SimpleNamespace(**parts, kube=None, peers=None))
+        context = cast(ReconcileContext, SimpleNamespace(**parts, kube=self.objects, peers=None))
         sources, tables = cast(DataSourceReconciler, None), cast(RetainedTables, None)
         self.gateway = Gateway(context, sources, tables, self.folder, ListenerConfig(), self.folder / "gateway.json")
         self.gateway._door = Authenticator("own", cast(Reviews, self.api_server))

@@ -7,6 +7,12 @@
   # finalizers and nothing else of an object; spec is its owner's
   resources: [datasources, dataflows]
   verbs: [patch]
+{{- if and .Values.pgwire.enabled .Values.pgwire.ddl }}
+- apiGroups: [compute.tidemark.dev]
+  # CREATE, ALTER and DROP of SQL, each for a user who may do the same; an edit is a patch of the spec
+  resources: [dataflows]
+  verbs: [create, delete]
+{{- end }}
 - apiGroups: [compute.tidemark.dev]
   resources: [computeinstances/status, computereplicas/status, datasources/status, dataflows/status]
   verbs: [patch]

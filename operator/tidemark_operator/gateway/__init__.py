@@ -17,6 +17,7 @@ query           statement_cache, plain_select              SQL text to plan, wit
 streams         stream_dataflow, subscribe, copy           dataflows with a sink for one client
                 query_answer                               a query, answered and sent to one client
                 answer_stream                              an answer to its client, in chunks
+definitions     definition, definitions, readiness         Dataflows that SQL creates, edits and deletes
 explanations    explain, why, why_snapshot                 plans, and what holds a frontier back
                 visible_relations                          the catalogue of a namespace, as a caller may see it
 """

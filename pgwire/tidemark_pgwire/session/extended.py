@@ -15,6 +15,7 @@ from sys import getsizeof
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend, frontend
+from tidemark_pgwire.session import definitions
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.statements import (
     Session,
@@ -29,6 +30,7 @@ from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import parameter_count
 from tidemark_pgwire.statements.binding import parameter_types as parameter_types_of
 from tidemark_pgwire.statements.commands import MAX_NAME, Command, parse
+from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import split
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
 from tidemark_pgwire.values.rows import Column
@@ -197,6 +199,10 @@ class Extended:
                 if what == "ALL":
                     await self._discard()
                 return f"DISCARD {what}"
+            case Define():
+                return await definitions.define(self._session, command, parameters)
+            case Drop():
+                return await definitions.drop(self._session, command, parameters)
         return await run(self._session, command, parameters)
 
     async def close(self, message: frontend.Close) -> None:

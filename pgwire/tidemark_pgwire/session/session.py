@@ -23,6 +23,7 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
 from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session import definitions
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import Settings
@@ -30,6 +31,7 @@ from tidemark_pgwire.session.startup import Login, ask_token, log_in, negotiate,
 from tidemark_pgwire.session.statements import Session, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
+from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, split
 
 LOG = logging.getLogger(__name__)
@@ -226,6 +228,8 @@ class Connection:
             try:
                 _require_dialect(session, statement)
                 command = parse(statement)
+                if len(found) > 1 and isinstance(command, Define | Drop):
+                    raise definitions.not_alone(command.tag)
                 await self._limited(session, self._statement(session, command), is_endless(session, command))
             except WireError as error:
                 error.position += statement.at if error.position else 0

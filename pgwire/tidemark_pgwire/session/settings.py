@@ -3,6 +3,7 @@
     tidemark.as_of      ms since 1970, or a time such as 2026-01-31 12:00: statements read at it; empty: the freshest
     tidemark.strict     on: answers have everything that was ingested when they were asked for
     tidemark.instance   the ComputeInstance where queries with operators run; empty: the only one
+    tidemark.wait       on: CREATE and ALTER end once the view serves, DROP once its object is gone
     dialect             postgres or spark: whose SQL statements are
     statement_timeout   ms, or with a unit; 0: the server's limit
 
@@ -40,6 +41,7 @@ DEFAULTS = {
     "tidemark.as_of": "",
     "tidemark.strict": "off",
     "tidemark.instance": "",
+    "tidemark.wait": "off",
     "dialect": POSTGRES,
     "statement_timeout": "0",
     "application_name": "",
@@ -161,6 +163,10 @@ class Settings:
     @property
     def instance(self) -> str:
         return self.values["tidemark.instance"]
+
+    @property
+    def wait(self) -> bool:
+        return self.values["tidemark.wait"] == "on"
 
     @property
     def dialect(self) -> str:
@@ -287,6 +293,7 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     **{name: _read_only(name) for name in ("default_transaction_read_only", "transaction_read_only")},
     "tidemark.as_of": _as_of,
     "tidemark.strict": _bool("tidemark.strict"),
+    "tidemark.wait": _bool("tidemark.wait"),
     "tidemark.instance": _name,
     "dialect": _dialect,
     "datestyle": _datestyle,

@@ -70,6 +70,10 @@ class Session:
             self._relations = (now, found)
         return found
 
+    def forget_relations(self) -> None:
+        """The session changed them."""
+        self._relations = (0.0, ())
+
     async def close(self) -> None:
         for name in list(self.cursors):
             await self.close_cursor(name)

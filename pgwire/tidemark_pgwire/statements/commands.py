@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, WireError
+from tidemark_pgwire.statements import definitions
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
+from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, Token
 
 MAX_NAME = 255
@@ -140,7 +142,7 @@ class Nothing:
 
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
-    | CloseCursor | Deallocate | CopyOut | Explain | Nothing
+    | CloseCursor | Deallocate | CopyOut | Explain | Nothing | Define | Drop
 )  # fmt: skip
 _WRITES = frozenset(
     "INSERT UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
@@ -233,11 +235,16 @@ def parse(statement: Statement) -> Command:
         made = parser(words)
         words.end()
         return made
+    if (definer := _DEFINERS.get(first.word)) is not None:
+        words.next()
+        if (defined := definer(words)) is not None:
+            words.end()
+            return defined
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
-            f"cannot execute {first.word}: connections of this kind only read",
-            hint="Apply Dataflows and DataSources with kubectl; write rows with kubectl tidemark insert.",
+            f"cannot execute {first.word}: connections of this kind read, and define views and indexes alone",
+            hint="Apply DataSources with kubectl; write rows with kubectl tidemark insert.",
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
@@ -474,6 +481,11 @@ def _unlisten(words: Words) -> Command:
     return Nothing("UNLISTEN")
 
 
+_DEFINERS: dict[str, Callable[[Words], Define | Drop | None]] = {
+    "CREATE": definitions.create,
+    "ALTER": definitions.alter,
+    "DROP": definitions.drop,
+}
 _PARSERS: dict[str, Callable[[Words], Command]] = {
     "BEGIN": _begin,
     "START": _start,

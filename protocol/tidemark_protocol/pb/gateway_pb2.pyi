@@ -533,3 +533,66 @@ class RelationsReply(_message.Message):
     relations: _containers.RepeatedCompositeFieldContainer[RelationDescription]
     more: bool
     def __init__(self, relations: _Optional[_Iterable[_Union[RelationDescription, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class DefineRequest(_message.Message):
+    __slots__ = ("namespace", "name", "action", "kind", "sql", "dialect", "key", "options", "if_absent", "if_present", "wait", "id")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    IF_ABSENT_FIELD_NUMBER: _ClassVar[int]
+    IF_PRESENT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    action: str
+    kind: str
+    sql: str
+    dialect: str
+    key: _containers.RepeatedScalarFieldContainer[str]
+    options: _containers.ScalarMap[str, str]
+    if_absent: bool
+    if_present: bool
+    wait: bool
+    id: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
+
+class DefineReply(_message.Message):
+    __slots__ = ("outcome",)
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    outcome: str
+    def __init__(self, outcome: _Optional[str] = ...) -> None: ...
+
+class DropRequest(_message.Message):
+    __slots__ = ("namespace", "name", "kind", "if_present", "wait", "repeated")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    IF_PRESENT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    kind: str
+    if_present: bool
+    wait: bool
+    repeated: bool
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., repeated: _Optional[bool] = ...) -> None: ...
+
+class DropReply(_message.Message):
+    __slots__ = ("outcome",)
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    outcome: str
+    def __init__(self, outcome: _Optional[str] = ...) -> None: ...

@@ -109,6 +109,16 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.FromString,
                 _registered_method=True)
+        self.Define = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Define',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DefineRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DefineReply.FromString,
+                _registered_method=True)
+        self.Drop = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Drop',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -217,6 +227,20 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Define(self, request, context):
+        """Create or edit a Dataflow with one view. Answers once it is stored, or with `wait` once it serves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drop(self, request, context):
+        """Delete a Dataflow with one view. Answers once that is stored, or with `wait` once the object is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -294,6 +318,16 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Relations,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.SerializeToString,
+            ),
+            'Define': grpc.unary_unary_rpc_method_handler(
+                    servicer.Define,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DefineRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DefineReply.SerializeToString,
+            ),
+            'Drop': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drop,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -701,6 +735,60 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Relations',
             tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.RelationsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Define(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Define',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DefineRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DefineReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Drop',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,6 +27,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
+from tidemark_operator.gateway.definitions.definitions import Definitions
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, why
@@ -85,6 +86,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
         self._inserts = Inserts(context, self._limits)
+        self._definitions = Definitions(context, self._limits)
         self._http: HttpServer | None = None
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -216,6 +218,16 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             await access.check_files(request.namespace, request.source)
             asked = (request.namespace, request.source, request.action, request.file)
             return gateway_pb2.ChangeFileReply(id=await change_file(self._context, self._sources, *asked))
+
+    async def Define(self, request: Any, rpc: Any) -> Any:
+        """Create or edit a Dataflow for the caller."""
+        async with self._admitted(rpc) as access:
+            return gateway_pb2.DefineReply(outcome=await self._definitions.define(access, request))
+
+    async def Drop(self, request: Any, rpc: Any) -> Any:
+        """Delete a Dataflow for the caller."""
+        async with self._admitted(rpc) as access:
+            return gateway_pb2.DropReply(outcome=await self._definitions.drop(access, request))
 
     async def Insert(self, requests: Any, rpc: Any) -> Any:
         """Pass a call that writes rows on to the ingester."""

@@ -12,6 +12,7 @@ from tidemark_operator.errors import (
     AnswerLost,
     AnswerNotRead,
     AnswerTimedOut,
+    DefinitionRefused,
     OperatorError,
     PlannerUnavailable,
     QueryNotReady,
@@ -81,4 +82,6 @@ def status_of(error: OperatorError) -> Status | None:
 
 def sqlstate_of(error: OperatorError, status: Status) -> str:
     """A refusal of the planner has the SQLSTATE of its first diagnostic."""
+    if isinstance(error, DefinitionRefused):
+        return error.sqlstate
     return _OF_DIAGNOSTIC.get(error.code, status.sqlstate) if isinstance(error, StatementRefused) else status.sqlstate

@@ -1,0 +1,136 @@
+"""What a caller defines: a Dataflow with one view and one export, and the fields of its spec.
+
+    name, kind, sql, dialect, key, options      ──► spec of a new Dataflow, in the short form
+                                                ──► patch of one that exists, in whichever form it is
+
+A Dataflow with further views or exports is more than the object that SQL names: it is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.errors import DefinitionRefused
+from tidemark_operator.kube.client import Body
+from tidemark_operator.resources.manifest.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW
+from tidemark_operator.resources.manifest.meta import GROUP
+
+CHANGED_BY = f"{GROUP}/changed-by"
+"""The annotation with the name of the user for whom the gateway wrote the object last."""
+CHANGE_ID = f"{GROUP}/change-id"
+"""The annotation with the id of that call."""
+MAX_ID = 64
+KINDS = {MATERIALIZED_VIEW: "materialized view", INDEX: "view or index", CONTINUAL_TASK: "continual task"}
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_BOOLS = {"true": True, "on": True, "false": False, "off": False}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`kind`: materializedView or index. `key`: columns of an index; empty: as the planner chooses. `options`: fields
+    of the spec by their names in SQL. `id`: of the call."""
+
+    namespace: str
+    name: str
+    kind: str
+    sql: str
+    dialect: str
+    key: tuple[str, ...]
+    options: Mapping[str, str]
+    id: str
+
+    @classmethod
+    def parse(cls, request: Any) -> Definition:
+        """Raises DefinitionRefused: the name, kind, id or key cannot be."""
+        require_name(request.name)
+        require_kind(request.kind)
+        if not 0 < len(request.id) <= MAX_ID or not request.id.isprintable():
+            raise DefinitionRefused("22023", f"the id of a call has 1 to {MAX_ID} characters")
+        key = tuple(request.key)
+        if key and request.kind != INDEX:
+            raise DefinitionRefused("22023", "only a view that is kept as an index has a key")
+        asked = request.namespace, request.name, request.kind, request.sql, request.dialect
+        return cls(*asked, key, dict(request.options), request.id)
+
+    def annotations(self, caller: str) -> dict[str, str]:
+        return {CHANGED_BY: caller, CHANGE_ID: self.id}
+
+    def spec(self, instance: str) -> Body:
+        """The spec of a new Dataflow. Raises DefinitionRefused: an option is none, or its value cannot be."""
+        export: Body = {"key": list(self.key)} if self.key else {}
+        view = {"sql": self.sql, "dialect": self.dialect, self.kind: export}
+        return {"instance": instance, **self._options(), **view}
+
+    def patch(self, body: Body) -> Body:
+        """The fields of the spec to merge into a Dataflow that exists. Raises DefinitionRefused: it is another kind of
+        object or holds more than one, or an option cannot be."""
+        spec = body["spec"]
+        require_single(body, self.kind)
+        fields: Body = {"dialect": self.dialect, **self._options()}
+        if "sql" in spec:
+            return {**fields, "sql": self.sql, **({self.kind: {"key": list(self.key)}} if self.key else {})}
+        if self.key:
+            raise DefinitionRefused(
+                "0A000", f"Dataflow {self.name} has the long form: edit the key of its index with kubectl"
+            )
+        return {**fields, "views": [{**spec["views"][0], "sql": self.sql}]}
+
+    def _options(self) -> Body:
+        fields: Body = {}
+        for option, value in self.options.items():
+            if (put := _OPTIONS.get(option)) is None:
+                known = ", ".join(_OPTIONS)
+                raise DefinitionRefused("22023", f"option {option!r:.60} is not of {known}")
+            fields |= put(value)
+        return fields
+
+
+def require_name(name: str) -> None:
+    """Raises DefinitionRefused: no Dataflow can have the name."""
+    if _NAME.fullmatch(name) is None:
+        raise DefinitionRefused(
+            "42602",
+            f"{name!r:.80} cannot be the name of a Dataflow: it has lower-case letters, digits and dashes (in quotes "
+            "then), and at most 63 characters",
+        )
+
+
+def require_kind(kind: str) -> None:
+    """Raises DefinitionRefused: SQL does not define such objects."""
+    if kind not in (MATERIALIZED_VIEW, INDEX):
+        raise DefinitionRefused("22023", f"kind {kind!r:.40} is not of {MATERIALIZED_VIEW}, {INDEX}")
+
+
+def require_single(body: Body, kind: str) -> None:
+    """Check that the Dataflow holds one view and one export of this kind. Raises DefinitionRefused."""
+    spec, name = body["spec"], body["metadata"]["name"]
+    exports, views = spec.get("exports") or [spec], spec.get("views") or [spec]
+    if len(exports) > 1 or len(views) > 1:
+        named = ", ".join(str(each["name"]) for each in (exports if len(exports) > 1 else views))
+        raise DefinitionRefused(
+            "0A000", f"Dataflow {name} holds more than one object ({named}): edit or delete it with kubectl"
+        )
+    if kind not in exports[0]:
+        found = next((words for each, words in KINDS.items() if each in exports[0]), "object of another kind")
+        raise DefinitionRefused("42809", f'"{name}" is no {KINDS[kind]}: it is a {found}')
+
+
+def _flag(field: str) -> Callable[[str], Body]:
+    def put(value: str) -> Body:
+        if value.lower() not in _BOOLS:
+            raise DefinitionRefused("22023", f"{field} is true or false, not {value!r:.40}")
+        return {field: _BOOLS[value.lower()]}
+
+    return put
+
+
+_OPTIONS: Mapping[str, Callable[[str], Body]] = {
+    "instance": lambda value: {"instance": value},
+    "deletion_policy": lambda value: {"deletionPolicy": value.capitalize()},
+    "adopt": _flag("adopt"),
+    "refresh_every": lambda value: {"refresh": {"every": value}},
+    "read_policy_lag": lambda value: {"readPolicy": {"lag": value}},
+}

@@ -1,0 +1,241 @@
+"""The writes of CREATE, ALTER and DROP. The operator makes them, as the caller may.
+
+    right: create, patch or delete of this Dataflow ──► the planner plans the SQL, or refuses it with its position
+        ──► one write, with the caller and the call's id in annotations ──► wait? ──► until it serves, or is gone
+
+A call may come twice: the operator may die after the write and before the answer. The id in the annotation shows that a
+write was this call's. An edit holds only against the spec that was read: other writers of the spec are a conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.errors import DefinitionRefused, WriteUnknown
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.planner_admission import check_length
+from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
+from tidemark_operator.gateway.auth.rights import raise_refusal
+from tidemark_operator.gateway.definitions.definition import (
+    CHANGE_ID,
+    KINDS,
+    Definition,
+    require_kind,
+    require_name,
+    require_single,
+)
+from tidemark_operator.gateway.definitions.readiness import until_gone, until_serving
+from tidemark_operator.gateway.query.query import only_instance
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body, Conflict
+from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
+
+CREATED, REPLACED, EXISTS, ABSENT, DELETED = "created", "replaced", "exists", "absent", "deleted"
+ACTIONS = ("create", "replace", "createOrReplace")
+ATTEMPTS = 5
+DELETION_SECONDS = 30.0
+"""How long CREATE waits for an object of its name that is being deleted."""
+
+
+@contextmanager
+def _api_errors() -> Iterator[None]:
+    """An ApiError of the block becomes an error that the caller understands."""
+    try:
+        yield
+    except ApiError as error:
+        raise _refusal(error) from None
+
+
+class Definitions:
+    """The definitions of one gateway."""
+
+    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+        self._context, self._limits = context, limits
+
+    async def define(self, access: Access, request: Any) -> str:
+        """Create or edit the Dataflow; returns what became of it.
+
+        Raises:
+            DefinitionRefused, StatementRefused: it cannot be as asked. With `wait`, it may be stored.
+            WriteUnknown: the API server did not answer.
+            Forbidden, TooMany, PlannerUnavailable, ReviewUnavailable: as for a query.
+        """
+        with _api_errors():
+            return await self._define(access, request)
+
+    async def drop(self, access: Access, request: Any) -> str:
+        """Delete the Dataflow, whoever created it; returns what became of it. Raises as `define`."""
+        with _api_errors():
+            return await self._drop(access, request)
+
+    async def _define(self, access: Access, request: Any) -> str:
+        if request.action not in ACTIONS:
+            raise DefinitionRefused("22023", f"action {request.action!r:.40} is not of {', '.join(ACTIONS)}")
+        check_length(request.sql)
+        definition = Definition.parse(request)
+        key = Key(DATAFLOWS, definition.namespace, definition.name)
+        found = await self._there(access, request, key)
+        if found is None and request.action == "replace":
+            if request.if_present:
+                return ABSENT
+            raise _absent(definition.name, definition.kind)
+        if found is not None and request.action == "create" and not _is_of(found, definition):
+            if request.if_absent:
+                return EXISTS
+            raise _exists(definition.name)
+        if found is None:
+            outcome, written = CREATED, await self._create(access, definition, key)
+        else:
+            outcome, written = await self._edit(access, definition, key, found)
+        if request.wait:
+            async with self._limits.waits.hold(access.caller):
+                await until_serving(self._context, key, written)
+        return outcome
+
+    async def _drop(self, access: Access, request: Any) -> str:
+        require_name(request.name)
+        require_kind(request.kind)
+        await access.check_definition(request.namespace, "delete", request.name)
+        key, kube = Key(DATAFLOWS, request.namespace, request.name), self._context.kube
+        found = await kube.get(DATAFLOWS, key.namespace, key.name)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            if not (request.repeated or request.if_present):
+                raise _absent(key.name, request.kind)
+            if found is None:
+                return DELETED if request.repeated else ABSENT
+        require_single(found, request.kind)
+        if (reader := await self._reader(key)) is not None:
+            raise DefinitionRefused(
+                "2BP01", f'cannot drop "{key.name}" because Dataflow {reader} reads it: drop that first'
+            )
+        uid = found["metadata"]["uid"]
+        await kube.delete(DATAFLOWS, key.namespace, key.name, uid)
+        if request.wait:
+            async with self._limits.waits.hold(access.caller):
+                await until_gone(self._context, key, uid)
+        return DELETED
+
+    async def _reader(self, key: Key) -> str | None:
+        """A Dataflow that reads this one and stays. The registry may know one that was just deleted."""
+        for reader in sorted(self._context.registry.users(key), key=str):
+            found = await self._context.kube.get(reader.resource, reader.namespace, reader.name)
+            if found is not None and "deletionTimestamp" not in found["metadata"]:
+                return reader.name
+        return None
+
+    async def _there(self, access: Access, request: Any, key: Key) -> Body | None:
+        """The object, once the caller's right to what becomes of it is known; one that goes is waited for."""
+        kube = self._context.kube
+        if request.action != "replace":
+            await access.check_definition(key.namespace, "create")
+        if request.action != "create":
+            await access.check_definition(key.namespace, "patch", key.name)
+        found = await kube.get(DATAFLOWS, key.namespace, key.name)
+        if found is None or "deletionTimestamp" not in found["metadata"]:
+            return found
+        async with self._limits.waits.hold(access.caller):
+            if not await until_gone(self._context, key, found["metadata"]["uid"], DELETION_SECONDS):
+                raise DefinitionRefused("55006", f"Dataflow {key.name} is being deleted: run the statement again later")
+        return await kube.get(DATAFLOWS, key.namespace, key.name)
+
+    async def _create(self, access: Access, definition: Definition, key: Key) -> Body:
+        instance = definition.options.get("instance") or only_instance(self._context, key.namespace)
+        if instance is None:
+            raise DefinitionRefused(
+                "22023",
+                f"namespace {key.namespace} does not have exactly one ComputeInstance: name one, WITH (instance = ...)",
+            )
+        spec = definition.spec(instance)
+        await self._plan(access, definition, instance)
+        annotations = definition.annotations(access.caller)
+        metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
+        try:
+            return await self._context.kube.create(DATAFLOWS, key.namespace, {"metadata": metadata, "spec": spec})
+        except Conflict:
+            found = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
+            if found is not None and _is_of(found, definition):
+                return found
+            raise _exists(key.name) from None
+
+    async def _edit(self, access: Access, definition: Definition, key: Key, found: Body) -> tuple[str, Body]:
+        """The outcome, and the object as it is stored."""
+        if _is_of(found, definition):
+            return (CREATED if found["metadata"]["generation"] == 1 else REPLACED), found
+        patch, generation = definition.patch(found), found["metadata"]["generation"]
+        await self._plan(access, definition, found["spec"]["instance"])
+        for _ in range(ATTEMPTS):
+            metadata = {
+                "resourceVersion": found["metadata"]["resourceVersion"],
+                "annotations": definition.annotations(access.caller),
+            }
+            changes = {"metadata": metadata, "spec": patch}
+            try:
+                return REPLACED, await self._context.kube.patch(DATAFLOWS, key.namespace, key.name, changes)
+            except Conflict:
+                there = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
+            if there is None:
+                raise _absent(key.name, definition.kind)
+            if (there["metadata"]["uid"], there["metadata"]["generation"]) != (found["metadata"]["uid"], generation):
+                break  # another one edited the spec; a status or a finalizer is no conflict
+            found = there
+            await asyncio.sleep(0)
+        raise DefinitionRefused("40001", f"Dataflow {key.name} was just changed by another: run the statement again")
+
+    async def _plan(self, access: Access, definition: Definition, instance: str) -> None:
+        """Refuse what the planner refuses before anything is written. Its inputs may change until it is planned again,
+        and then its conditions tell."""
+        registry, namespace, name = self._context.registry, definition.namespace, definition.name
+        dataflows = registry.dataflows(namespace)
+        sources, sql = registry.sources(namespace), definition.sql
+        known = catalogue(sources, dataflows, without=name, instance=instance, named_in=sql)
+        views = (ViewRequest(name, sql),)
+        exports = (ExportRequest(name, definition.kind, name, definition.key or None),)
+        request = PlanRequest(name, views, exports, known, "", definition.dialect)
+        ask = partial(self._context.planner.plan, request, patient=True)
+        planned = await self._limits.planner.plan(access.caller, namespace, sql, ask)
+        if isinstance(planned, Refused):
+            await raise_refusal(access, namespace, planned)
+
+
+def _is_of(body: Body, definition: Definition) -> bool:
+    """Whether an earlier call of the same id wrote the object."""
+    return (body["metadata"].get("annotations") or {}).get(CHANGE_ID) == definition.id
+
+
+def _exists(name: str) -> DefinitionRefused:
+    return DefinitionRefused("42P07", f'relation "{name}" already exists')
+
+
+def _absent(name: str, kind: str) -> DefinitionRefused:
+    return DefinitionRefused("42P01", f'{KINDS[kind]} "{name}" does not exist')
+
+
+def _refusal(error: ApiError) -> Exception:
+    text = _message(error)
+    if error.status == 403:
+        advice = "the chart's value pgwire.ddl gives the operator the right"
+        return DefinitionRefused("42501", f"the API server refuses the operator, though you may: {text}; {advice}")
+    if error.status == 404:
+        return DefinitionRefused("42P01", text)
+    if error.status in (400, 422):
+        return DefinitionRefused("22023", text)
+    if error.status == 429:
+        return ReviewUnavailable(f"the API server has no time: {text}")
+    return WriteUnknown(f"the API server did not answer, so the change may be stored or not: {text}")
+
+
+def _message(error: ApiError) -> str:
+    """The message of the API server's Status, or the whole text where that cannot be read."""
+    _, _, body = str(error).partition(": ")
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return str(error)
+    return str(found.get("message", error)) if isinstance(found, dict) else str(error)

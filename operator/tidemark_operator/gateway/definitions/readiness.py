@@ -1,0 +1,87 @@
+"""What `wait` waits for, by the conditions of the Dataflow in the operator's cache.
+
+written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True ──► it serves
+                         ──► Progressing of n is False for another reason: waiting changes nothing   ──► refused
+deleted, of this uid     ──► no object of this uid                                                   ──► gone
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tidemark_operator.errors import DefinitionRefused
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import Body
+
+POLL_SECONDS = 0.1
+UNSEEN_SECONDS = 10.0
+"""How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
+_SERVES = ("UpToDate", "Finished")
+_SQLSTATES = {
+    "Syntax": "42601",
+    "UnresolvedColumn": "42703",
+    "Ambiguous": "42702",
+    "Type": "42804",
+    "DuplicateName": "42701",
+    "ReservedName": "42939",
+    "ForbiddenFunction": "42883",
+    "Unsupported": "0A000",
+    "TooLarge": "54000",
+    "PlanTooLarge": "54000",
+    "WaitingForInputs": "42P01",
+    "Cycle": "42P17",
+}
+"""Of the reasons of conditions; all others: 55000."""
+
+
+async def until_serving(context: ReconcileContext, key: Key, written: Body) -> None:
+    """Wait until this generation of the Dataflow serves. Raises DefinitionRefused: it never will, by itself."""
+    uid, generation = written["metadata"]["uid"], written["metadata"]["generation"]
+    unseen = time.monotonic() + UNSEEN_SECONDS
+    while True:
+        found = context.cache.get(key)
+        if found is None and time.monotonic() > unseen:
+            found = await context.kube.get(key.resource, key.namespace, key.name)
+            if found is None:
+                raise _deleted(key)
+            unseen = time.monotonic() + UNSEEN_SECONDS
+        if found is not None:
+            if found["metadata"]["uid"] != uid or "deletionTimestamp" in found["metadata"]:
+                raise _deleted(key)
+            if _serves(key, found, generation):
+                return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def until_gone(context: ReconcileContext, key: Key, uid: str, seconds: float | None = None) -> bool:
+    """Wait until the API server has no object of this uid; returns whether that was within `seconds`."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        found = await context.kube.get(key.resource, key.namespace, key.name)
+        if found is None or found["metadata"]["uid"] != uid:
+            return True
+        if end is not None and time.monotonic() > end:
+            return False
+        await asyncio.sleep(5 * POLL_SECONDS)
+
+
+def _serves(key: Key, body: Body, generation: int) -> bool:
+    listed = (body.get("status") or {}).get("conditions") or ()
+    conditions = {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}
+    progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
+    if progressing.get("status") != "False":
+        return False
+    if progressing.get("reason") in _SERVES and ready.get("status") == "True":
+        return True
+    failed = next((each for each in listed if each in conditions.values() and each["status"] == "False"), progressing)
+    reason, message = failed["reason"], failed.get("message", "")
+    raise DefinitionRefused(
+        _SQLSTATES.get(reason, "55000"),
+        f"Dataflow {key.name} is stored, and does not serve: {failed['type']} is False ({reason}): {message}",
+    )
+
+
+def _deleted(key: Key) -> DefinitionRefused:
+    return DefinitionRefused("55000", f"{key.resource.kind} {key.name} was deleted while the statement waited for it")

@@ -1,0 +1,99 @@
+"""Runs CREATE, ALTER and DROP: the gateway writes the object, within the rights of the session's user.
+
+statement ──► no transaction, no parameters ──► the gateway, again by the same id where it is lost ──► tag, notices
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.messages import backend
+from tidemark_pgwire.session.statements import Session
+from tidemark_pgwire.statements.definitions import Define, Drop
+from tidemark_pgwire.values.parameters import Parameter
+from tidemark_protocol.pb import gateway_pb2 as pb
+
+_WAITS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+
+
+def not_alone(tag: str) -> WireError:
+    """The error of a statement that is in a transaction, or in a message with others."""
+    return WireError(errors.ACTIVE_TRANSACTION, f"{tag} cannot run inside a transaction block")
+
+
+async def define(session: Session, command: Define, parameters: Sequence[Parameter]) -> str:
+    """Create or edit an object; returns the tag. Raises WireError."""
+    _require_possible(session, command.tag, parameters)
+    options = dict(command.options)
+    wait = _wait(session, options.pop("wait", None))
+    if session.settings.instance and command.action != "replace":
+        options.setdefault("instance", session.settings.instance)
+    request = pb.DefineRequest(
+        namespace=session.namespace,
+        name=command.name,
+        action=command.action,
+        kind=command.kind,
+        sql=command.sql,
+        dialect=session.settings.dialect,
+        key=command.key,
+        options=options,
+        if_absent=command.optional and command.action == "create",
+        if_present=command.optional and command.action == "replace",
+        wait=wait,
+        id=uuid.uuid4().hex,
+    )
+    try:
+        outcome = await session.link.define(session.token, request)
+    except WireError as error:
+        if error.position:
+            error.position = 0 if command.at is None else error.position + command.at
+        raise
+    finally:
+        session.forget_relations()
+    if outcome == "exists":
+        _notice(session, "42P07", f'relation "{command.name}" already exists, skipping')
+    elif outcome == "absent":
+        _notice(session, "00000", f'relation "{command.name}" does not exist, skipping')
+    return command.tag
+
+
+async def drop(session: Session, command: Drop, parameters: Sequence[Parameter]) -> str:
+    """Delete an object; returns the tag. Raises WireError."""
+    _require_possible(session, command.tag, parameters)
+    request = pb.DropRequest(
+        namespace=session.namespace,
+        name=command.name,
+        kind=command.kind,
+        if_present=command.optional,
+        wait=_wait(session, None),
+    )
+    try:
+        outcome = await session.link.drop(session.token, request)
+    finally:
+        session.forget_relations()
+    if outcome == "absent":
+        _notice(session, "00000", f'{command.what.lower()} "{command.name}" does not exist, skipping')
+    return command.tag
+
+
+def _require_possible(session: Session, tag: str, parameters: Sequence[Parameter]) -> None:
+    if session.transaction.explicit:
+        raise not_alone(tag)
+    if parameters:
+        raise WireError(errors.FEATURE_NOT_SUPPORTED, f"{tag} takes no parameters: write the values into the statement")
+
+
+def _wait(session: Session, given: str | None) -> bool:
+    """Whether the statement waits: by its own option, else by the setting."""
+    if given is None:
+        return session.settings.wait
+    if given.lower() not in _WAITS:
+        raise WireError(errors.INVALID_PARAMETER, f"option wait is on or off, not {given:.40}")
+    return _WAITS[given.lower()]
+
+
+def _notice(session: Session, sqlstate: str, text: str) -> None:
+    session.wire.write(backend.notice(text, sqlstate, "NOTICE"))

@@ -1,0 +1,162 @@
+"""CREATE, ALTER and DROP of views and indexes.
+
+    CREATE [OR REPLACE] [MATERIALIZED] VIEW [IF NOT EXISTS] NAME [WITH (OPTION = VALUE, ...)] AS QUERY
+    CREATE INDEX [CONCURRENTLY] [[IF NOT EXISTS] NAME] ON VIEW (COLUMN, ...) [WITH (...)]
+    ALTER [MATERIALIZED] VIEW [IF EXISTS] NAME AS QUERY
+    DROP [MATERIALIZED] VIEW | INDEX [CONCURRENTLY] [IF EXISTS] NAME [RESTRICT]
+
+The query is the gateway's to judge; all else that would mean something other than in PostgreSQL is refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
+
+if TYPE_CHECKING:
+    from tidemark_pgwire.statements.commands import Words
+
+MATERIALIZED_VIEW, INDEX = "materializedView", "index"
+CREATE, REPLACE, CREATE_OR_REPLACE = "create", "replace", "createOrReplace"
+MAX_OPTIONS, MAX_KEY = 32, 32
+
+
+@dataclass(frozen=True)
+class Define:
+    """`tag`: of its completion. `at`: how many characters further the query's own characters stand in the client's
+    text; None: the query is not the client's. `optional`: IF NOT EXISTS, or IF EXISTS of ALTER."""
+
+    tag: str
+    action: str
+    kind: str
+    name: str
+    sql: str
+    at: int | None = None
+    key: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Drop:
+    """`what`: MATERIALIZED VIEW, VIEW or INDEX."""
+
+    what: str
+    kind: str
+    name: str
+    optional: bool = False
+
+    @property
+    def tag(self) -> str:
+        return f"DROP {self.what}"
+
+
+def create(words: Words) -> Define | None:
+    """After CREATE; None: it creates something else."""
+    replaces = words.take("OR", "REPLACE")
+    if words.take("UNIQUE"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "an index is not UNIQUE here: it checks nothing")
+    if words.take("INDEX") and not replaces:
+        return _index(words)
+    if (what := _view(words)) is None:
+        return None
+    optional = not replaces and words.take("IF", "NOT", "EXISTS")
+    name = _name(words)
+    if words.peek().text == "(":
+        raise WireError(FEATURE_NOT_SUPPORTED, "name the columns in the query (AS): a list of columns is not supported")
+    options = _options(words)
+    key = tuple(each.strip() for each in options.pop("key", "").split(",") if each.strip())
+    words.require("AS")
+    action, kind = CREATE_OR_REPLACE if replaces else CREATE, _KINDS[what]
+    return Define(f"CREATE {what}", action, kind, name, *words.rest(), key, options, optional)
+
+
+def alter(words: Words) -> Define | None:
+    """After ALTER; None: it alters something else."""
+    if (what := _view(words)) is None:
+        return None
+    optional = words.take("IF", "EXISTS")
+    name = _name(words)
+    if not words.take("AS"):
+        raise WireError(FEATURE_NOT_SUPPORTED, f"ALTER {what} can only be followed by NAME AS QUERY")
+    return Define(f"ALTER {what}", REPLACE, _KINDS[what], name, *words.rest(), optional=optional)
+
+
+def drop(words: Words) -> Drop | None:
+    """After DROP; None: it drops something else."""
+    what = "INDEX" if words.take("INDEX") else _view(words)
+    if what is None:
+        return None
+    words.take("CONCURRENTLY")
+    optional = words.take("IF", "EXISTS")
+    name = _name(words)
+    if words.take_mark(","):
+        raise WireError(FEATURE_NOT_SUPPORTED, "DROP takes one name: several are not dropped as one here")
+    if words.take("CASCADE"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "DROP ... CASCADE is not supported: drop first what reads the view")
+    words.take("RESTRICT")
+    return Drop(what, _KINDS[what], name, optional)
+
+
+_KINDS = {"MATERIALIZED VIEW": MATERIALIZED_VIEW, "VIEW": INDEX, "INDEX": INDEX}
+
+
+def _view(words: Words) -> str | None:
+    if words.take("MATERIALIZED", "VIEW"):
+        return "MATERIALIZED VIEW"
+    return "VIEW" if words.take("VIEW") else None
+
+
+def _index(words: Words) -> Define:
+    words.take("CONCURRENTLY")
+    optional = words.take("IF", "NOT", "EXISTS")
+    name = "" if words.peek().word == "ON" else _name(words)
+    words.require("ON")
+    at = words.peek().at
+    of = _name(words)
+    view = words.sql[at : words.peek().at].strip()
+    if words.take("USING"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "CREATE INDEX has no USING: there is one kind of index")
+    inner, _ = words.inner()
+    key = [inner.name()]
+    while inner.take_mark(","):
+        key.append(inner.name())
+    inner.end()
+    if len(key) > MAX_KEY:
+        raise words.wrong()
+    name = name or "-".join([of, *key, "idx"])
+    sql = f"SELECT * FROM {view}"
+    return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, tuple(key), _options(words), optional)
+
+
+def _name(words: Words) -> str:
+    """NAME, public.NAME or NAME.NAME: the catalogue shows an object as a schema that has it."""
+    first = words.peek()
+    name = words.name()
+    if words.take_mark("."):
+        schema, name = name, words.name()
+        if schema not in ("public", name):
+            raise WireError("3F000", f'schema "{schema:.80}" takes no such object: leave it out', position=first.at + 1)
+    return name
+
+
+def _options(words: Words) -> dict[str, str]:
+    """WITH (NAME [=] VALUE, ...), if it comes next."""
+    options: dict[str, str] = {}
+    if not words.take("WITH"):
+        return options
+    inner, _ = words.inner()
+    while True:
+        name = inner.name()
+        if name in options or len(options) >= MAX_OPTIONS:
+            raise WireError("42601", f'option "{name:.80}" is given twice, or there are too many')
+        inner.take_mark("=")
+        token = inner.next()
+        if token.kind not in ("text", "word", "name", "number"):
+            raise inner.wrong(token)
+        options[name] = token.value if token.kind == "text" else token.identifier
+        if not inner.take_mark(","):
+            inner.end()
+            return options
