@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements import definitions
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
-from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, Token
 
 MAX_NAME = 255
@@ -142,7 +141,8 @@ class Nothing:
 
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
-    | CloseCursor | Deallocate | CopyOut | Explain | Nothing | Define | Drop
+    | CloseCursor | Deallocate | CopyOut | Explain | Nothing | definitions.Define
+    | definitions.Drop
 )  # fmt: skip
 _WRITES = frozenset(
     "INSERT UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
@@ -235,11 +235,9 @@ def parse(statement: Statement) -> Command:
         made = parser(words)
         words.end()
         return made
-    if (definer := _DEFINERS.get(first.word)) is not None:
-        words.next()
-        if (defined := definer(words)) is not None:
-            words.end()
-            return defined
+    if (defined := definitions.parse(words)) is not None:
+        words.end()
+        return defined
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
@@ -392,10 +390,6 @@ def _fetch(words: Words, move: bool = False) -> Command:
     return Fetch(words.name(), count, move)
 
 
-def _move(words: Words) -> Command:
-    return _fetch(words, move=True)
-
-
 def _close(words: Words) -> Command:
     return CloseCursor("" if words.take("ALL") else words.name())
 
@@ -481,11 +475,6 @@ def _unlisten(words: Words) -> Command:
     return Nothing("UNLISTEN")
 
 
-_DEFINERS: dict[str, Callable[[Words], Define | Drop | None]] = {
-    "CREATE": definitions.create,
-    "ALTER": definitions.alter,
-    "DROP": definitions.drop,
-}
 _PARSERS: dict[str, Callable[[Words], Command]] = {
     "BEGIN": _begin,
     "START": _start,
@@ -500,7 +489,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "DISCARD": _discard,
     "DECLARE": _declare,
     "FETCH": _fetch,
-    "MOVE": _move,
+    "MOVE": lambda words: _fetch(words, move=True),
     "CLOSE": _close,
     "DEALLOCATE": _deallocate,
     "COPY": _copy,

@@ -10,6 +10,7 @@ The query is the gateway's to judge; all else that would mean something other th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,15 @@ class Drop:
     @property
     def tag(self) -> str:
         return f"DROP {self.what}"
+
+
+def parse(words: Words) -> Define | Drop | None:
+    """None: the statement defines nothing that SQL defines here. Raises WireError."""
+    parsers: dict[str, Callable[[Words], Define | Drop | None]] = {"CREATE": create, "ALTER": alter, "DROP": drop}
+    if (found := parsers.get(words.peek().word)) is None:
+        return None
+    words.next()
+    return found(words)
 
 
 def create(words: Words) -> Define | None:
