@@ -56,10 +56,13 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
         process.wait(BOUND)
 
 
+DEFINES = ("--verb=create,patch,delete", "--resource=dataflows.compute.tidemark.dev")
+
+
 def account(system: System, name: str) -> str:
-    """A token of a new ServiceAccount, which may read every row of the namespace, and list objects."""
+    """A token of a new ServiceAccount, which may read every row of the namespace, list objects, and define views."""
     system.kubectl("create", "serviceaccount", name)
-    for right, rules in (("rows", RULES), ("lists", LISTS)):
+    for right, rules in (("rows", RULES), ("lists", LISTS), ("defines", DEFINES)):
         system.kubectl("create", "role", f"{name}-{right}", *rules)
         bound = (f"--role={name}-{right}", f"--serviceaccount={system.namespace}:{name}")
         system.kubectl("create", "rolebinding", f"{name}-{right}", *bound)
@@ -86,6 +89,7 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
             _errors(connection)
             _catalogue(connection)
             _one_time(connection)
+            _definitions(system, connection)
             system.kill_operator()
             system.start_operator()
             wait_for("the new operator", lambda: _answered(connection, "SELECT n_name FROM nations"))
@@ -163,3 +167,28 @@ def _one_time(connection: psycopg.Connection[Any]) -> None:
         first = connection.execute(count).fetchone()
         assert [connection.execute(count).fetchone() for _ in range(3)] == [first] * 3
     wait_for("a later time", lambda: connection.execute(count).fetchone() != first)
+
+
+def _definitions(system: System, connection: psycopg.Connection[Any]) -> None:
+    """A view and an index serve when their statements end; kubectl's Dataflow is dropped the same way."""
+    connection.execute("SET tidemark.wait = on")
+    connection.execute(
+        "CREATE MATERIALIZED VIEW defined AS SELECT n_regionkey, count(*) AS n FROM tpch.nation GROUP BY n_regionkey"
+    )
+    assert connection.execute("SELECT n FROM defined ORDER BY n_regionkey").fetchall() == [(5,)] * 5
+    with pytest.raises(psycopg.errors.ActiveSqlTransaction), connection.transaction():
+        connection.execute("DROP MATERIALIZED VIEW defined")
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        connection.execute("CREATE OR REPLACE MATERIALIZED VIEW defined AS SELECT nope FROM tpch.nation")
+    connection.execute("ALTER MATERIALIZED VIEW defined AS SELECT n_regionkey, 7 / 2 AS n FROM tpch.nation")
+    assert connection.execute("SELECT DISTINCT n FROM defined").fetchall() == [(3,)], "in PostgreSQL's dialect"
+    connection.execute('CREATE INDEX "defined-idx" ON defined (n_regionkey)')
+    assert connection.execute('SELECT count(*) FROM "defined-idx" WHERE n_regionkey = 3').fetchone() == (5,)
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="defined-idx"):
+        connection.execute("DROP MATERIALIZED VIEW defined")
+    shown = system.kubectl("get", "dataflow", "defined", "-o", "jsonpath={.metadata.annotations}")
+    assert f"system:serviceaccount:{system.namespace}:psycopg" in shown
+    connection.execute('DROP INDEX "defined-idx"')
+    connection.execute("DROP MATERIALIZED VIEW defined")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        connection.execute("SELECT n FROM defined")

@@ -279,7 +279,7 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
     async def scenario(place: Place) -> None:
         key = Key(DATAFLOWS, place.namespace, "v")
 
-        async def state(generation: int, reason: str, ready: str) -> None:
+        async def state(generation: int, reason: str, ready: str, complete: int = 6) -> None:
             kinds = {"Planned": ready, "Ready": ready, "Progressing": "False"}
             listed = [
                 {
@@ -292,7 +292,8 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
                 }
                 for kind, status in kinds.items()
             ]
-            place.cache.put(key, {**await place.body(), "status": {"conditions": listed}})
+            status = {"conditions": listed, "revision": {"asOf": 5}, "writeFrontier": {"time": complete}}
+            place.cache.put(key, {**await place.body(), "status": status})
 
         made = asyncio.create_task(place.define(wait=True))
         await place.stored(1)
@@ -301,6 +302,10 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
         assert not made.done()
         await place.kube.patch(DATAFLOWS, place.namespace, "v", {"metadata": {"labels": {"a": "b"}}})
         await state(1, "UpToDate", "True")
+        await place.kube.patch(DATAFLOWS, place.namespace, "v", {"metadata": {"labels": {"a": "c"}}})
+        await asyncio.sleep(0.5)
+        assert not made.done(), "a table that is kept has the contents of before at the first time"
+        await state(1, "UpToDate", "True", complete=7)
         assert await made == "created"
         edited = asyncio.create_task(place.define(sql="SELECT 2 AS a", action="replace", id="2", wait=True))
         await place.stored(2)

@@ -35,6 +35,7 @@ class DataflowSpec:
 
     `digest`: of the spec. `deleting`: the object is deleted, and no Dataflow reads it. `as_of`: `spec.asOf`, in
     milliseconds since 1970. `lag_ms`: the read policy of its tables. `release`: the annotation that takes blame back.
+    `generation`: the object's; None: none was read.
     """
 
     digest: str = ""
@@ -43,6 +44,7 @@ class DataflowSpec:
     as_of: int | None = None
     lag_ms: int = KEEP_ALL_MS
     release: str = ""
+    generation: int | None = None
 
 
 @dataclass(frozen=True)

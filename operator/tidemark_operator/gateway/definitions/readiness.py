@@ -1,6 +1,7 @@
 """What `wait` waits for, by the conditions of the Dataflow in the operator's cache.
 
-written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True ──► it serves
+written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True
+                             ──► a time after the first one of its revision is complete              ──► it serves
                          ──► Progressing of n is False for another reason: waiting changes nothing   ──► refused
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
 """
@@ -74,13 +75,20 @@ def _serves(key: Key, body: Body, generation: int) -> bool:
     if progressing.get("status") != "False":
         return False
     if progressing.get("reason") in _SERVES and ready.get("status") == "True":
-        return True
+        return _is_visible(body["status"])
     failed = next((each for each in listed if each in conditions.values() and each["status"] == "False"), progressing)
     reason, message = failed["reason"], failed.get("message", "")
     raise DefinitionRefused(
         _SQLSTATES.get(reason, "55000"),
         f"Dataflow {key.name} is stored, and does not serve: {failed['type']} is False ({reason}): {message}",
     )
+
+
+def _is_visible(status: Body) -> bool:
+    """Whether the newest complete time is later than the first one of the revision. An edit that keeps the columns
+    keeps the table, and the table's contents at that first time are those of the revision before, for good."""
+    first, complete = status["revision"]["asOf"], status.get("writeFrontier") or {}
+    return bool(complete.get("finished")) or complete.get("time", 0) > first + 1
 
 
 def _deleted(key: Key) -> DefinitionRefused:

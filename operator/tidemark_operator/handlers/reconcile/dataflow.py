@@ -185,6 +185,7 @@ class DataflowReconciler:
             as_of=dataflow.as_of,
             lag_ms=state.spec.lag_ms if lag is None else max(lag, dataflow.history_ms),
             release=(body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MAX_RELEASE_CHARACTERS],
+            generation=dataflow.meta.generation,
         )
         release_suspicions(state)
         return dataflow

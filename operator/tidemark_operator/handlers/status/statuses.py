@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, PendingRevision, name_of
@@ -62,7 +63,11 @@ _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
 
 
 def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
-    """The status that the object should have; None while nothing is known, or a mark is being written."""
+    """The status that the object should have; None while nothing is known, or a mark is being written.
+
+    That of a Dataflow is of the spec that was reconciled last, and carries its generation: after an edit the object may
+    be newer.
+    """
     now = status_documents.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
     parse, types = _KINDS[key.resource]
     try:
@@ -77,7 +82,10 @@ def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> d
         source = context.registry.source(key)
         return _source(context, source, body, now) if source else None
     dataflow = context.registry.dataflow(key)
-    return _dataflow(context, dataflow, body, now) if dataflow else None
+    if dataflow is None:
+        return None
+    reconciled = dataflow.spec.generation
+    return _dataflow(context, dataflow, body, now if reconciled is None else replace(now, generation=reconciled))
 
 
 def _instance(context: ReconcileContext, key: Key, now: status_documents.Now) -> dict[str, Any]:
