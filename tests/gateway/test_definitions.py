@@ -188,6 +188,24 @@ def test_crash_a_repeated_call_finds_its_own_write(run: Callable[..., None]) -> 
 
 
 @pytest.mark.cluster
+def test_a_repeated_call_does_not_undo_what_others_did_after_it(run: Callable[..., None]) -> None:
+    """Their edit stays, and so does an object that may be a new one."""
+
+    async def scenario(place: Place) -> None:
+        await place.define()
+        await place.define(sql="SELECT 2 AS a", id="2", action="replace")
+        await place.define(sql="SELECT 3 AS a", id="3", action="replace")
+        assert await place.define(sql="SELECT 2 AS a", id="2", action="replace") == "replaced"
+        assert (await place.body())["spec"]["sql"] == "SELECT 3 AS a"
+        with pytest.raises(DefinitionRefused, match="it may be a new one") as refused:
+            await place.drop(repeated=True)
+        assert refused.value.sqlstate == "40001"
+        assert await place.drop() == "deleted"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
 def test_an_edit_of_another_is_a_conflict_and_a_status_is_none(run: Callable[..., None]) -> None:
     """Both are written while the planner plans."""
 
@@ -280,13 +298,13 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
         key = Key(DATAFLOWS, place.namespace, "v")
 
         async def state(generation: int, reason: str, ready: str, complete: int = 6) -> None:
-            kinds = {"Planned": ready, "Ready": ready, "Progressing": "False"}
+            kinds = {"Planned": ready, "Erroring": "False", "Ready": ready, "Progressing": "False"}
             listed = [
                 {
                     "type": kind,
                     "status": status,
-                    "reason": reason,
-                    "message": "because",
+                    "reason": reason if kind != "Erroring" else "NoErrors",
+                    "message": "see condition Planned" if kind in ("Ready", "Progressing") else "because",
                     "observedGeneration": generation,
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }
@@ -302,14 +320,18 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
         assert not made.done()
         await place.kube.patch(DATAFLOWS, place.namespace, "v", {"metadata": {"labels": {"a": "b"}}})
         await state(1, "UpToDate", "True")
-        await place.kube.patch(DATAFLOWS, place.namespace, "v", {"metadata": {"labels": {"a": "c"}}})
-        await asyncio.sleep(0.5)
-        assert not made.done(), "a table that is kept has the contents of before at the first time"
-        await state(1, "UpToDate", "True", complete=7)
         assert await made == "created"
-        edited = asyncio.create_task(place.define(sql="SELECT 2 AS a", action="replace", id="2", wait=True))
+        kept = asyncio.create_task(place.define(sql="SELECT 1 + 1 AS a", action="replace", id="1b", wait=True))
         await place.stored(2)
-        await state(2, "WaitingForInputs", "False")
+        await state(2, "UpToDate", "True")
+        await asyncio.sleep(0.5)
+        assert not kept.done(), "a table that is kept has the contents of before at times that are complete"
+        await place.kube.patch(DATAFLOWS, place.namespace, "v", {"metadata": {"labels": {"a": "c"}}})
+        await state(2, "UpToDate", "True", complete=7)
+        assert await kept == "replaced"
+        edited = asyncio.create_task(place.define(sql="SELECT 2 AS a", action="replace", id="2", wait=True))
+        await place.stored(3)
+        await state(3, "WaitingForInputs", "False")
         with pytest.raises(DefinitionRefused, match=r"Planned is False \(WaitingForInputs\): because") as refused:
             await edited
         assert refused.value.sqlstate == "42P01"

@@ -4,7 +4,7 @@
   resources: [computeinstances, computereplicas, datasources, dataflows]
   verbs: [get, list, watch]
 - apiGroups: [compute.tidemark.dev]
-  # finalizers and nothing else of an object; spec is its owner's
+  # finalizers; the spec is its owner's, and edited only as SQL's ALTER by a user who may patch it
   resources: [datasources, dataflows]
   verbs: [patch]
 {{- if and .Values.pgwire.enabled .Values.pgwire.ddl }}

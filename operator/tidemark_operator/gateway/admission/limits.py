@@ -51,6 +51,9 @@ class Limits:
         self.planner = PlannerAdmission(planner_queue())
         self.calls = FairQueue("calls", CALLS, "wait until one of them ends")
         self.waits = FairQueue("statements that wait for a replica", WAITS, "try again once the replica answers")
+        self.definitions = FairQueue(
+            "statements that wait for a definition", WAITS, "wait until one ends, or SET tidemark.wait = off"
+        )
         self.peeks = FairQueue("queries", PEEKS_BYTES, _READ_ANSWERS, waiting=CALLS)
         self.one_shots = FairQueue("queries with operators", ONE_SHOTS_BYTES, _READ_ANSWERS, waiting=CALLS)
         self.subscribes = FairQueue("subscribes", SUBSCRIBES, "end one first")

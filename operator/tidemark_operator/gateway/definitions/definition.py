@@ -21,8 +21,8 @@ from tidemark_operator.resources.manifest.meta import GROUP
 CHANGED_BY = f"{GROUP}/changed-by"
 """The annotation with the name of the user for whom the gateway wrote the object last."""
 CHANGE_ID = f"{GROUP}/change-id"
-"""The annotation with the id of that call."""
-MAX_ID = 64
+"""The annotation with the ids of the last KEPT_IDS calls that wrote the object, the last one first."""
+MAX_ID, KEPT_IDS = 64, 16
 KINDS = {MATERIALIZED_VIEW: "materialized view", INDEX: "view or index", CONTINUAL_TASK: "continual task"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _BOOLS = {"true": True, "on": True, "false": False, "off": False}
@@ -55,8 +55,10 @@ class Definition:
         asked = request.namespace, request.name, request.kind, request.sql, request.dialect
         return cls(*asked, key, dict(request.options), request.id)
 
-    def annotations(self, caller: str) -> dict[str, str]:
-        return {CHANGED_BY: caller, CHANGE_ID: self.id}
+    def annotations(self, caller: str, before: Body | None = None) -> dict[str, str]:
+        """Of the write. `before`: the object that is edited."""
+        earlier = ids_of(before)[: KEPT_IDS - 1] if before is not None else []
+        return {CHANGED_BY: caller, CHANGE_ID: " ".join([self.id, *earlier])}
 
     def spec(self, instance: str) -> Body:
         """The spec of a new Dataflow. Raises DefinitionRefused: an option is none, or its value cannot be."""
@@ -86,6 +88,12 @@ class Definition:
                 raise DefinitionRefused("22023", f"option {option!r:.60} is not of {known}")
             fields |= put(value)
         return fields
+
+
+def ids_of(body: Body) -> list[str]:
+    """The ids of the calls that wrote the object, the last one first."""
+    found = (body["metadata"].get("annotations") or {}).get(CHANGE_ID) or ""
+    return str(found).split()
 
 
 def require_name(name: str) -> None:

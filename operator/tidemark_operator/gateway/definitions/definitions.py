@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,9 @@ from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
 from tidemark_operator.gateway.auth.rights import raise_refusal
 from tidemark_operator.gateway.definitions.definition import (
-    CHANGE_ID,
     KINDS,
     Definition,
+    ids_of,
     require_kind,
     require_name,
     require_single,
@@ -90,14 +90,18 @@ class Definitions:
             if request.if_absent:
                 return EXISTS
             raise _exists(definition.name)
-        if found is None:
-            outcome, written = CREATED, await self._create(access, definition, key)
-        else:
-            outcome, written = await self._edit(access, definition, key, found)
-        if request.wait:
-            async with self._limits.waits.hold(access.caller):
+        async with self._waiting(access, request):
+            if found is None:
+                outcome, written = CREATED, await self._create(access, definition, key)
+            else:
+                outcome, written = await self._edit(access, definition, key, found)
+            if request.wait:
                 await until_serving(self._context, key, written)
         return outcome
+
+    def _waiting(self, access: Access, request: Any) -> AbstractAsyncContextManager[None]:
+        """A place among the statements that wait, taken before the write: who gets none has written nothing."""
+        return self._limits.definitions.hold(access.caller) if request.wait else nullcontext()
 
     async def _drop(self, access: Access, request: Any) -> str:
         require_name(request.name)
@@ -110,15 +114,21 @@ class Definitions:
                 raise _absent(key.name, request.kind)
             if found is None:
                 return DELETED if request.repeated else ABSENT
+        if request.repeated and "deletionTimestamp" not in found["metadata"]:
+            raise DefinitionRefused(
+                "40001",
+                f"the gateway was lost meanwhile, and Dataflow {key.name} is there: it may be a new one; run the "
+                "statement again to drop it",
+            )
         require_single(found, request.kind)
         if (reader := await self._reader(key)) is not None:
             raise DefinitionRefused(
                 "2BP01", f'cannot drop "{key.name}" because Dataflow {reader} reads it: drop that first'
             )
         uid = found["metadata"]["uid"]
-        await kube.delete(DATAFLOWS, key.namespace, key.name, uid)
-        if request.wait:
-            async with self._limits.waits.hold(access.caller):
+        async with self._waiting(access, request):
+            await kube.delete(DATAFLOWS, key.namespace, key.name, uid)
+            if request.wait:
                 await until_gone(self._context, key, uid)
         return DELETED
 
@@ -140,7 +150,7 @@ class Definitions:
         found = await kube.get(DATAFLOWS, key.namespace, key.name)
         if found is None or "deletionTimestamp" not in found["metadata"]:
             return found
-        async with self._limits.waits.hold(access.caller):
+        async with self._limits.definitions.hold(access.caller):
             if not await until_gone(self._context, key, found["metadata"]["uid"], DELETION_SECONDS):
                 raise DefinitionRefused("55006", f"Dataflow {key.name} is being deleted: run the statement again later")
         return await kube.get(DATAFLOWS, key.namespace, key.name)
@@ -173,7 +183,7 @@ class Definitions:
         for _ in range(ATTEMPTS):
             metadata = {
                 "resourceVersion": found["metadata"]["resourceVersion"],
-                "annotations": definition.annotations(access.caller),
+                "annotations": definition.annotations(access.caller, found),
             }
             changes = {"metadata": metadata, "spec": patch}
             try:
@@ -206,7 +216,7 @@ class Definitions:
 
 def _is_of(body: Body, definition: Definition) -> bool:
     """Whether an earlier call of the same id wrote the object."""
-    return (body["metadata"].get("annotations") or {}).get(CHANGE_ID) == definition.id
+    return definition.id in ids_of(body)
 
 
 def _exists(name: str) -> DefinitionRefused:

@@ -1,7 +1,7 @@
 """What `wait` waits for, by the conditions of the Dataflow in the operator's cache.
 
 written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True
-                             ──► a time after the first one of its revision is complete              ──► it serves
+                             ──► after an edit: a later time is complete than was then                ──► it serves
                          ──► Progressing of n is False for another reason: waiting changes nothing   ──► refused
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
 """
@@ -38,21 +38,29 @@ _SQLSTATES = {
 
 
 async def until_serving(context: ReconcileContext, key: Key, written: Body) -> None:
-    """Wait until this generation of the Dataflow serves. Raises DefinitionRefused: it never will, by itself."""
+    """Wait until this generation of the Dataflow serves. Raises DefinitionRefused: it never will, by itself.
+
+    An edit that keeps the columns keeps the table, whose contents at times that are complete stay those of before.
+    """
     uid, generation = written["metadata"]["uid"], written["metadata"]["generation"]
-    unseen = time.monotonic() + UNSEEN_SECONDS
+    unseen, first = time.monotonic() + UNSEEN_SECONDS, None
     while True:
         found = context.cache.get(key)
+        if found is not None and found["metadata"]["uid"] != uid:
+            found = None  # the one before, as the watch is late
         if found is None and time.monotonic() > unseen:
             found = await context.kube.get(key.resource, key.namespace, key.name)
-            if found is None:
+            if found is None or found["metadata"]["uid"] != uid:
                 raise _deleted(key)
             unseen = time.monotonic() + UNSEEN_SECONDS
         if found is not None:
-            if found["metadata"]["uid"] != uid or "deletionTimestamp" in found["metadata"]:
+            if "deletionTimestamp" in found["metadata"]:
                 raise _deleted(key)
             if _serves(key, found, generation):
-                return
+                complete = found["status"].get("writeFrontier") or {}
+                if generation == 1 or complete.get("finished") or (first is not None and complete["time"] > first):
+                    return
+                first = complete.get("time") if first is None else first
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -75,20 +83,15 @@ def _serves(key: Key, body: Body, generation: int) -> bool:
     if progressing.get("status") != "False":
         return False
     if progressing.get("reason") in _SERVES and ready.get("status") == "True":
-        return _is_visible(body["status"])
-    failed = next((each for each in listed if each in conditions.values() and each["status"] == "False"), progressing)
-    reason, message = failed["reason"], failed.get("message", "")
+        return True
+    failed = ready if progressing.get("reason") in _SERVES else progressing
+    while (cause := conditions.get(failed.get("message", "").removeprefix("see condition "))) is not None:
+        failed = cause
+    reason, told = failed["reason"], f"{failed['type']} is {failed['status']} ({failed['reason']})"
     raise DefinitionRefused(
         _SQLSTATES.get(reason, "55000"),
-        f"Dataflow {key.name} is stored, and does not serve: {failed['type']} is False ({reason}): {message}",
+        f"Dataflow {key.name} is stored, and does not serve: {told}: {failed.get('message', '')}",
     )
-
-
-def _is_visible(status: Body) -> bool:
-    """Whether the newest complete time is later than the first one of the revision. An edit that keeps the columns
-    keeps the table, and the table's contents at that first time are those of the revision before, for good."""
-    first, complete = status["revision"]["asOf"], status.get("writeFrontier") or {}
-    return bool(complete.get("finished")) or complete.get("time", 0) > first + 1
 
 
 def _deleted(key: Key) -> DefinitionRefused:

@@ -178,8 +178,11 @@ class DataflowReconciler:
         dataflow = Dataflow.parse(body)
         instances = self._context.lag_ms(state.key.namespace, dataflow.instance)
         lag = dataflow.read_policy.lag_ms if dataflow.read_policy is not None else instances
+        digest = spec_digest(dataflow)
+        if digest != state.spec.digest and isinstance(state.obstacles.planning, PlanRefused):
+            state.obstacles.planning = Planning()  # the refusal was of the spec before
         state.spec = DataflowSpec(
-            digest=spec_digest(dataflow),
+            digest=digest,
             suspended=dataflow.suspend,
             deleting=dataflow.meta.deleting and not self._context.registry.users(state.key),
             as_of=dataflow.as_of,
