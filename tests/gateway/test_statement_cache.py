@@ -97,7 +97,7 @@ def test_statements_that_differ_in_literals_are_planned_twice() -> None:
     """From the third on their plan is the first one's, with the literals of the statement."""
     planner = TemplatePlanner()
     made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
-    statements = [f"SELECT a + 1 FROM s.a WHERE a = {value} AND b > '{value}'" for value in range(2, 22)]
+    statements = [f"SELECT a + 1 FROM s.a WHERE a = {value} AND b > 'b{value}'" for value in range(2, 22)]
 
     assert ask(made, *statements) == [planner.plan_of(sql) for sql in statements]
     assert len(planner.asked) == 2

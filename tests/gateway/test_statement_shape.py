@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark_operator.gateway.query.plan_template import PlanTemplate, learn
 from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, POSTGRES, StatementShape
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.types import BIGINT
+
+EQUAL = "SELECT k FROM t WHERE a = CAST('{}' AS bigint) AND b = CAST('{}' AS int)"
 
 
 @pytest.mark.parametrize(
@@ -140,3 +147,18 @@ def test_no_text_is_too_odd(text: str) -> None:
     """It has a shape; nothing is raised."""
     shape = StatementShape.of(text)
     assert len(shape.kinds) == len(shape.values)
+
+
+def test_parameters_that_were_equal_twice_have_no_template_yet() -> None:
+    """Which of them a literal of the plan is from, is not known; a third statement may tell."""
+
+    def learnt(one: tuple[int, int], other: tuple[int, int]) -> PlanTemplate[Any] | None:
+        shapes = [StatementShape.of(EQUAL.format(*values), POSTGRES) for values in (one, other)]
+        plans = [tuple(Literal(str(value), BIGINT) for value in values) for values in (one, other)]
+        assert len(shapes[0].values) == 2
+        return learn(shapes[0], plans[0], shapes[1], plans[1])
+
+    assert learnt((5, 5), (7, 7)) is None
+    template = learnt((7, 7), (6, 9))
+    assert template is not None
+    assert template.filled(("3", "4")) == (Literal("3", BIGINT), Literal("4", BIGINT))

@@ -42,12 +42,14 @@ class ValueDependent(Exception):
 
 
 def learn(shape: StatementShape, plan: P, other: StatementShape, other_plan: P) -> PlanTemplate[P] | None:
-    """The template of two statements of one shape; None where a parameter has the same value in both.
+    """The template of two statements of one shape; None where a parameter has the same value in both, or two parameters
+    have the same two values: a literal may be of either.
 
     Raises:
         ValueDependent: the plans differ in more than the parameters' literals, or a parameter is in neither.
     """
-    if any(one == another for one, another in zip(shape.values, other.values, strict=True)):
+    pairs = list(zip(shape.values, other.values, strict=True))
+    if any(one == another for one, another in pairs) or len(set(pairs)) < len(pairs):
         return None
     places: dict[str | int, Any] = {}
     found = set[int]()

@@ -7,6 +7,7 @@ a frame's id ──registry──► the writer's schema ───────�
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
@@ -63,7 +64,10 @@ def schema_columns(encoding: Encoding) -> tuple[Column, ...]:
             columns = columns_of_record(reader)
             check_reader(reader)
             return columns
-        return columns_of_message(descriptors_of_text(schema.text).message(schema.message))
+        message = descriptors_of_text(schema.text).message(schema.message)
+        if encoding.single:
+            _check_exact(message)
+        return columns_of_message(message)
     except (SchemaRefused, DescriptorRefused) as error:
         raise SourceUnusable(f"{encoding.where}: its schema: {error}") from None
 
@@ -88,12 +92,28 @@ def _schema(encoding: Encoding) -> KafkaSchema:
 
 
 def _record(text: str, single: str) -> AvroType:
-    """The schema of Avro. One that is no record becomes a record with the field `single`, which is encoded in the same
-    way; with an empty `single` it stays as it is. Raises SchemaRefused."""
+    """The schema of Avro; with an empty `single` as it is. With one, it is of a key: one that is no record becomes a
+    record with the field `single`, which is encoded in the same way. Raises SchemaRefused."""
     schema = parse_schema(text)
-    if schema.kind == "record" or not single:
+    if not single:
         return schema
-    return AvroType("record", single, fields=(AvroField(single, schema),))
+    schema = _exact(schema)
+    if schema.kind == "record":
+        return schema
+    return AvroType("record", fields=(AvroField(single, schema),))  # without a name no record of a writer is this one
+
+
+def _exact(type: AvroType) -> AvroType:
+    """The type without symbols that stand for unknown ones: by them different keys would be one."""
+    fields = tuple(replace(each, type=_exact(each.type)) for each in type.fields)
+    return replace(type, default=None, fields=fields, children=tuple(map(_exact, type.children)))
+
+
+def _check_exact(message: Descriptor) -> None:
+    """Check that values of a key's columns differ where its bytes do. Raises DescriptorRefused."""
+    for field in message.fields:
+        if field.message_type is not None and field.message_type.full_name == "google.protobuf.Timestamp":
+            raise DescriptorRefused(f"$.{field.name}: a key has no Timestamp, whose nanoseconds would be cut off")
 
 
 def _text_of(format: str, found: RegisteredSchema) -> str:
