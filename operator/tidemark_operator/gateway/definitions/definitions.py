@@ -99,7 +99,7 @@ class Definitions:
                 await until_serving(self._context, key, written)
         return outcome
 
-    def _waiting(self, access: Access, request: Any) -> AbstractAsyncContextManager[None]:
+    def _waiting(self, access: Access, request: Any) -> AbstractAsyncContextManager[object]:
         """A place among the statements that wait, taken before the write: who gets none has written nothing."""
         return self._limits.definitions.hold(access.caller) if request.wait else nullcontext()
 
