@@ -321,6 +321,9 @@ def without_standby(database: Database) -> Iterator[None]:
     with connect(database.server, database.name, autocommit=True) as connection:
         connection.execute("alter system set synchronous_standby_names = 'nobody'")
         connection.execute("select pg_reload_conf()")
+        until(lambda: database.value("show synchronous_standby_names") == "nobody")
+        for _ in range(2):
+            connection.execute("checkpoint")  # it is the checkpointer that makes commits wait, once it has the setting
         try:
             yield
         finally:
@@ -345,7 +348,6 @@ def test_nothing_is_bound_before_it_is_visible(
         tick(one, 1000)
         with without_standby(database), monkeypatch.context() as patch:
             patch.setattr(watch, "VISIBLE_SECONDS", 0.5)
-            until(lambda: database.value("show synchronous_standby_names") == "nobody")
             committed = pool.submit(database.run, *statements)
             until(lambda: database.value("select max(wait_event) from pg_stat_activity where wait_event = 'SyncRep'"))
             with pytest.raises(SourceNotReady, match="is not visible upstream"):
