@@ -259,6 +259,7 @@ def test_what_the_planner_or_the_api_server_refuses_is_not_stored(run: Callable[
         assert (refused.value.line, refused.value.column) == (1, 8)
         for more, message, sqlstate in (
             ({"name": "a_b"}, "cannot be the name", "42602"),
+            ({"id": "1 2"}, "letters and digits", "22023"),
             ({"options": {"sekret": "x"}}, "is not of instance", "22023"),
             ({"options": {"adopt": "perhaps"}}, "is true or false", "22023"),
             ({"options": {"refresh_every": "soon"}}, "spec.refresh.every", "22023"),

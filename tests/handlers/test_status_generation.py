@@ -16,7 +16,7 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.resources.conditions.dataflow import Planning, PlanRefused
 
 
-def test_an_edit_that_is_not_reconciled_yet_has_no_conditions() -> None:
+def test_conditions_until_an_edit_is_reconciled_are_of_the_generation_before() -> None:
     def scenario(reading: Reading) -> None:
         state = dataflow("b", rev("b", 1, imports=["a/i/1"], tables=()))
         state.spec = replace(state.spec, generation=1)

@@ -12,7 +12,7 @@ from tests.pgwire.served import ALLOWED, ONE, Served, served
 from tests.pgwire.test_statements import unresolved
 
 VERBS = ("create", "patch", "delete")
-NAMES = ("delays", "d-e", "s-a-b-idx", "i")
+NAMES = ("delays", "d-e", "s-a-b-idx", "s-a-b-c-idx", "i")
 MAY_DEFINE = tuple(f"{verb} dataflows {name} in namespace ns" for verb in VERBS[1:] for name in NAMES)
 
 
@@ -82,6 +82,8 @@ def test_views_and_indexes_are_kept_as_indexes(server: Served) -> None:
         with pytest.raises(psycopg.errors.WrongObjectType, match="is no materialized view"):
             connection.execute("DROP MATERIALIZED VIEW i")
         connection.execute("DROP INDEX i")
+        connection.execute('CREATE INDEX ON s (a_b, "C")')
+        connection.execute('DROP INDEX "s-a-b-c-idx"')
         assert connection.execute('DROP VIEW "d-e" RESTRICT').statusmessage == "DROP VIEW"
 
 

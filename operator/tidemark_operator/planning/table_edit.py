@@ -25,7 +25,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
-from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
 
 MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
@@ -127,16 +127,10 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
     if isinstance(named, DeltaTable) and isinstance(pinned, DeltaTable) and set(named.names) == set(pinned.names):
         named = replace(named, names=pinned.names)
     if isinstance(named, KafkaTable) and isinstance(pinned, KafkaTable):
-        schema = _with_text_of(named.schema, pinned.schema)
-        named = replace(named, schema=schema, key_schema=_with_text_of(named.key_schema, pinned.key_schema))
+        text, key_text = (each.text if each is not None else "" for each in (pinned.schema, pinned.key_schema))
+        schema, key_schema = pinned_as(named.schema, text), pinned_as(named.key_schema, key_text)
+        named = replace(named, schema=schema, key_schema=key_schema)
     return replace(named, columns=pinned.columns) if getattr(table, "columns", ()) is None else named
-
-
-def _with_text_of(schema: KafkaSchema | None, pinned: KafkaSchema | None) -> KafkaSchema | None:
-    """The schema with the text that was found when it was pinned, where the spec has none."""
-    if schema is None or pinned is None or schema.text:
-        return schema
-    return replace(schema, text=pinned.text)
 
 
 def _takes_other_columns(table: Any, pinned: Any) -> bool:

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
+from tidemark_pgwire.session.settings import BOOLS
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_protocol.pb import gateway_pb2 as pb
-
-_WAITS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 
 
 def not_alone(tag: str) -> WireError:
@@ -90,9 +89,9 @@ def _wait(session: Session, given: str | None) -> bool:
     """Whether the statement waits: by its own option, else by the setting."""
     if given is None:
         return session.settings.wait
-    if given.lower() not in _WAITS:
+    if (found := BOOLS.get(given.strip().lower())) is None:
         raise WireError(errors.INVALID_PARAMETER, f"option wait is on or off, not {given:.40}")
-    return _WAITS[given.lower()]
+    return found == "on"
 
 
 def _notice(session: Session, sqlstate: str, text: str) -> None:

@@ -103,7 +103,7 @@ _DURATION = re.compile(r"(\d{1,12})\s*+(us|ms|s|min|h|d|)", re.ASCII)
 _MAX_TIMEOUT_MS = 2**31 - 1
 _MAX_CHARACTERS = 1024
 """The limit for the length of a value."""
-_BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
+BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 
 
 class Settings:
@@ -227,7 +227,7 @@ def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
 
 def _bool(name: str) -> Callable[[str], str]:
     def check(value: str) -> str:
-        if (found := _BOOLS.get(value.strip().lower())) is None:
+        if (found := BOOLS.get(value.strip().lower())) is None:
             raise _wrong(name, value)
         return found
 

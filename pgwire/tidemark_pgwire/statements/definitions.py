@@ -136,7 +136,7 @@ def _index(words: Words) -> Define:
     inner.end()
     if len(key) > MAX_KEY:
         raise words.wrong()
-    name = name or "-".join([of, *key, "idx"])
+    name = name or "-".join([of, *key, "idx"]).replace("_", "-").lower()  # underscores are in no name of Kubernetes
     sql = f"SELECT * FROM {view}"
     return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, tuple(key), _options(words), optional)
 

@@ -19,14 +19,16 @@ def check_nesting(sql: str, dialect: str) -> None:
     """Raises Refusal, at the name that is one too deep; sqlglot's TokenError where the text has no tokens."""
     types = sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS
     opened: list[bool] = []
+    depth = 0
     before: Token | None = None
     for token in sqlglot.tokenize(sql, read=dialect):
         if token.token_type is TokenType.L_PAREN:
             opened.append(before is not None and before.token_type in types)
-            if before is not None and opened[-1] and sum(opened) > MAX_TYPES:
+            depth += opened[-1]
+            if before is not None and depth > MAX_TYPES:
                 line, column = sql.count("\n", 0, before.start) + 1, before.start - sql.rfind("\n", 0, before.start)
                 message = f"more than {MAX_TYPES} names of types are called in one another: write CAST(x AS type)"
                 refuse("TOO_LARGE", message, line, column, before.text)
         elif token.token_type is TokenType.R_PAREN and opened:
-            opened.pop()
+            depth -= opened.pop()
         before = token

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.plan.reader_option import Option
 from tidemark_protocol.types import Column
@@ -25,6 +25,11 @@ class KafkaSchema:
     subject: str = ""
     version: int = 0
     message: str = ""
+
+
+def pinned_as(schema: KafkaSchema | None, text: str) -> KafkaSchema | None:
+    """The schema with the text that was found for it, unless the spec has its text."""
+    return schema if schema is None or schema.text else replace(schema, text=text)
 
 
 @wire_name("KafkaTable")

@@ -2,8 +2,8 @@
 
     queue        units                             all       per caller   when full
     calls        gRPC calls                        256       half         refused
-    waits        statements without a replica,     64        half         refused
-                 definitions that wait
+    waits        statements without a replica      64        half         refused
+    definitions  statements that wait for a view   64        half         refused
     planner      statements at the planner         2         1            64 wait, half per caller
     peeks        bytes of answers of peeks         128 MiB   half         calls wait
     one_shots    bytes of answers of operators     16 MiB    half         calls wait

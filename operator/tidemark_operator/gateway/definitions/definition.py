@@ -47,8 +47,8 @@ class Definition:
         """Raises DefinitionRefused: the name, kind, id or key cannot be."""
         require_name(request.name)
         require_kind(request.kind)
-        if not 0 < len(request.id) <= MAX_ID or not request.id.isprintable():
-            raise DefinitionRefused("22023", f"the id of a call has 1 to {MAX_ID} characters")
+        if not 0 < len(request.id) <= MAX_ID or not request.id.isalnum():
+            raise DefinitionRefused("22023", f"the id of a call has 1 to {MAX_ID} letters and digits")
         key = tuple(request.key)
         if key and request.kind != INDEX:
             raise DefinitionRefused("22023", "only a view that is kept as an index has a key")

@@ -58,9 +58,10 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body) -> N
                 raise _deleted(key)
             if _serves(key, found, generation):
                 complete = found["status"].get("writeFrontier") or {}
-                if generation == 1 or complete.get("finished") or (first is not None and complete["time"] > first):
+                time_ = complete.get("time", 0)
+                if generation == 1 or complete.get("finished") or (first is not None and time_ > first):
                     return
-                first = complete.get("time") if first is None else first
+                first = time_ if first is None else first
         await asyncio.sleep(POLL_SECONDS)
 
 

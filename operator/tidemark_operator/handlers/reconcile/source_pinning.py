@@ -38,7 +38,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
-from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 
 FIRST = 1
 """The number of the first revision of a DataSource."""
@@ -183,12 +183,8 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
 def _with_schemas(table: KafkaTable, found: SourceTable | None) -> KafkaTable:
     if found is None:
         return table
-    schema, key_schema = _with_text(table.schema, found.schema), _with_text(table.key_schema, found.key_schema)
+    schema, key_schema = pinned_as(table.schema, found.schema), pinned_as(table.key_schema, found.key_schema)
     return replace(table, schema=schema, key_schema=key_schema)
-
-
-def _with_text(schema: KafkaSchema | None, text: str) -> KafkaSchema | None:
-    return replace(schema, text=text) if schema is not None and text else schema
 
 
 def without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
