@@ -331,6 +331,36 @@ def test_an_edit_that_cannot_be_stored_stops_no_ingestion(tmp_path: Path) -> Non
     edited(tmp_path, scenario)
 
 
+def test_conditions_until_an_edit_is_stored_are_of_the_generation_before(tmp_path: Path) -> None:
+    """Also those that the next operator writes before it has reconciled anything."""
+
+    async def scenario(source: Edited) -> None:
+        await source.reconcile("a")
+        document = manifest("a", "b")
+        document["metadata"]["generation"] = 2
+
+        def observed() -> set[int]:
+            status = status_of(source.harness.context, KEY, document, 0)
+            assert status is not None
+            document["status"] = status
+            return {status["observedGeneration"], *(each["observedGeneration"] for each in status["conditions"])}
+
+        assert observed() == {1}
+        source.stored.failure = ApiError(503, "no leader")
+        source.harness.cache.put(KEY, document)
+        with pytest.raises(ApiError, match="no leader"):
+            await source.reconciler.reconcile(KEY, document)
+        assert observed() == {1}
+        source.reconciler.forget(KEY)
+        source.harness.context.registry.forget(KEY)
+        source.reconciler.adopt(KEY, document)
+        assert observed() == {1}
+        await source.reconciler.reconcile(KEY, document)
+        assert observed() == {2}
+
+    edited(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("stored", [(), ("a",)], ids=["at first", "by an edit"])
 def test_tables_that_no_revision_holds_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[str, ...]

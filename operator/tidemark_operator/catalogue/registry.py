@@ -26,7 +26,7 @@ class SourceState:
     delete. `ingester`: as stored in the status. `failure`: what the ingester, or pinning, failed at. `edit`: why the
     tables are not those of the spec yet. `refused`: why the source is not read, whatever replicas report.
     `schema_unknown_of`: tables whose columns could not be inferred yet. `report`: the ingester's last one. `requests`:
-    about its files, as stored.
+    about its files, as stored. `reconciled`: the generation of the spec that all of this is about; None: none yet.
     """
 
     key: Key
@@ -42,6 +42,7 @@ class SourceState:
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None
     requests: Requests = ()
+    reconciled: int | None = None
 
     def tables(self) -> Iterator[tuple[str, IngestedTable]]:
         """The pinned tables, in their order, each with its display name (`planning/successors.py`)."""

@@ -111,7 +111,12 @@ class DataSourceReconciler:
         ResourceError, RevisionUnreadable."""
         source = DataSource.parse(body)
         state = self.adopt(key, body)
-        users = self._context.registry.users(key)
+        again = await self._reconcile(state, source, body)
+        state.reconciled = source.meta.generation
+        return again
+
+    async def _reconcile(self, state: SourceState, source: DataSource, body: Body) -> float | None:
+        key, users = state.key, self._context.registry.users(state.key)
         running = self._context.running(key.namespace, source.instance)
         if source.meta.deleting and not users:
             return await self._deletion.delete(state, source, body)

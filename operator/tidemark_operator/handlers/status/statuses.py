@@ -65,8 +65,8 @@ _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
 def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
     """The status that the object should have; None while nothing is known, or a mark is being written.
 
-    That of a Dataflow is of the spec that was reconciled last, and carries its generation: after an edit the object may
-    be newer.
+    That of a Dataflow or DataSource is of the spec that was reconciled last, and carries its generation: after an edit
+    the object may be newer.
     """
     now = status_documents.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
     parse, types = _KINDS[key.resource]
@@ -80,12 +80,15 @@ def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> d
         return replica_status_of(context, key, body, now)
     if key.resource == DATA_SOURCES:
         source = context.registry.source(key)
-        return _source(context, source, body, now) if source else None
+        return _source(context, source, body, _reconciled(now, source.reconciled)) if source else None
     dataflow = context.registry.dataflow(key)
-    if dataflow is None:
-        return None
-    reconciled = dataflow.spec.generation
-    return _dataflow(context, dataflow, body, now if reconciled is None else replace(now, generation=reconciled))
+    return _dataflow(context, dataflow, body, _reconciled(now, dataflow.spec.generation)) if dataflow else None
+
+
+def _reconciled(now: status_documents.Now, generation: int | None) -> status_documents.Now:
+    """Before the first reconciliation of this process, the stored status tells what was reconciled."""
+    known = now.old.get("observedGeneration") if generation is None else generation
+    return now if known is None else replace(now, generation=known)
 
 
 def _instance(context: ReconcileContext, key: Key, now: status_documents.Now) -> dict[str, Any]:
