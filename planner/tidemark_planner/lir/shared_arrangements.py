@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import count
 
 from tidemark_protocol.ids import LocalId
-from tidemark_protocol.plan.expr import columns_of
+from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.plan.lir import Constant, Get, Join, JoinStage, Let, LetRec, LinearJoin, Plan, Union
 
 
@@ -69,4 +69,5 @@ def _is_of_one(join: Join, how: LinearJoin) -> bool:
 
 
 def _kept(stage: JoinStage, thinning: tuple[int, ...]) -> frozenset[int]:
-    return frozenset(thinning).union(*(columns_of(k) for k in stage.stream_key))
+    """The columns that a side keeps, beside the expressions of the key, which are equal on both sides."""
+    return frozenset(thinning).union(k.index for k in stage.stream_key if isinstance(k, ColumnRef))
