@@ -52,6 +52,7 @@ class GatewayLink:
         self._find = find
         self._at: Gateway | None = None
         self._channel: grpc.aio.Channel | None = None
+        self._stub: GatewayStub | None = None  # of the channel: making one costs more than a call
         self._opening = asyncio.Lock()
 
     async def user(self, token: str) -> str:
@@ -139,26 +140,29 @@ class GatewayLink:
     async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
         for delay in RETRY_SECONDS:
             try:
-                return await ask(await self._stub())
+                return await ask(await self._connected())
             except grpc.aio.AioRpcError as failed:
                 if failed.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise wire_error(failed, sql) from None
             await asyncio.sleep(delay)
             await self._find_again()
         try:
-            return await ask(await self._stub())
+            return await ask(await self._connected())
         except grpc.aio.AioRpcError as failed:
             raise wire_error(failed, sql) from None
 
-    async def _stub(self) -> GatewayStub:
+    async def _connected(self) -> GatewayStub:
+        if self._stub is not None:
+            return self._stub
         async with self._opening:
-            if self._channel is None:
+            if self._channel is None or self._stub is None:
                 try:
                     self._at = await asyncio.to_thread(self._find)
                 except Error as error:
                     raise WireError(errors.CANNOT_CONNECT_NOW, f"the gateway cannot be found: {error}") from None
                 self._channel = async_channel(self._at)
-            return GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+                self._stub = GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+            return self._stub
 
     async def _find_again(self) -> None:
         """An operator on this machine has another port after each start."""
@@ -167,7 +171,7 @@ class GatewayLink:
         except Error:
             return
         if self._channel is not None and found != self._at:
-            before, self._channel = self._channel, None
+            before, self._channel, self._stub = self._channel, None, None
             asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(before.close()))
 
 

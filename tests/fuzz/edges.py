@@ -120,7 +120,7 @@ class ReplicaEdge:
         respond, metrics, pool = Responder(Metrics()), Metrics(), Pool()
         watch, self._storage, self._pool = Watch(EveryShard(), respond), Stored(), pool
         self._dataflows = InstalledDataflows(self._start, respond, lambda id: self._peeks.hold(id))
-        targets = InstalledPeekTargets(self._dataflows, watch, pool, pool, self._read)  # type: ignore[arg-type]
+        targets = InstalledPeekTargets(self._dataflows, watch, pool, pool, self._read, lambda *_: None)  # type: ignore[arg-type]
         self._peeks = PeekQueue(respond, targets, ResultStash(Path()))
         self._state = ComputeState(
             respond,

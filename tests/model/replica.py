@@ -200,7 +200,7 @@ class SimReplica:
         self._client: Client | None = None
         self._initialized, self._greeted, self._gate, self._mailbox = False, 0, EpochGate(), Mailbox()
         self.dataflows = InstalledDataflows(self._start, respond, lambda id: self._peeks.hold(id))
-        targets = InstalledPeekTargets(self.dataflows, self.watch, self._pool, self._pool, self._read)  # type: ignore[arg-type]
+        targets = InstalledPeekTargets(self.dataflows, self.watch, self._pool, self._pool, self._read, lambda *_: None)  # type: ignore[arg-type]
         self._peeks = PeekQueue(respond, targets, ResultStash(Path()))
         pool: Any = self._pool
         sees: tuple[Any, Any] = (Storage(shards, respond), self.watch)

@@ -49,7 +49,7 @@ def test_a_lookup_is_answered_while_others_are_read(
         return PeekRows(b"", 0)
 
     nobody = cast(Any, None)
-    targets = InstalledPeekTargets(nobody, nobody, lookups, peeks, read)
+    targets = InstalledPeekTargets(nobody, nobody, lookups, peeks, read, lambda *_: None)
     others = [Peek(f"other {n}", target, Time(1), mfp, Finishing(), (COLUMN,), keys) for n in range(PEEK_THREADS + 3)]
     for peek in (*others, Peek("lookup", INDEX, Time(1), WHOLE, Finishing(), (COLUMN,), KEYS)):
         targets.read(peek, Limits(1024), lambda _, uuid=peek.uuid: answered.append(uuid))

@@ -37,6 +37,7 @@ from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import MapFilterProject, OrderKey, Schema
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
@@ -80,18 +81,21 @@ class IndexAt:
         return self.through(BatchCache(self.directory))
 
     def through(self, batches: BatchCache) -> Iterator[Updates]:
-        trace = Trace(self.manifest, batches)
+        return (found for found in self._read(Trace(self.manifest, batches)) if found.num_rows)
+
+    def _read(self, trace: Trace) -> Iterator[Updates]:
         if self.keys is not None or not self.errors_once:  # all rows include the errors
             yield trace.errors_at(self.as_of)
         if self.keys is None:
             yield from trace.rows_at(self.as_of)
         elif self.keys:
-            yield trace.lookup(self._key_columns(), self.as_of)
+            yield trace.lookup(key_columns(self.manifest.layout, list(dict.fromkeys(self.keys))), self.as_of)
 
-    def _key_columns(self) -> list[Any]:
-        types = [self.manifest.layout.types[k] for k in self.manifest.layout.key]
-        distinct = list(dict.fromkeys(self.keys or ()))
-        return [pa.array([literal_value(key[i]) for key in distinct], t) for i, t in enumerate(types)]
+
+def key_columns(layout: Layout, keys: Sequence[tuple[Literal, ...]]) -> list[Any]:
+    """The columns of these keys of an arrangement."""
+    types = [layout.types[k] for k in layout.key]
+    return [pa.array([literal_value(key[i]) for key in keys], t) for i, t in enumerate(types)]
 
 
 @dataclass
@@ -125,12 +129,12 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
         manifest.check_readable(peek.timestamp)
         source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals, peek.skip_errors)
         here = source if reading.batches is None else partial(source.through, reading.batches)
-        yield from _read(reading, source, here, _schema(index.columns), peek)
+        yield from _read(reading, source, here, schema_of(index.columns), peek)
 
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
     """The rows of a shard, before order and offset. Raises ViewInError, ResultTooLarge, NotReadable, JobCancelled."""
-    _check(shard.schema, peek)
+    check_fits(shard.schema, peek)
     source, over = shard_at(shard, peek.mfp, peek.timestamp, arrow=reading.arrow)
     here = partial(source.through, reading.open_shard, partial(_check_wanted, reading.stopped))
     ends_at_limit = not can_fail(peek.mfp)
@@ -146,7 +150,7 @@ def _read(
     reading: ReadContext, source: Contents, here: Contents, schema: Schema, peek: Peek, *, ends_at_limit: bool = False
 ) -> Generator[Any, None, None]:
     """`here`: the same contents as `source`, to be read in this process."""
-    _check(schema, peek)
+    check_fits(schema, peek)
     columns = projection_of(peek.mfp)
     by_job = columns is None and not (reading.arrow and admits(peek.mfp))
     bound = _bound(reading.max_bytes, by_job, bool(peek.finishing.order))
@@ -187,7 +191,7 @@ def _finish_of(peek: Peek, max_bytes: int, ends_at_limit: bool) -> Finish | Fini
     return Finish(max_bytes, wanted, peek.skip_errors, ends_at_limit)
 
 
-def _check(schema: Schema, peek: Peek) -> None:
+def check_fits(schema: Schema, peek: Peek) -> None:
     """Raises PlanNotAllowed unless the peek fits the collection: a client may send any peek."""
     check_mfp(peek.mfp)
     if not fits(schema, peek.mfp.input) or [c.type for c in peek.columns] != [c.type for c in peek.mfp.output]:
@@ -364,5 +368,5 @@ def _error(error: str, bound: Bound) -> ViewInError | ResultTooLarge:
     return ViewInError(f"the result is in error: {readable_error(error)}")
 
 
-def _schema(columns: Sequence[Column]) -> Schema:
+def schema_of(columns: Sequence[Column]) -> Schema:
     return tuple(ColumnType(c.type, c.nullable) for c in columns)

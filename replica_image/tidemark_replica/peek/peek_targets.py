@@ -2,7 +2,7 @@
 
 An index is readable from its export's since on, which is never before the arrangement's.
 
-    rows of given keys of an index, as they are    lookups: a millisecond each
+    rows of given keys of an index, as they are    lookups: read together (lookup_batches.py)
     everything else                                peeks: a whole index or table, expressions, perhaps a Spark job
 
 Each has threads of its own, so that no lookup waits until a table is read.
@@ -17,6 +17,7 @@ from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
 from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.events.jobs import Job, Outcome, Pool
+from tidemark_replica.peek.lookup_batches import LookupBatches, ReadTogether
 from tidemark_replica.peek.peek_queue import Readable
 from tidemark_replica.peek.peek_reader import Limits
 from tidemark_replica.peek.result_stash import StashedResult
@@ -29,9 +30,17 @@ class InstalledPeekTargets:
     """Called on the command loop; `read` runs on a pool: that of lookups, or that of other peeks."""
 
     def __init__(
-        self, dataflows: InstalledDataflows, watch: ShardWatch, lookup_jobs: Pool, peek_jobs: Pool, read: Read
+        self,
+        dataflows: InstalledDataflows,
+        watch: ShardWatch,
+        lookup_jobs: Pool,
+        peek_jobs: Pool,
+        read: Read,
+        read_together: ReadTogether,
     ) -> None:
+        """`read`: one peek; `read_together`: several lookups."""
         self._dataflows, self._watch, self._read = dataflows, watch, read
+        self._lookups = LookupBatches(read, read_together)
         self._lookup_jobs, self._peek_jobs = lookup_jobs, peek_jobs
         self._unwanted: dict[str, threading.Event] = {}
 
@@ -47,12 +56,16 @@ class InstalledPeekTargets:
 
     def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         unwanted = self._unwanted[peek.uuid] = threading.Event()
-        jobs = self._lookup_jobs if _is_lookup(peek) else self._peek_jobs
-        return jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
+        name = f"peek {peek.uuid}"
+        if _is_lookup(peek):
+            lookup = self._lookups.add(peek, limits, unwanted.is_set)
+            return self._lookup_jobs.submit(name, lambda: self._lookups.read(lookup), done)
+        return self._peek_jobs.submit(name, lambda: self._read(peek, limits, unwanted.is_set), done)
 
     def forget(self, peek: Peek) -> None:
         if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
             unwanted.set()
+            self._lookups.forget(peek)
         self._watch.unfollow(("peek", peek.uuid))
 
     def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:

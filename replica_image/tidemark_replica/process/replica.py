@@ -32,6 +32,7 @@ from tidemark_replica.events.client import Responder
 from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.events.mailbox import Mailbox
 from tidemark_replica.options import Options
+from tidemark_replica.peek.lookup_batches import LookupReader
 from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.peek.peek_reader import PeekReader
 from tidemark_replica.peek.peek_targets import InstalledPeekTargets
@@ -221,7 +222,8 @@ class Replica:
             open_shard=handles.reader,
             arrow=self._options.arrow,
         )
-        targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek)
+        read_together = LookupReader(self._renderer.find, self._renderer.open_batches)
+        targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek, read_together)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, handles, watch, io, respond)
         store = StoreWatch(self._store_jobs, respond)

@@ -1,0 +1,194 @@
+"""Lookups that are read together have the answers that each has by itself."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.oracle.harness import INDEX
+from tests.oracle.histories import random_history
+from tests.oracle.in_process import in_process
+from tests.oracle.plans import GET_T
+from tests.oracle.tables import T
+from tests.waiting import BOUND
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import PeekRows
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.events.jobs import Done, Jobs, Outcome
+from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.peek.lookup_batches import LOOKUPS_MAX, LookupBatches, LookupReader
+from tidemark_replica.peek.peek_reader import Limits, PeekReader
+from tidemark_replica.peek.result_stash import ResultStash
+
+LIMITS = Limits(1 << 20)
+VALUES = (None, "0", "1", "2", "3", "77")
+
+
+def key(value: str | None) -> tuple[Literal, ...]:
+    return (Literal(value, BIGINT),)
+
+
+def rows_of(answer: object) -> Counter[tuple[object, ...]]:
+    assert isinstance(answer, PeekRows)
+    table = pa.ipc.open_stream(answer.data).read_all()
+    assert table.num_rows == answer.row_count
+    return Counter(map(tuple, (row.values() for row in table.to_pylist())))
+
+
+class Readers:
+    """Both ways to read the index of a random history, at each of its times."""
+
+    def __init__(self, of: Any, index: Any, folder: Path) -> None:
+        self.index, batches = index, BatchCache(of.store.directory)
+        self.together = LookupReader(lambda id: index, batches)
+        self.alone = PeekReader(lambda: None, lambda id: index, batches, ResultStash(folder / "stash"))
+
+    def peek(self, uuid: str, at: int, keys: Sequence[str | None], mfp: MapFilterProject | None = None) -> Peek:
+        mfp = MapFilterProject.identity(T.schema) if mfp is None else mfp
+        columns = self.index.columns if mfp.projection is None else [self.index.columns[i] for i in mfp.projection]
+        target = IndexTarget(GlobalId(INDEX))
+        return Peek(uuid, target, Time(at), mfp, Finishing(), tuple(columns), tuple(map(key, keys)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_lookups(tmp_path: Path, seed: int) -> None:
+    """Keys that are there, that are not, NULL, the same key twice, several keys of one lookup, rows several times."""
+    rng, history = np.random.default_rng(seed), random_history({"t": T}, seed, times=5, changes=40)
+    kinds = (None, (2, 0), (1,))
+    with in_process(tmp_path, {"t": T}, history) as of:
+        exporter = of.build(of.describe(GET_T))
+        of.step(exporter, history.last + 1).release()
+        readers, some = Readers(of, exporter.indexes[INDEX], tmp_path), 0
+        for round in range(12):
+            mfp = replace(MapFilterProject.identity(T.schema), projection=kinds[round % 3])
+            wanted = [rng.choice(len(VALUES), rng.integers(1, 3), replace=False) for _ in range(9)]
+            peeks = [
+                readers.peek(str(n), history.last, [VALUES[i] for i in keys], mfp) for n, keys in enumerate(wanted)
+            ]
+            found = readers.together(peeks, LIMITS)
+            assert found is not None
+            for peek, answer in zip(peeks, found, strict=True):
+                expected = rows_of(readers.alone(peek, LIMITS, lambda: False))
+                assert rows_of(answer) == expected
+                some += expected.total()
+        assert some
+
+
+def test_what_is_no_slice_of_the_rows_is_read_one_by_one(tmp_path: Path) -> None:
+    """Two names of one key; and many rows, or bytes above the limit of a message."""
+    history = random_history({"t": T}, 3, times=4, changes=40)
+    with in_process(tmp_path, {"t": T}, history) as of:
+        exporter = of.build(of.describe(GET_T))
+        of.step(exporter, history.last + 1).release()
+        readers = Readers(of, exporter.indexes[INDEX], tmp_path)
+        one, two = (readers.peek(uuid, history.last, [uuid]) for uuid in ("1", "01"))
+        assert readers.together([one, two], LIMITS) is None
+        assert readers.together([one], Limits(64)) is None
+        assert readers.together([one], Limits(1 << 20, stash_above=64)) is None
+        assert readers.together([one], LIMITS) is not None
+
+
+class Recorded:
+    """Readers whose calls a test counts. A lookup of key `held` waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.alone, self.together = list[str](), list[list[str]]()
+        self.fails = self.refuses = False
+        self.held, self.go_on = threading.Event(), threading.Event()
+
+    def one(self, peek: Peek, limits: Limits, stopped: object) -> PeekRows:
+        self.alone.append(peek.uuid)
+        return PeekRows(peek.uuid.encode(), 1)
+
+    def many(self, peeks: Sequence[Peek], limits: Limits) -> list[PeekRows] | None:
+        if peeks[0].uuid == "held":
+            self.held.set()
+            self.go_on.wait(BOUND)
+            return [PeekRows(b"held", 1)]
+        self.together.append([peek.uuid for peek in peeks])
+        if self.fails:
+            raise ValueError("of one of them")
+        return None if self.refuses else [PeekRows(peek.uuid.encode(), 1) for peek in peeks]
+
+
+IDENTITY = MapFilterProject.identity(T.schema)
+
+
+def lookup(uuid: str, at: int = 1, finishing: Finishing = Finishing()) -> Peek:  # noqa: B008
+    columns = (Column("k", BIGINT),)
+    return Peek(uuid, IndexTarget(GlobalId("i")), Time(at), IDENTITY, finishing, columns, (key("1"),))
+
+
+def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] = ()) -> dict[str, bytes]:
+    """The answers of lookups that all wait for one thread."""
+    mailbox, ended = Mailbox(), queue.Queue[tuple[str, Outcome[Any]]]()
+    jobs, batches = Jobs(mailbox, "lookup", 1), LookupBatches(recorded.one, recorded.many)
+
+    def submit(peek: Peek) -> None:
+        waiting = batches.add(peek, LIMITS, lambda: False)
+        jobs.submit(peek.uuid, lambda: batches.read(waiting), lambda end: ended.put((peek.uuid, end)))
+
+    submit(lookup("held", at=0))
+    assert recorded.held.wait(BOUND)
+    for peek in peeks:
+        submit(peek)
+    for peek in dropped:
+        batches.forget(peek)
+    recorded.go_on.set()
+    found = dict[str, bytes]()
+    for _ in range(len(peeks) + 1):
+        event = mailbox.take(time.monotonic() + BOUND)
+        assert isinstance(event, Call)
+        event.run()
+        uuid, outcome = ended.get(timeout=BOUND)
+        assert isinstance(outcome, Done)
+        found[uuid] = cast(PeekRows, outcome.value).data
+    jobs.shutdown()
+    assert not batches._waiting
+    return found
+
+
+def test_lookups_that_wait_are_read_together() -> None:
+    """Those of one index at one time, and no more than LOOKUPS_MAX."""
+    recorded = Recorded()
+    peeks = [lookup(str(n), at=1 + n % 2) for n in range(2 * LOOKUPS_MAX + 6)]
+    found = answered(recorded, peeks)
+    assert found == {uuid: uuid.encode() for uuid in ("held", *(peek.uuid for peek in peeks))}
+    assert [len(each) for each in recorded.together] == [LOOKUPS_MAX, LOOKUPS_MAX, 3, 3]
+    assert not recorded.alone
+
+
+@pytest.mark.parametrize("how", ["fails", "refuses"])
+def test_lookups_that_cannot_be_read_together_are_read_alone(how: str) -> None:
+    recorded = Recorded()
+    setattr(recorded, how, True)
+    found = answered(recorded, [lookup(uuid) for uuid in "abc"])
+    assert found == {uuid: uuid.encode() for uuid in ("held", *"abc")}
+    assert (recorded.together, recorded.alone) == ([["a", "b", "c"]], ["a", "b", "c"])
+
+
+def test_an_order_and_a_limit_are_of_one_lookup() -> None:
+    recorded = Recorded()
+    answered(recorded, [lookup(uuid, finishing=Finishing(limit=1)) for uuid in "ab"])
+    assert recorded.together == []
+
+
+def test_a_dropped_lookup_is_not_read_with_others() -> None:
+    recorded, peeks = Recorded(), [lookup(uuid) for uuid in "abc"]
+    answered(recorded, peeks, dropped=[peeks[1]])
+    assert recorded.together == [["a", "c"], ["b"]]
