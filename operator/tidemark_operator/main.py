@@ -223,6 +223,7 @@ def _work(
         ("processes", ReplicaProcesses(context, operator.queue.add).run()),
         ("fleet", context.fleet.run()),
         ("work queue", operator.queue.run()),
+        ("tombstones", operator.deleter.collecting.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
         ("watches", watch(operator.observed, operator.missed, options.kubeconfig, context.kube.namespaces)),

@@ -1,4 +1,4 @@
-"""Tables that are deleted after their object has gone: never one that another object has."""
+"""Tables that are deleted after their object has gone: at once, and never one that another object has."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import pytest
 from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
+from tests.waiting import BOUND
+from tidemark_operator.controller.controller_events import ShardRemoved
+from tidemark_operator.handlers.deletion import table_deletion
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
-from tidemark_protocol.ids import ReplicaId
+from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.commands import DeleteShard
+from tidemark_protocol.messages.responses import ShardDeleted
 
 
 @pytest.mark.parametrize(
@@ -67,3 +75,63 @@ def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
         await harness.fleet.close()
 
     asyncio.run(scenario())
+
+
+def test_must_a_table_of_a_tombstone_is_deleted_without_a_resync() -> None:
+    """The tombstone is stored while no replica is online: the first one that connects is asked, and the tombstone goes
+    with its answer. Nothing here resyncs."""
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), Buried(), asyncio.Queue[DeleteShard]()
+        buried.bodies = []
+        harness.put(READABLE, ONE)
+        harness.context.kube = cast(Any, buried)
+        operator = ReconcileLoop(harness.context, asyncio.Event())
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        r1 = ReplicaId("r1")
+        cast(Any, running.core).send_to = lambda _, command: sent.put_nowait(command)
+        collecting = asyncio.create_task(operator.deleter.collecting.run())
+
+        await operator.deleter.bury(Key(DATAFLOWS, "ns", "d"), TableAddress(ShardId("uid/v/v1"), "/data/ns/d/v/v1"))
+        await buried.listed.wait()
+        running.replicas[r1].online = True
+        operator.replica_changed(running, r1)
+        command = await sent.get()
+        assert (command.id, command.location) == ("uid/v/v1", "/data/ns/d/v/v1")
+
+        operator.notice(running, ShardRemoved(r1, ShardDeleted(command.id)))
+        await buried.emptied.wait()
+        assert len(buried.deleted) == 1
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_replica_that_dies_with_the_request_is_followed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here resyncs, and nobody connects meanwhile."""
+    monkeypatch.setattr(table_deletion, "REPEAT_MS", 10)
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), Buried("/data/ns/d/v/v1"), asyncio.Queue[ReplicaId]()
+        harness.put(READABLE, ONE)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        running.attach(ReplicaId("r2"), "unix:///nowhere/at/all")
+        for replica in running.replicas.values():
+            replica.online = True
+        cast(Any, running.core).send_to = lambda replica, _: sent.put_nowait(replica)
+        collecting = asyncio.create_task(tables.collecting.run())
+        tables.collect_soon("ns")
+
+        first = await sent.get()
+        while await sent.get() == first:
+            pass
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))

@@ -2,6 +2,8 @@
 
     object deleted ─► its dataflow or ingestion stopped ─► DeleteShard to one replica, every 10 s to the next one
                    └► 60 s without a confirmation: a tombstone lists the tables, and the object may go (tombstones.py)
+    a tombstone is stored, a replica answers, connects or goes ─► `collect` goes on with what tombstones list; each
+                                                                  resync does too
 
 A table counts as deleted once every replica that was asked has confirmed, or 5 minutes after the first confirmation: a
 slow replica would else delete a table that is made at the same location next. Deletion goes by the id in the table, and
@@ -25,6 +27,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.tombstones import TableAddress, Tombstones
+from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import ApiError, Body, Kube
 from tidemark_protocol.ids import ReplicaId, ShardId
@@ -36,6 +39,8 @@ TIMEOUT_MS = 60_000
 WITHOUT_OWNER = "table-"
 """Begins the name of a tombstone of one table, in the place of an owner's uid."""
 REPEAT_MS = 10_000
+GATHER_SECONDS = 0.1
+"""Answers within this time list the tombstones once."""
 LATE_MS = 300_000
 """After which no replica is still deleting: a replica tries for a minute (`tidemark_persist.log.deletion`), and its
 last request to an object store may take three more."""
@@ -106,16 +111,23 @@ class DeletionRequests:
         elif request.confirmed_ms is None:
             request.confirmed_ms = now
 
+    def await_answer(self, tables: Iterable[TableAddress]) -> bool:
+        """Whether a replica that was asked for one of the tables has neither confirmed nor failed."""
+        return any((request := self._requests.get(table.id)) is not None and request.unanswered for table in tables)
+
     def forget(self, tables: Iterable[TableAddress]) -> None:
         for table in tables:
             self._requests.pop(table.id, None)
 
 
 class TableDeleter:
+    """`collecting`: the namespaces whose tombstones are gone on with; the operator runs it."""
+
     def __init__(self, kube: Kube, fleet: Fleet, registry: Registry) -> None:
         self._fleet, self._registry = fleet, registry
         self._tombstones = Tombstones(kube)
         self.requests = DeletionRequests()
+        self.collecting: WorkQueue[str] = WorkQueue(self._collect_known, workers=1)
 
     async def delete(
         self, key: Key, uid: str, running: RunningInstance | None, tables: Sequence[TableAddress], waited_ms: int
@@ -127,7 +139,7 @@ class TableDeleter:
         left = self.requests.ask(running, tables, now_ms())
         if left and waited_ms < TIMEOUT_MS:
             return False
-        if left and not await self._tombstones.store(key, uid, left):
+        if left and not await self._store(key, uid, left):
             left = []
         self.requests.forget(table for table in tables if table not in left)  # `collect` goes on with the others
         return True
@@ -136,23 +148,44 @@ class TableDeleter:
         """Store that a table which no object has is to be deleted; `collect` does it. `key`: of the object that had it.
         Raises ApiError."""
         digest = hashlib.sha256(table.location.encode()).hexdigest()[:40]
-        if not await self._tombstones.store(key, f"{WITHOUT_OWNER}{digest}", [table]):
+        if not await self._store(key, f"{WITHOUT_OWNER}{digest}", [table]):
             raise ApiError(403, f"namespace {key.namespace} is being deleted")
 
-    async def collect(self, namespace: str) -> None:
-        """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. A table outside
-        the storage of every instance that is online waits for one. Raises ApiError."""
+    async def _store(self, key: Key, uid: str, tables: Sequence[TableAddress]) -> bool:
+        """Stores a tombstone, and begins with it. False if the namespace is being deleted. Raises ApiError."""
+        stored = await self._tombstones.store(key, uid, tables)
+        if stored:
+            self.collect_soon(key.namespace)
+        return stored
+
+    def collect_soon(self, namespace: str) -> None:
+        """Something changed that the tables of tombstones may have waited for."""
+        self.collecting.add(namespace, GATHER_SECONDS)
+
+    async def _collect_known(self, namespace: str) -> None:
+        """Collects where there are tombstones, and again while a replica owes an answer: the replica may have died."""
+        if await self.locations(namespace) and await self.collect(namespace):
+            self.collecting.add(namespace, REPEAT_MS / 1000)
+
+    async def collect(self, namespace: str) -> bool:
+        """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. Returns whether a
+        replica owes an answer. A table outside the storage of every instance that is online waits for one. Raises
+        ApiError."""
         instances = [running for running in self._fleet.of(namespace) if running.online]
         if not instances:
-            return
+            return False
+        owed = False
         for tombstone in await self._tombstones.list(namespace):
             adopted = table_owners(self._registry, namespace, but=tombstone.owner_uid)
             tables = [table for table in tombstone.tables if table.location not in adopted]
             for running in instances:
                 self.requests.ask(running, tables, now_ms())
-            if not self.requests.ask(None, tables, now_ms()):
+            if left := self.requests.ask(None, tables, now_ms()):
+                owed |= self.requests.await_answer(left)
+            else:
                 await self._tombstones.remove(namespace, tombstone)
                 self.requests.forget(tombstone.tables)
+        return owed
 
     async def locations(self, namespace: str) -> frozenset[str]:
         """Locations of tables that are still to be deleted. Raises ApiError."""

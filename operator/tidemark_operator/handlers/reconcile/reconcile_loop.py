@@ -175,6 +175,7 @@ class ReconcileLoop:
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
         self._enqueue_namespace(instance.namespace)
+        self.deleter.collect_soon(instance.namespace)
 
     def notice(self, instance: RunningInstance, notice: Notice) -> None:
         match notice:
@@ -182,6 +183,7 @@ class ReconcileLoop:
                 self._enqueue_namespace(instance.namespace)
             case ShardRemoved(replica, answer):
                 self.deleter.requests.answered(instance.name, replica, answer, now_ms())
+                self.deleter.collect_soon(instance.namespace)
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
                 changed = Key(DATAFLOWS, instance.namespace, name_of(owner))
