@@ -46,6 +46,36 @@ QUERIES = (
         changes=3,
     ),
     Case(
+        "two joins on one key, kept once",
+        "SELECT t.b, u.a AS c FROM t JOIN u ON t.a = u.a UNION ALL SELECT t.b, x.k FROM t JOIN x ON t.a = x.k",
+        TUX,
+        duckdb="same",
+    ),
+    Case(
+        "joins of failures, kept once, null-safe and with itself",
+        "WITH q AS (SELECT a, 10 div b AS q FROM t) SELECT q.q, u.a FROM q JOIN u ON q.a <=> u.a "
+        "UNION ALL SELECT q.q, x.k FROM q JOIN x ON q.a = x.k "
+        "UNION ALL SELECT y.q, z.q FROM q y JOIN q z ON y.a = z.a",
+        TUX,
+        changes=4,
+    ),
+    Case(
+        "joins of groups, kept once on both sides",
+        "WITH g AS (SELECT a, count(*) AS n FROM t GROUP BY a) SELECT g.n, x.t FROM g JOIN x ON g.a = x.k "
+        "UNION ALL SELECT g.n + 1, x.t FROM g JOIN x ON g.a = x.k",
+        TUX,
+        duckdb="same",
+        changes=4,
+    ),
+    Case(
+        "joins by an expression, kept once",
+        "SELECT t.s, u.d FROM t JOIN u ON coalesce(t.b, 1) = u.a "
+        "UNION ALL SELECT t.s, CAST(x.k AS decimal(12,2)) FROM t JOIN x ON coalesce(t.b, 1) = x.k",
+        TUX,
+        duckdb="same",
+        changes=4,
+    ),
+    Case(
         "a triangle",
         "SELECT x.s, y.s AS r, z.s AS q FROM t x JOIN t y ON x.a = y.a JOIN t z ON y.b = z.b AND z.a = x.a",
         {"t": T},

@@ -25,12 +25,14 @@ _NAMES = (
     "clock: a window that moves",
     "join that fails",
     "with itself, kept once, and failures in what is joined",
+    "joins of failures, kept once, null-safe and with itself",
 )
 
 
 def named(name: str) -> Case:
     """The case of this name."""
-    return next(case for case in CASES if case.name == name)
+    (found,) = (case for case in CASES if case.name == name)
+    return found
 
 
 KINDS = tuple(map(named, _NAMES))

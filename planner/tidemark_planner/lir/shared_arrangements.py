@@ -1,73 +1,242 @@
-"""Arrangements that a plan keeps once: a join of a collection with itself by one key.
+"""Arrangements that a plan keeps once, whichever linear joins read them.
 
-    Join linear: 0 → 1 on [c0 = c0] keep [c0, c1 | c1]      Let arranged0 =
-      Get t                                            ──►      Get t
-      Get t                                                 in
-                                                              Join linear: 0 → 1 on [c0 = c0] keep [c0, c1 | c1]
-                                                                Get arranged0 by [c0]
-                                                                Get arranged0 by [c0]
+    Union                                                    Let arranged0 =
+      Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]             Get t
+        Get t                                                in
+        Get u                                          ──►     Union
+      Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]             Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]
+        Get t                                                      Get arranged0 by [c0]
+        Get v                                                      Get u
+                                                                 Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]
+                                                                   Get arranged0 by [c0]
+                                                                   Get v
 
 A Get of a binding by a key names the binding's arrangement by that key. Replicas that do not know it compute the
-binding once and keep a copy for each side. Shared are only inputs that are equal, by equal keys, and of which both
-sides keep the same columns: a side that kept more would be larger for the other, and match more rows. Both sides would
-evaluate the input, so an error in it is the same.
+binding once and keep a copy for each reader. Shared are inputs that are equal, by equal keys, and of which the readers
+keep the same columns: an arrangement of more columns can be larger than both, and matches more rows. All readers are in
+one object, whose errors are those of all its parts, so an error in what is shared is the same.
+
+The binding has the columns that are kept and those of the key, and is outside of all that reads it. Inside a recursion
+rows carry iterations, and nothing is shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
-from tidemark_protocol.ids import LocalId
-from tidemark_protocol.plan.expr import ColumnRef
-from tidemark_protocol.plan.lir import Constant, Get, Join, JoinStage, Let, LetRec, LinearJoin, Plan, Union
+from tidemark_planner.lir.mfp import FilterProject, mfp_of
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.lir import (
+    Constant,
+    Get,
+    Join,
+    JoinStage,
+    Let,
+    LetRec,
+    LinearJoin,
+    Mfp,
+    Plan,
+    Union,
+    inputs_of,
+    refs,
+)
+
+_Names = frozenset[GlobalId | LocalId]
 
 
 def share_arrangements(plan: Plan) -> Plan:
-    """The plan with the arrangements of self-joins named once. What is inside a recursion stays as it is."""
-    return _shared(plan, count())
+    """The plan, in which each arrangement that several sides of linear joins read has a name."""
+    bound = Counter(_bound(plan))
+    unclear = frozenset(name for name, n in bound.items() if n > 1)
+    often = Counter(_sides(plan, unclear, set()))
+    shared = frozenset(side for side, n in often.items() if n > 1)
+    return _Sharing(shared, frozenset(bound)).of(plan) if shared else plan
 
 
-def _shared(plan: Plan, names: Iterator[int]) -> Plan:
+@dataclass(frozen=True)
+class _Side:
+    """An input of a linear join, the key by which the join arranges it, and the columns of it that the join keeps."""
+
+    input: Plan
+    key: tuple[ScalarExpr, ...]
+    kept: tuple[int, ...]
+    """Beside the expressions of the key."""
+
+    @property
+    def arranged(self) -> Plan:
+        """The collection that is arranged: the columns that are kept, then the expressions of the key."""
+        if self._computed or len(self.kept) < len(self.input.schema):
+            row = refs(self.input.schema)
+            outputs = (*(row[c] for c in self.kept), *self._computed)
+            return Mfp(self.input, mfp_of(self.input.schema, FilterProject((), outputs)))
+        return self.input
+
+    @property
+    def key_of_arranged(self) -> tuple[ScalarExpr, ...]:
+        """The key over the columns of `arranged`."""
+        row, computed = refs(self.arranged.schema), self._computed
+        return tuple(
+            row[self.kept.index(k.index) if isinstance(k, ColumnRef) else len(self.kept) + computed.index(k)]
+            for k in self.key
+        )
+
+    def thinned(self, thinning: tuple[int, ...]) -> tuple[int, ...]:
+        """The positions in the columns of `arranged` of some that are kept."""
+        return tuple(map(self.kept.index, thinning))
+
+    @property
+    def _computed(self) -> tuple[ScalarExpr, ...]:
+        return tuple(dict.fromkeys(k for k in self.key if not isinstance(k, ColumnRef)))
+
+
+def _side(input: Plan, key: tuple[ScalarExpr, ...], thinning: tuple[int, ...]) -> _Side | None:
+    """The side; None where it is an index, has no key, or has a part of the key twice."""
+    row = refs(input.schema)
+    over = tuple(row[k.index] if isinstance(k, ColumnRef) else k for k in key)
+    if not over or len(set(over)) < len(over) or (isinstance(input, Get) and input.key is not None):
+        return None
+    return _Side(input, over, tuple(sorted({*thinning, *(k.index for k in over if isinstance(k, ColumnRef))})))
+
+
+def _sides_of(join: Join) -> dict[int, _Side]:
+    """The sides of a linear join that are inputs, by the input; none of a delta join."""
+    if not isinstance(join.plan, LinearJoin):
+        return {}
+    source, first = join.plan.source, join.plan.stages[0]
+    found = {source: _side(join.inputs[source], first.stream_key, first.stream_thinning)}
+    for stage in join.plan.stages:
+        found[stage.lookup] = _side(join.inputs[stage.lookup], stage.lookup_key, stage.lookup_thinning)
+    return {at: side for at, side in found.items() if side is not None}
+
+
+def _sides(plan: Plan, unclear: _Names, seen: set[_Side]) -> Iterator[_Side]:
+    """Yield the sides of all linear joins outside of recursions. What a side reads counts once, as the side does.
+
+    A side that reads a name of several meanings is left out.
+    """
+    sides = _sides_of(plan) if isinstance(plan, Join) else {}
+    below = (plan.body,) if isinstance(plan, LetRec) else inputs_of(plan)
+    for at, each in enumerate(below):
+        side = sides.get(at)
+        if side is not None and not (unclear and _free(each) & unclear):
+            yield side
+            if side in seen:
+                continue
+            seen.add(side)
+        yield from _sides(each, unclear, seen)
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """A name for an arrangement, and the names that its value reads."""
+
+    name: LocalId
+    value: Plan
+    reads: _Names
+
+
+class _Sharing:
+    """Replaces the shared sides of one plan by Gets, and binds what they read as far outside as its names allow."""
+
+    def __init__(self, shared: frozenset[_Side], bound: _Names) -> None:
+        self._shared = shared
+        self._names = (name for n in count() if (name := LocalId(f"arranged{n}")) not in bound)
+        self._gets: dict[_Side, Get] = {}
+        self._waiting: list[_Binding] = []
+        """Each after those that it reads."""
+
+    def of(self, plan: Plan) -> Plan:
+        """The whole plan."""
+        body = self._rewritten(plan)
+        return _with_bindings(self._waiting, body)
+
+    def _rewritten(self, plan: Plan) -> Plan:
+        match plan:
+            case Let(name, value, body):
+                value = self._rewritten(value)
+                return Let(name, value, self._behind(frozenset([name]), body))
+            case LetRec(bindings, body):
+                return LetRec(bindings, self._behind(frozenset(b.id for b in bindings), body))
+            case Join():
+                return self._join(plan)
+            case Union(inputs):
+                return replace(plan, inputs=tuple(map(self._rewritten, inputs)))
+            case Constant() | Get():
+                return plan
+            case _:
+                return replace(plan, input=self._rewritten(plan.input))
+
+    def _behind(self, names: _Names, body: Plan) -> Plan:
+        """The body of a Let or LetRec, with the bindings that read its names inside."""
+        body = self._rewritten(body)
+        inside, outside = [], []
+        for binding in self._waiting:
+            if binding.reads & names:
+                inside.append(binding)
+                names |= {binding.name}
+            else:
+                outside.append(binding)
+        self._waiting = outside
+        return _with_bindings(inside, body)
+
+    def _join(self, join: Join) -> Join:
+        sides = {at: side for at, side in _sides_of(join).items() if side in self._shared}
+        inputs = tuple(self._get(sides[at]) if at in sides else self._rewritten(i) for at, i in enumerate(join.inputs))
+        return Join(inputs, _over(join.plan, sides) if isinstance(join.plan, LinearJoin) else join.plan)
+
+    def _get(self, side: _Side) -> Get:
+        """The arrangement of a side, bound at the first call."""
+        if side not in self._gets:
+            value = self._rewritten(side.arranged)
+            name = next(self._names)
+            self._waiting.append(_Binding(name, value, _free(value)))
+            self._gets[side] = Get(name, value.schema, side.key_of_arranged)
+        return self._gets[side]
+
+
+def _over(linear: LinearJoin, sides: Mapping[int, _Side]) -> LinearJoin:
+    """The join over the arrangements of these sides."""
+    first, *later = (_looking_up(stage, sides.get(stage.lookup)) for stage in linear.stages)
+    if (source := sides.get(linear.source)) is not None:
+        thinning = source.thinned(first.stream_thinning)
+        first = replace(first, stream_key=source.key_of_arranged, stream_thinning=thinning)
+    return LinearJoin(linear.source, (first, *later))
+
+
+def _looking_up(stage: JoinStage, side: _Side | None) -> JoinStage:
+    if side is None:
+        return stage
+    return replace(stage, lookup_key=side.key_of_arranged, lookup_thinning=side.thinned(stage.lookup_thinning))
+
+
+def _with_bindings(bindings: Sequence[_Binding], body: Plan) -> Plan:
+    for binding in reversed(bindings):
+        body = Let(binding.name, binding.value, body)
+    return body
+
+
+def _free(plan: Plan) -> _Names:
+    """The names that a plan reads and does not bind."""
     match plan:
-        case Constant() | Get():
-            return plan
-        case Let(_, value, body):
-            return replace(plan, value=_shared(value, names), body=_shared(body, names))
-        case LetRec():
-            return replace(plan, body=_shared(plan.body, names))
-        case Union():
-            return replace(plan, inputs=tuple(_shared(i, names) for i in plan.inputs))
-        case Join():
-            return _self_join(replace(plan, inputs=tuple(_shared(i, names) for i in plan.inputs)), plan, names)
+        case Get(name):
+            return frozenset([name])
+        case Let(name, value, body):
+            return _free(value) | (_free(body) - {name})
+        case LetRec(bindings):
+            return frozenset[GlobalId | LocalId]().union(*map(_free, inputs_of(plan))) - {b.id for b in bindings}
         case _:
-            return replace(plan, input=_shared(plan.input, names))
+            return frozenset[GlobalId | LocalId]().union(*map(_free, inputs_of(plan)))
 
 
-def _self_join(join: Join, before: Join, names: Iterator[int]) -> Plan:
-    """`before`: the join whose inputs are as they were: what is shared inside them has names that differ."""
-    how = join.plan
-    if not isinstance(how, LinearJoin) or not _is_of_one(before, how):
-        return join
-    value, key = join.inputs[how.source], how.stages[0].stream_key
-    name = LocalId(f"arranged{next(names)}")
-    get = Get(name, value.schema, key)
-    sides = (how.source, how.stages[0].lookup)
-    return Let(name, value, replace(join, inputs=tuple(get if i in sides else v for i, v in enumerate(join.inputs))))
-
-
-def _is_of_one(join: Join, how: LinearJoin) -> bool:
-    """Whether both sides of the first stage are one input, kept by one key with the same columns."""
-    first = how.stages[0]
-    source, lookup = join.inputs[how.source], join.inputs[first.lookup]
-    if source != lookup or not first.stream_key or (isinstance(source, Get) and source.key is not None):
-        return False
-    return first.stream_key == first.lookup_key and _kept(first, first.stream_thinning) == _kept(
-        first, first.lookup_thinning
-    )
-
-
-def _kept(stage: JoinStage, thinning: tuple[int, ...]) -> frozenset[int]:
-    """The columns that a side keeps, beside the expressions of the key, which are equal on both sides."""
-    return frozenset(thinning).union(k.index for k in stage.stream_key if isinstance(k, ColumnRef))
+def _bound(plan: Plan) -> Iterator[LocalId]:
+    """Yield the names that a plan binds, once for each place."""
+    if isinstance(plan, Let):
+        yield plan.id
+    if isinstance(plan, LetRec):
+        yield from (b.id for b in plan.bindings)
+    for below in inputs_of(plan):
+        yield from _bound(below)

@@ -24,7 +24,7 @@ from tidemark_replica.render.execution.step_shape import ExchangePolicy, Fragmen
 from tidemark_replica.render.execution.worker_runner import MAX_ROWS, WorkerRunner
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lowering import lower_dataflow
-from tidemark_replica.render.plan.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
+from tidemark_replica.render.plan.fragments import Fragment, Fragments, LoopFragment, SharedArrangement
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
 
@@ -55,7 +55,7 @@ def build(
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
-    arranged = {id: ImportedIndex(i.arrangement, i.manifest.layout) for id, i in imported.items()}
+    arranged = {id: SharedArrangement(i.arrangement, i.manifest.layout) for id, i in imported.items()}
     fragments = lower_dataflow(description, arranged, folder.name, arrow=arrow)
     prepared = [_prepared(session, f) for f in fragments.fragments]
     layouts = {**fragments.arrangements, **{i.arrangement: i.layout for i in arranged.values()}}

@@ -78,7 +78,8 @@ class RenderedDataflow:
         imports = {index.arrangement: id for id, index in imported.items()}
         self._ids = imports | {arrangement: id for id, arrangement in fragments.indexes.items()}
         self._operators = OperatorCosts(fragments, self._ids)
-        self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements})
+        arranged = {a for each in self._prepared for a in each.arranged}
+        self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements} - arranged)
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
     @property

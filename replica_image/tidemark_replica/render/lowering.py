@@ -40,8 +40,16 @@ from tidemark_replica.render.continual_task import lower_changes, lower_continua
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.join import lower_join
+from tidemark_replica.render.join.indexes import columns_of
 from tidemark_replica.render.join.linear import self_joined
-from tidemark_replica.render.plan.fragments import Fragments, ImportedIndex, Scope, count_uses, imported_stream, uses
+from tidemark_replica.render.plan.fragments import (
+    Fragments,
+    Scope,
+    SharedArrangement,
+    count_uses,
+    imported_stream,
+    uses,
+)
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
 from tidemark_replica.render.recursion import lower_let_rec
@@ -53,7 +61,7 @@ from tidemark_replica.render.window import lower_window
 
 
 def lower_dataflow(
-    description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
+    description: DataflowDescription, imported: Mapping[GlobalId, SharedArrangement], token: str, *, arrow: bool = True
 ) -> Fragments:
     """Lower a dataflow to fragments. Raises NotRendered for a node or type without an operator here."""
     scope = Scope(description, imported, token, StreamBuilder(arrow=arrow))
@@ -136,9 +144,22 @@ def _let(scope: Scope, plan: Let) -> Stream:
     with scope.binding(plan.id):
         if used == 1 or (used == 2 and scope.keeps_once and _joins_itself(plan.body, plan.id)):
             scope.inlined[plan.id] = plan.value
+        elif used and scope.keeps_once and (keys := _keys(plan.body, plan.id)):
+            stream = lower(scope, plan.value)
+            scope.finish(stream, scope.arrange(plan.id, stream, keys))
         elif used:
             _share(scope, plan.id, plan.value)
         return lower(scope, plan.body)
+
+
+def _keys(plan: Plan, name: LocalId) -> list[tuple[int, ...]]:
+    """The keys, of distinct columns, by which inputs of joins read the binding outside of loops."""
+    below = (plan.body,) if isinstance(plan, LetRec) else inputs_of(plan)
+    found = [key for each in below for key in _keys(each, name)]
+    if isinstance(plan, Join):
+        read = [columns_of(i.key) for i in plan.inputs if isinstance(i, Get) and i.id == name and i.key]
+        found += [key for key in read if key is not None and len(set(key)) == len(key)]
+    return list(dict.fromkeys(found))
 
 
 def _joins_itself(plan: Plan, name: LocalId) -> bool:

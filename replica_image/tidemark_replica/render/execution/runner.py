@@ -23,6 +23,7 @@ from tidemark_replica.render.execution.prepare import prepare
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of
 from tidemark_replica.render.plan.pipeline import (
+    ArrangeKernel,
     IndexSource,
     Kernel,
     Pipeline,
@@ -51,6 +52,12 @@ class PreparedFragment:
         """The leaves, and the kernels with scheduled updates: only these have updates for a step."""
         return tuple(node for node in nodes_of(self.fragment.stage) if _is_update_source(node))
 
+    @cached_property
+    def arranged(self) -> tuple[ArrangementId, ...]:
+        """The arrangements that are complete once the fragment has run: later fragments may read them."""
+        nodes = nodes_of(self.fragment.stage)
+        return tuple(node.arrangement for node in nodes if isinstance(node, ArrangeKernel))
+
     @property
     def watched_arrangements(self) -> tuple[ArrangementId, ...]:
         """The arrangements that may have updates for a step."""
@@ -68,6 +75,7 @@ class PreparedLoop:
 
     fragment: LoopFragment
     parts: tuple[PreparedFragment, ...]
+    arranged: tuple[ArrangementId, ...] = ()
     watched_arrangements: tuple[ArrangementId, ...] = ()
     """None: a loop only reacts to its inputs."""
 

@@ -6,7 +6,7 @@ A fragment without updates in any of its leaves runs no job.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -68,6 +68,7 @@ class StepRun:
             self._run_loop(prepared)
         else:
             self._run_fragment(prepared)
+            self._show(prepared.arranged)
 
     def _run_fragment(self, prepared: PreparedFragment) -> None:
         fragment = prepared.fragment
@@ -94,6 +95,15 @@ class StepRun:
         self._published |= report.published
         if self._progress is not None:
             self._progress.fragment_ended(fragment.name)
+
+    def _show(self, arranged: Iterable[ArrangementId]) -> None:
+        """Show later fragments the arrangements that are now complete up to the step's upper.
+
+        What the step merged in them counts from the commit on: the manifests here are the run's own.
+        """
+        lower, upper = self._step.lower, self._step.upper.encode()
+        shown = {a: self._pinned[a].append(self.written.get(a, ()), lower, upper) for a in arranged}
+        self._pinned = {**self._pinned, **shown}
 
     def _run_loop(self, prepared: PreparedLoop) -> None:
         """Run a loop's rounds as jobs, to the end."""

@@ -25,7 +25,7 @@ from tidemark_replica.kernels.joins.half_join import Lookup
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.join.indexes import columns_of, index_of, indexes_of
-from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
+from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import DeltaKernel, IndexSource
 
@@ -38,7 +38,7 @@ class _Input:
 
     stream: Stream
     columns: Columns
-    indexes: list[ImportedIndex]
+    indexes: list[SharedArrangement]
     own: dict[Columns, ArrangementId] = field(default_factory=dict)
 
 
@@ -120,7 +120,7 @@ def _own(scope: Scope, met: _Input, key: Columns) -> ArrangementId:
     return met.own[key]
 
 
-def _serving(indexes: list[ImportedIndex], key: Columns | None) -> ImportedIndex | None:
+def _serving(indexes: list[SharedArrangement], key: Columns | None) -> SharedArrangement | None:
     """The first index whose key is exactly these columns, in any order."""
     return next((i for i in indexes if key is not None and sorted(i.layout.key) == sorted(key)), None)
 

@@ -1,4 +1,4 @@
-"""Imported indexes as inputs of joins, and the columns of join keys."""
+"""Shared arrangements as inputs of joins, and the columns of join keys."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.plan.lir import Get, Plan
-from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
+from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
 
 
-def index_of(scope: Scope, plan: Plan) -> ImportedIndex | None:
-    """The imported index that a plan reads, if reading it is all that the plan does."""
-    return scope.imported.get(GlobalId(plan.id)) if isinstance(plan, Get) else None
+def index_of(scope: Scope, plan: Plan) -> SharedArrangement | None:
+    """The imported index, or the arrangement of a binding, that a plan reads, if reading it is all that it does."""
+    if not isinstance(plan, Get):
+        return None
+    if plan.id in scope.arranged:
+        return next((a for a in scope.arranged[plan.id] if a.layout.key == columns_of(plan.key or ())), None)
+    return scope.imported.get(GlobalId(plan.id))
 
 
-def indexes_of(scope: Scope, plan: Plan) -> list[ImportedIndex]:
-    """All imported indexes of the collection that a plan reads by an index. One dataflow maintains them, so their
-    uppers are equal.
+def indexes_of(scope: Scope, plan: Plan) -> list[SharedArrangement]:
+    """All arrangements of the collection that a plan reads by an index, or by a key of a binding. One dataflow
+    maintains them, so their uppers are equal.
     """
+    if isinstance(plan, Get) and plan.id in scope.arranged:
+        return list(scope.arranged[plan.id])
     imports = scope.description.index_imports
     collections = {i.on for i in imports if isinstance(plan, Get) and i.id == plan.id}
     return [scope.imported[i.id] for i in imports if i.on in collections]

@@ -24,7 +24,7 @@ from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.join.indexes import columns_of, index_of
-from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
+from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
 from tidemark_replica.render.plan.key_columns import key_columns
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel, Kernel
@@ -88,7 +88,7 @@ def _stage(
     scope: Scope,
     stage: JoinStage,
     stream: Stream,
-    index: ImportedIndex | None,
+    index: SharedArrangement | None,
     lookup: Plan,
     lower: Callable[[Plan], Stream],
 ) -> Stream:
@@ -104,7 +104,11 @@ def _stage(
 
 
 def _side(
-    scope: Scope, stream: Stream, key: list[ScalarExpr], output_columns: tuple[int, ...], index: ImportedIndex | None
+    scope: Scope,
+    stream: Stream,
+    key: list[ScalarExpr],
+    output_columns: tuple[int, ...],
+    index: SharedArrangement | None,
 ) -> _Side:
     """A side with its output columns and key columns, arranged by the key unless an imported index is that already."""
     if index is not None and columns_of(key) == index.layout.key:
@@ -117,7 +121,7 @@ def _side(
     return _Side(stream, JoinInput(scope.new_arrangement("join", layout), prepared.positions[: len(output_columns)]))
 
 
-def _key_order(stage: JoinStage, *indexes: ImportedIndex | None) -> tuple[int, ...]:
+def _key_order(stage: JoinStage, *indexes: SharedArrangement | None) -> tuple[int, ...]:
     """The order of the key's columns: that of an imported index, which can then be used, else that of the plan."""
     written = tuple(range(len(stage.stream_key)))
     for index, key in zip(indexes, (stage.stream_key, stage.lookup_key), strict=True):

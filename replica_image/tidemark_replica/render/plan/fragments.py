@@ -4,6 +4,8 @@
               └─> sink m1                      fragment 2:  b, arranged as i1
                                                fragment 3:  m1's delta, published for the sink
 
+A binding that joins read by a key is arranged in its fragment instead, and the others read the arrangement.
+
 A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
 step. Fragments run in order: later ones read what earlier ones published. Pure: nothing is allocated before the whole
 plan has been found renderable.
@@ -12,7 +14,7 @@ plan has been found renderable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -27,6 +29,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import (
+    ArrangeKernel,
     DeltaKernel,
     Drain,
     IndexSource,
@@ -56,8 +59,8 @@ class LoopFragment:
 
 
 @dataclass(frozen=True)
-class ImportedIndex:
-    """An index that another dataflow of this replica exports."""
+class SharedArrangement:
+    """An arrangement that joins read in place: an index of another dataflow of this replica, or one of a binding."""
 
     arrangement: ArrangementId
     layout: Layout
@@ -89,7 +92,7 @@ class Scope:
     """
 
     description: DataflowDescription
-    imported: Mapping[GlobalId, ImportedIndex]
+    imported: Mapping[GlobalId, SharedArrangement]
     token: str
     """Unique to this rendering: a prefix of the names of its arrangements."""
     streams: StreamBuilder = field(default_factory=StreamBuilder)
@@ -98,8 +101,10 @@ class Scope:
     fragments: list[Fragment | LoopFragment] = field(default_factory=list)
     shared: dict[GlobalId | LocalId, Stream] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
+    arranged: dict[GlobalId | LocalId, tuple[SharedArrangement, ...]] = field(default_factory=dict)
+    """The arrangements of bindings that are read by a key."""
     keeps_once: bool = True
-    """Whether a join of a binding with itself keeps it once. Not inside a loop, where both sides carry iterations."""
+    """Whether what reads a binding by a key shares its arrangement. Not inside a loop, where rows carry iterations."""
     spools: int = 0
     numbers: Iterator[int] = field(default_factory=count)
 
@@ -138,7 +143,7 @@ class Scope:
 
     @property
     def _meanings(self) -> tuple[dict[GlobalId | LocalId, Any], ...]:
-        return self.shared, self.inlined
+        return self.shared, self.inlined, self.arranged
 
     def publish(self, name: GlobalId | LocalId, stream: Stream, tree: Pipeline) -> Pipeline:
         """Publish a stream under `name` for later fragments of the step."""
@@ -146,6 +151,17 @@ class Scope:
         file = f"shared{len(self.fragments)}"
         self.shared[name] = Stream(ReadPublished(file, types), stream.schema)
         return Publish(file, tree, types)
+
+    def arrange(self, name: LocalId, stream: Stream, keys: Sequence[tuple[int, ...]]) -> Pipeline:
+        """Keep a binding once for each key, for later fragments of the step. They also read its updates there."""
+        types, tree = arrow_types(stream.schema), stream.tree
+        for key in keys:
+            layout = Layout.of_rows(types, key)
+            made = SharedArrangement(self.new_arrangement("arranged", layout), layout)
+            self.arranged[name] = (*self.arranged.get(name, ()), made)
+            tree = ArrangeKernel(made.arrangement, tree)
+        self.shared[name] = Stream(IndexSource(self.arranged[name][0].arrangement, types), stream.schema)
+        return tree
 
 
 def imported_stream(scope: Scope, id: GlobalId) -> Stream:

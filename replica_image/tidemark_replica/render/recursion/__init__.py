@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.plan.lir import LetRec, Plan, RecursiveBinding
@@ -62,7 +63,8 @@ class _Lowering:
         }
         name = scope.description.name
         streams = StreamBuilder(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.streams.arrow)
-        self._body = replace(scope, imported={}, streams=streams, fragments=[], shared={}, inlined={}, keeps_once=False)
+        outside: dict[str, Any] = {"imported": {}, "shared": {}, "inlined": {}, "arranged": {}}
+        self._body = replace(scope, streams=streams, fragments=[], keeps_once=False, **outside)
 
     def run(self) -> None:
         hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)

@@ -42,7 +42,7 @@ def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> st
         case p.Source(id):
             return f"read {plain_name(id)}"
         case p.IndexSource(arrangement):
-            return f"read {plain_name(ids[arrangement])}"
+            return f"read {plain_name(ids[arrangement])}" if arrangement in ids else None
         case p.ArrangeKernel(arrangement):
             return f"index {plain_name(ids[arrangement])}" if arrangement in ids else "arrange"
         case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():

@@ -187,6 +187,8 @@ class _StageProgress:
             point = _Position(BUSY, point.rows)
         if isinstance(node, p.Publish | p.LoopOutput):
             self.fragment.published[node.name] = point.rows
+        if isinstance(node, p.ArrangeKernel):
+            self.fragment.published[node.arrangement] = point.rows
         name = operator_name(node, self.fragment.ids)
         if name is not None:
             self.fragment.operators.append(OperatorProgress(name, point.percent, point.rows))
@@ -194,6 +196,8 @@ class _StageProgress:
 
     def _reached(self, node: p.Pipeline, counted: OperatorCount) -> _Position:
         match node:
+            case p.IndexSource(name) if name in self.fragment.published:
+                return _Position(_percent(counted.rows, self.fragment.rows_of(node)), self.fragment.published[name])
             case p.Source() | p.IndexSource():
                 rows = self.fragment.rows_of(node)
                 return _Position(_percent(counted.rows, rows), rows)
