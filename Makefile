@@ -46,7 +46,7 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java test-packages lint types control-plane kafka-broker $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+test: java test-packages lint types control-plane kafka-broker dbt-environment $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
@@ -54,7 +54,7 @@ test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java test-packages venv control-plane kafka-broker $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+test-slow: java test-packages venv control-plane kafka-broker dbt-environment $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
 	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
@@ -154,10 +154,12 @@ krew: venv ## an archive of `kubectl tidemark` for this platform, and krew's man
 	$(BIN)/python -m tools.krew --out dist/krew --url "$(URL)"
 
 .PHONY: lock
-lock: ## resolve constraints.txt anew from pyproject.toml
+lock: ## resolve constraints.txt anew from pyproject.toml, and that of dbt/
 	@command -v uv >/dev/null || { echo "uv is missing: pip install uv" >&2; exit 1; }
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --strip-extras \
 		--custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --strip-extras \
+		--custom-compile-command "make lock" --output-file dbt/constraints.txt dbt/pyproject.toml
 
 .PHONY: clean
 clean: ## remove .venv and what tools left behind; a running demo is ended by `make demo-down`
@@ -188,3 +190,7 @@ control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kube
 .PHONY: kafka-broker
 kafka-broker: java test-packages venv ## fetch the Kafka broker of the tests from Maven into the cache (once, 43 MB)
 	@$(BIN)/python -m tests.kafka.broker
+
+.PHONY: dbt-environment
+dbt-environment: venv ## install dbt, which needs another protobuf than we do, into an environment in the cache (once)
+	@$(BIN)/python -m tests.dbt.environment >/dev/null

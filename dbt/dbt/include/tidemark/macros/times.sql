@@ -1,0 +1,1 @@
+{% macro tidemark__current_timestamp() -%}now(){%- endmacro %}
