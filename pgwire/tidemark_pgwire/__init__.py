@@ -8,6 +8,7 @@ main, server       options; connections, certificates, cancel requests
 watchdog           ends a process whose event loop stands
 session            one connection, from its first bytes to its last statement
 statements         the text of statements: tokens, commands, parameters as literals
+writes             rows of INSERT and COPY FROM, until their transaction ends
 catalogue          pg_catalog, information_schema, SHOW
 gateway            calls to the operator's gateway
 values             columns of Arrow as values of PostgreSQL, in both formats

@@ -23,6 +23,10 @@ NO_ACTIVE_TRANSACTION = "25P01"
 READ_ONLY = "25006"
 TOO_MANY_CONNECTIONS = "53300"
 LIMIT_EXCEEDED = "54000"
+UNDEFINED_COLUMN = "42703"
+TYPE_MISMATCH = "42804"
+BAD_COPY = "22P04"
+OUTCOME_UNKNOWN = "40003"
 CANNOT_CONNECT_NOW = "57P03"
 ADMIN_SHUTDOWN = "57P01"
 INTERNAL_ERROR = "XX000"
@@ -30,14 +34,23 @@ INTERNAL_ERROR = "XX000"
 
 class WireError(Exception):
     """Ends a statement. `position`: of the character in the statement, from 1; 0: unknown. `fatal`: ends the
-    connection, too. `routine`: the name by which drivers know an error that has its SQLSTATE with others."""
+    connection, too. `routine`: the name by which drivers know an error that has its SQLSTATE with others. `where`: the
+    place in the data of COPY."""
 
     def __init__(
-        self, sqlstate: str, message: str, *, hint: str = "", position: int = 0, fatal: bool = False, routine: str = ""
+        self,
+        sqlstate: str,
+        message: str,
+        *,
+        hint: str = "",
+        position: int = 0,
+        fatal: bool = False,
+        routine: str = "",
+        where: str = "",
     ) -> None:
         super().__init__(message)
         self.sqlstate, self.hint, self.position, self.fatal = sqlstate, hint, position, fatal
-        self.routine = routine
+        self.routine, self.where = routine, where
 
 
 class ProtocolError(WireError):

@@ -8,7 +8,8 @@ The leader moves, and the gateway with it; reads are asked again. What the gatew
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -42,6 +43,11 @@ _SQLSTATES = {
     grpc.StatusCode.UNAVAILABLE: errors.CANNOT_CONNECT_NOW,
     grpc.StatusCode.UNIMPLEMENTED: errors.FEATURE_NOT_SUPPORTED,
 }
+WRITE_SECONDS = 60.0
+"""How long a call that writes rows is made again: a replica that restarts takes some seconds more than a leader."""
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
+_AGAIN = (*_LOST, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Statuses of calls that write rows: whether it did is not known, or it did not and may."""
 T = TypeVar("T")
 
 
@@ -76,6 +82,32 @@ class GatewayLink:
         request = pb.RelationsRequest(namespace=namespace)
         reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
         return tuple(map(_relation, reply.relations))
+
+    async def table(self, token: str, request: pb.DescribeTableRequest) -> Any:
+        """The columns of a table that the user may write, as a DescribeTableReply. Raises WireError."""
+        return await self._asked(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
+
+    async def insert(self, token: str, header: pb.InsertHeader, body: Callable[[], Iterator[bytes]]) -> Any:
+        """Write rows, as an InsertReply. Where the answer is lost, or the table takes no rows now, the call is made
+        again with its key, so the rows are written once. `body`: the pieces from the first one on. Raises WireError."""
+        until, pauses, maybe = time.monotonic() + WRITE_SECONDS, iter(RETRY_SECONDS), False
+        try:
+            while True:
+                try:
+                    return await (await self._connected()).Insert(_messages(header, body), **_call(token))
+                except grpc.aio.AioRpcError as failed:
+                    code, error = failed.code(), wire_error(failed)
+                except asyncio.CancelledError:  # also where the channel was closed under the call
+                    if (task := asyncio.current_task()) is None or task.cancelling():
+                        raise
+                    code, error = grpc.StatusCode.UNAVAILABLE, WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT)
+                maybe |= code in _LOST
+                if code not in _AGAIN or time.monotonic() > until:
+                    raise _unknown(str(error)) if maybe and code is not grpc.StatusCode.INVALID_ARGUMENT else error
+                await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))
+                await self._find_again()
+        except asyncio.CancelledError:
+            raise _unknown("canceled") from None
 
     async def define(self, token: str, request: pb.DefineRequest) -> str:
         """What became of the object. Raises WireError. A lost call is asked again by the same id."""
@@ -173,6 +205,23 @@ class GatewayLink:
         if self._channel is not None and found != self._at:
             before, self._channel, self._stub = self._channel, None, None
             asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(before.close()))
+
+
+def _unknown(why: str) -> WireError:
+    return WireError(
+        errors.OUTCOME_UNKNOWN,
+        f"{why}. The rows are in the table, all at one time, or none of them is",
+        hint="Look before you repeat them. Rows with a tidemark.write_key are written once, however often they come.",
+    )
+
+
+async def _messages(header: pb.InsertHeader, body: Callable[[], Iterator[bytes]]) -> AsyncIterator[pb.InsertRequest]:
+    yield pb.InsertRequest(header=header)
+    pieces, size = body(), 0
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        size += len(piece)
+        yield pb.InsertRequest(data=piece)
+    yield pb.InsertRequest(end=size)
 
 
 def _call(token: str, timeout: float | None = None) -> dict[str, Any]:

@@ -61,6 +61,13 @@ def parser() -> argparse.ArgumentParser:
         default=limits.stall_seconds,
         help="a client that takes nothing of its rows for so long is disconnected; default: %(default)s",
     )
+    found.add_argument(
+        "--write-bytes",
+        type=int,
+        default=limits.write_bytes,
+        help="of rows that INSERT and COPY brought and that are not committed yet, in temporary files; a user has half "
+        "of them; default: %(default)s",
+    )
     return found
 
 
@@ -87,6 +94,7 @@ async def _serve(options: argparse.Namespace) -> None:
         options.statement_seconds,
         options.stall_seconds,
         user_connections=options.max_user_connections,
+        write_bytes=options.write_bytes,
     )
     link = GatewayLink(partial(_find, options))
     server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)

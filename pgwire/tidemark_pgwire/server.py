@@ -19,6 +19,7 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages.frontend import Cancel
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.session import Connection, Limits
+from tidemark_pgwire.writes.body import Spool
 
 LOG = logging.getLogger(__name__)
 BACKLOG = 512
@@ -83,6 +84,7 @@ class PgServer:
         self, link: GatewayLink, limits: Limits, certificate: Certificate | None, insecure: bool = False
     ) -> None:
         self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
+        self.spool = Spool(limits.write_bytes)
         self._connections: dict[int, Connection] = {}
         self._starting: dict[int, float] = {}
         """Connections that sent no password yet, the oldest first, and when each began."""

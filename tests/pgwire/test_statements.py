@@ -71,8 +71,8 @@ def test_errors_have_their_sqlstate_and_position(server: Served) -> None:
         with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
             connection.execute("SELECT\n  nme FROM s.a")
         assert failed.value.diag.statement_position == "10"
-        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="cannot execute INSERT"):
-            connection.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="cannot execute UPDATE"):
+            connection.execute("UPDATE t SET a = 1")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_copy_writes_text_and_csv(server: Served) -> None:
                 assert b"".join(copy).decode() == expected
         with connection.cursor().copy("COPY s.a TO STDOUT") as copy:
             assert b"".join(copy).decode() == "1\t2\n\\N\t3\n"
-        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), connection.cursor().copy("COPY a FROM STDIN"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.cursor().copy("COPY a FROM STDIN"):
             pass
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1, 2)
     assert statements(server)[0] == "SELECT a, b FROM s.a"

@@ -82,21 +82,31 @@ def copy_out(columns: int) -> bytes:
     return _message(b"H", struct.pack(f"!bH{columns}H", 0, columns, *[0] * columns))
 
 
+def copy_in(columns: int) -> bytes:
+    """The client is to send rows as text."""
+    return _message(b"G", struct.pack(f"!bH{columns}H", 0, columns, *[0] * columns))
+
+
 def error(failed: WireError) -> bytes:
     severity = "FATAL" if failed.fatal else "ERROR"
-    return _message(b"E", _fields(severity, failed.sqlstate, str(failed), failed.hint, failed.position, failed.routine))
+    fields = _fields(severity, failed.sqlstate, str(failed), failed.hint, failed.position, failed.routine, failed.where)
+    return _message(b"E", fields)
 
 
 def notice(message: str, sqlstate: str = "00000", severity: str = "NOTICE") -> bytes:
     return _message(b"N", _fields(severity, sqlstate, message, "", 0))
 
 
-def _fields(severity: str, sqlstate: str, message: str, hint: str, position: int, routine: str = "") -> bytes:
+def _fields(
+    severity: str, sqlstate: str, message: str, hint: str, position: int, routine: str = "", where: str = ""
+) -> bytes:
     fields = {b"S": severity, b"V": severity, b"C": sqlstate, b"M": message}
     if hint:
         fields[b"H"] = hint
     if position:
         fields[b"P"] = str(position)
+    if where:
+        fields[b"W"] = where
     if routine:
         fields[b"R"] = routine
     return b"".join(key + _text(value) for key, value in fields.items()) + b"\0"

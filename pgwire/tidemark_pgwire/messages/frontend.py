@@ -223,7 +223,6 @@ _DECODERS: dict[bytes, Callable[[_Body], Message]] = {
     b"S": _nothing(Sync()),
     b"H": _nothing(Flush()),
     b"X": _nothing(Terminate()),
-    b"d": lambda body: Ignored(),
     b"c": lambda body: Ignored(),
     b"f": lambda body: Ignored(),
 }

@@ -13,6 +13,7 @@ import asyncio
 import socket
 import ssl
 import struct
+from collections.abc import AsyncIterator
 
 from tidemark_pgwire.errors import Gone, ProtocolError
 
@@ -22,6 +23,7 @@ MAX_STARTUP_BYTES = 10_000
 CLOSE_SECONDS = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 _HEADER = struct.Struct("!cI")
+COPY_DATA, COPY_BYTES_MAX = b"d", 1 << 30
 
 
 class Wire(asyncio.Protocol):
@@ -31,7 +33,7 @@ class Wire(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._stall_seconds = stall_seconds
-        self._received, self._wanted = bytearray(), 0
+        self._received, self._wanted, self._left = bytearray(), 0, 0
         self._more: asyncio.Future[None] | None = None
         self._paused_reading = False
         self._room: asyncio.Future[None] | None = None
@@ -92,6 +94,12 @@ class Wire(asyncio.Protocol):
 
     async def exactly(self, size: int) -> bytes:
         """The next bytes. Raises Gone."""
+        await self._until(size)
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    async def _until(self, size: int) -> None:
         while len(self._received) < size:
             if self.lost.done():
                 raise Gone
@@ -102,9 +110,6 @@ class Wire(asyncio.Protocol):
             self._more = self._loop.create_future()
             await self._more
         self._wanted = 0
-        taken = bytes(self._received[:size])
-        del self._received[:size]
-        return taken
 
     async def startup_packet(self) -> bytes:
         """The body of a packet before the session: it has no type. Raises Gone, ProtocolError."""
@@ -115,10 +120,38 @@ class Wire(asyncio.Protocol):
 
     async def frame(self, max_bytes: int) -> tuple[bytes, bytes]:
         """The type and the body of the next message. Raises Gone, ProtocolError."""
-        kind, size = _HEADER.unpack(await self.exactly(5))
-        if not 4 <= size <= max_bytes:
+        kind, size = await self.head(max_bytes)
+        return kind, await self.body(size)
+
+    async def head(self, max_bytes: int) -> tuple[bytes, int]:
+        """The type of the next message, and how many bytes its body has. COPY's data may have more than `max_bytes`:
+        they are read in parts. What nobody read of the message before is left out. Raises as `frame`."""
+        async for _ in self.parts(self._left):
+            pass
+        kind, size = _HEADER.unpack(await self.exactly(_HEADER.size))
+        if not 4 <= size <= (COPY_BYTES_MAX if kind == COPY_DATA else max_bytes):
             raise ProtocolError(f"invalid message length: {size} bytes, at most {max_bytes} are taken")
-        return kind, await self.exactly(size - 4)
+        self._left = size - 4
+        return kind, self._left
+
+    async def body(self, size: int) -> bytes:
+        """The body of the message whose head was read. Raises Gone."""
+        taken = await self.exactly(size)
+        self._left = 0
+        return taken
+
+    async def parts(self, size: int) -> AsyncIterator[bytes]:
+        """The same, in parts."""
+        while size:
+            taken = await self.exactly(min(size, READ_AHEAD_BYTES))
+            size -= len(taken)
+            self._left = size
+            yield taken
+
+    async def next_kind(self) -> bytes:
+        """The type of the next message, which stays to be read. Raises Gone."""
+        await self._until(1)
+        return bytes(self._received[:1])
 
     @property
     def has_received(self) -> bool:

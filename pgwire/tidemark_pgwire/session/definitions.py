@@ -79,7 +79,8 @@ async def drop(session: Session, command: Drop, parameters: Sequence[Parameter])
 
 
 def _require_possible(session: Session, tag: str, parameters: Sequence[Parameter]) -> None:
-    if session.transaction.explicit:
+    session.require_writable(tag)
+    if session.transaction.explicit or session.transaction.pending is not None:
         raise not_alone(tag)
     if parameters:
         raise WireError(errors.FEATURE_NOT_SUPPORTED, f"{tag} takes no parameters: write the values into the statement")

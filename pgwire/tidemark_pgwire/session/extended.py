@@ -15,7 +15,7 @@ from sys import getsizeof
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend, frontend
-from tidemark_pgwire.session import definitions
+from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.statements import (
     Session,
@@ -29,9 +29,11 @@ from tidemark_pgwire.session.statements import (
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import parameter_count
 from tidemark_pgwire.statements.binding import parameter_types as parameter_types_of
-from tidemark_pgwire.statements.commands import MAX_NAME, Command, parse
+from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
+from tidemark_pgwire.statements.inserts import Insert
 from tidemark_pgwire.statements.lexer import split
+from tidemark_pgwire.statements.words import MAX_NAME
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
 from tidemark_pgwire.values.rows import Column
 from tidemark_pgwire.values.types import TEXT
@@ -42,6 +44,7 @@ MAX_BYTES = 4 << 20
 PREPARED_BYTES, PARAMETER_BYTES = 500, 150
 """The bytes of a prepared statement and of a parameter, besides their texts."""
 ROWS = (sql.Select, sql.Subscribe, sql.Explain)
+SYNC = b"S"
 Shape = tuple[bytes, bytes]
 """Digests of the columns' oids and names."""
 
@@ -172,6 +175,8 @@ class Extended:
         rows = await self._rows(bound)
         if rows is None:
             tag = await self.run(command, bound.parameters)
+            if session.transaction.is_last and await session.wire.next_kind() == SYNC:
+                await writes.write(session)  # so that its error is this statement's
             session.wire.write(backend.command_complete(tag))
             return
         sent, more = 0, False
@@ -199,11 +204,26 @@ class Extended:
                 if what == "ALL":
                     await self._discard()
                 return f"DISCARD {what}"
+            case sql.Commit() if not self._session.transaction.failed:
+                return await self._commit(command)
+            case Insert():
+                return await writes.insert(self._session, command, parameters)
+            case sql.CopyIn():
+                return await writes.copy(self._session, command)
             case Define():
                 return await definitions.define(self._session, command, parameters)
             case Drop():
                 return await definitions.drop(self._session, command, parameters)
         return await run(self._session, command, parameters)
+
+    async def _commit(self, command: Command) -> str:
+        """The rows of the transaction are written first; where that fails, it is rolled back. Raises WireError."""
+        try:
+            await writes.write(self._session)
+        except BaseException:
+            await run(self._session, sql.Rollback())
+            raise
+        return await run(self._session, command)
 
     async def close(self, message: frontend.Close) -> None:
         """What does not exist is closed already."""

@@ -22,8 +22,8 @@ from tidemark_pgwire.errors import Gone, ProtocolError, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
-from tidemark_pgwire.messages.wire import Wire
-from tidemark_pgwire.session import definitions
+from tidemark_pgwire.messages.wire import COPY_DATA, Wire
+from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import Settings
@@ -33,6 +33,7 @@ from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, split
+from tidemark_pgwire.writes.body import SPOOL_BYTES, Spool
 
 LOG = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 1 << 20
@@ -43,7 +44,8 @@ MAX_MESSAGE_BYTES = 1 << 20
 class Limits:
     """`statement_seconds`: of a statement, SUBSCRIBE excepted; `stall_seconds`: how long a client may read nothing;
     `start_seconds`: from the first byte to the password; `token_seconds`: between looks at the token. `connections`: of
-    users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password."""
+    users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password.
+    `write_bytes`: of rows that are not committed yet, on disk."""
 
     connections: int = 1000
     statement_seconds: float = 3600.0
@@ -52,6 +54,7 @@ class Limits:
     token_seconds: float = 60.0
     user_connections: int = 0
     starting: int = 256
+    write_bytes: int = SPOOL_BYTES
 
     @property
     def of_user(self) -> int:
@@ -63,6 +66,7 @@ class Server(Protocol):
 
     limits: Limits
     link: GatewayLink
+    spool: Spool
     plain_allowed: bool
 
     def tls(self) -> SSLContext: ...
@@ -154,7 +158,7 @@ class Connection:
     def _session(self, login: Login) -> Session:
         settings = Settings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
-        session = Session(self._server.link, self._wire, login.token, facts, settings)
+        session = Session(self._server.link, self._wire, login.token, facts, settings, self._server.spool)
         self._extended = Extended(session)
         return session
 
@@ -179,7 +183,12 @@ class Connection:
 
     async def _loop(self, session: Session) -> None:
         while True:
-            message = decode(*await self._wire.frame(MAX_MESSAGE_BYTES))
+            kind, size = await self._wire.head(MAX_MESSAGE_BYTES)
+            if kind == COPY_DATA:  # of a COPY that was refused
+                async for _ in self._wire.parts(size):
+                    pass
+                continue
+            message = decode(kind, await self._wire.body(size))
             if isinstance(message, frontend.Terminate):
                 return
             if self._skipping and not isinstance(message, frontend.Sync):
@@ -214,10 +223,18 @@ class Connection:
             case frontend.Close():
                 await extended.close(message)
             case frontend.Sync():
-                self._skipping = False
-                if not session.transaction.explicit:
-                    await extended.close_portals()
-                self._ready(session)
+                await self._sync(session)
+
+    async def _sync(self, session: Session) -> None:
+        """The end of the statements since the last one: outside a transaction block their rows are written."""
+        self._skipping = False
+        if not session.transaction.explicit:
+            try:
+                await self._limited(session, writes.write(session))
+            except WireError as error:
+                self._send(error)
+            await self._extended.close_portals()
+        self._ready(session)
 
     async def _simple(self, session: Session, text: str) -> None:
         await self._extended.close_portal("")
@@ -227,16 +244,17 @@ class Connection:
         for statement in found:
             try:
                 _require_dialect(session, statement)
-                command = parse(statement)
+                command, last = parse(statement), statement is found[-1]
                 if len(found) > 1 and isinstance(command, Define | Drop):
                     raise definitions.not_alone(command.tag)
-                await self._limited(session, self._statement(session, command), is_endless(session, command))
+                await self._limited(session, self._statement(session, command, last), is_endless(session, command))
             except WireError as error:
                 error.position += statement.at if error.position else 0
                 raise
             await self._wire.drain()
 
-    async def _statement(self, session: Session, command: Command) -> None:
+    async def _statement(self, session: Session, command: Command, last: bool) -> None:
+        """`last`: of its message, which writes the rows of them all, outside a transaction block."""
         if not isinstance(command, sql.Commit | sql.Rollback):
             session.transaction.require_usable()
         wire = self._wire
@@ -255,7 +273,13 @@ class Connection:
             finally:
                 await portal.close()
         else:
-            wire.write(backend.command_complete(await self._extended.run(command)))
+            tag = await self._extended.run(command)
+            if last and session.transaction.is_last:
+                await writes.write(session)
+            wire.write(backend.command_complete(tag))
+            return
+        if last and session.transaction.is_last:
+            await writes.write(session)
 
     # --- the time of a statement ---
 

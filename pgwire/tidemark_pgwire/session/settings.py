@@ -4,6 +4,7 @@
     tidemark.strict     on: answers have everything that was ingested when they were asked for
     tidemark.instance   the ComputeInstance where queries with operators run; empty: the only one
     tidemark.wait       on: CREATE and ALTER end once the view serves, DROP once its object is gone
+    tidemark.write_key  of the rows that are written: rows that were written with the same key are not written again
     dialect             postgres or spark: whose SQL statements are
     statement_timeout   ms, or with a unit; 0: the server's limit
 
@@ -17,9 +18,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from tidemark_pgwire.errors import INVALID_PARAMETER, WireError
+from tidemark_pgwire.errors import ACTIVE_TRANSACTION, INVALID_PARAMETER, WireError
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 
+_READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_read_only"
 SERVER_VERSION = "15.0"
 REPORTED = {
     "server_version": "server_version",
@@ -42,6 +44,7 @@ DEFAULTS = {
     "tidemark.strict": "off",
     "tidemark.instance": "",
     "tidemark.wait": "off",
+    "tidemark.write_key": "",
     "dialect": POSTGRES,
     "statement_timeout": "0",
     "application_name": "",
@@ -56,8 +59,8 @@ DEFAULTS = {
     "bytea_output": "hex",
     "default_transaction_isolation": "repeatable read",
     "transaction_isolation": "repeatable read",
-    "default_transaction_read_only": "on",
-    "transaction_read_only": "on",
+    "default_transaction_read_only": "off",
+    "transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
@@ -83,7 +86,7 @@ _FIXED = {
     "server_encoding": "UTF8",
     "is_superuser": "off",
     "integer_datetimes": "on",
-    "in_hot_standby": "on",
+    "in_hot_standby": "off",
     "max_identifier_length": "255",
     "lc_collate": "C",
     "lc_ctype": "C",
@@ -103,6 +106,7 @@ _DURATION = re.compile(r"(\d{1,12})\s*+(us|ms|s|min|h|d|)", re.ASCII)
 _MAX_TIMEOUT_MS = 2**31 - 1
 _MAX_CHARACTERS = 1024
 """The limit for the length of a value."""
+_MAX_KEY = 200
 BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 
 
@@ -112,15 +116,19 @@ class Settings:
     def __init__(self, user: str, given: dict[str, str]) -> None:
         """`given`: of the client's start. Raises WireError."""
         self.values = {**DEFAULTS, **_FIXED, "session_authorization": user}
-        for name, value in given.items():
-            self._put(name, value)
-        self._defaults = dict(self.values)
         self._before: dict[str, str] | None = None
         self._local: dict[str, str] = {}
+        for name, value in given.items():
+            self._put(_DEFAULT_READ_ONLY if name.lower() == _READ_ONLY else name, value)
+        self._defaults = dict(self.values)
 
     def set(self, name: str, value: str | None, local: bool = False) -> None:
         """Raises WireError: there is no such setting, or no such value."""
         name = _known(name)
+        if name == _READ_ONLY:
+            local, value = True, self.values[name] if value is None else value
+            if self.read_only and _bool(name)(value) == "off":
+                raise WireError(ACTIVE_TRANSACTION, "transaction read-write mode must be set before any query")
         if local and self._before is None:
             return
         if local:
@@ -134,18 +142,26 @@ class Settings:
         if name:
             self.set(name, None)
         else:
-            self._restore(self._defaults)
+            self._restore({**self._defaults, _READ_ONLY: self.values[_READ_ONLY]})
+            if self._before is None:
+                self.values[_READ_ONLY] = self.values[_DEFAULT_READ_ONLY]
 
-    def begin(self) -> None:
+    def begin(self, read_only: bool | None = None) -> None:
+        """`read_only` None: as `default_transaction_read_only` says."""
         self._before, self._local = dict(self.values), {}
+        if read_only is not None:
+            self.values[_READ_ONLY] = "on" if read_only else "off"
 
     def commit(self) -> None:
-        self._restore(self._local)
-        self._before, self._local = None, {}
+        self._end(self._local)
 
     def rollback(self) -> None:
-        self._restore(self._before or {})
+        self._end(self._before or {})
+
+    def _end(self, values: dict[str, str]) -> None:
         self._before, self._local = None, {}
+        self._restore(values)
+        self.values[_READ_ONLY] = self.values[_DEFAULT_READ_ONLY]
 
     def reported(self) -> dict[str, str]:
         return {shown: self.values[name] for name, shown in REPORTED.items()}
@@ -167,6 +183,15 @@ class Settings:
     @property
     def wait(self) -> bool:
         return self.values["tidemark.wait"] == "on"
+
+    @property
+    def write_key(self) -> str:
+        """Empty: none."""
+        return self.values["tidemark.write_key"]
+
+    @property
+    def read_only(self) -> bool:
+        return self.values[_READ_ONLY] == "on"
 
     @property
     def dialect(self) -> str:
@@ -191,6 +216,8 @@ class Settings:
             return
         check = _CHECKS.get(name)
         self._restore({name: value if check is None else check(value)})
+        if name == _DEFAULT_READ_ONLY and self._before is None:
+            self.values[_READ_ONLY] = self.values[name]
 
     def _restore(self, values: dict[str, str]) -> None:
         """Drivers that write literals themselves double backslashes where strings are not standard-conforming."""
@@ -230,14 +257,6 @@ def _bool(name: str) -> Callable[[str], str]:
         if (found := BOOLS.get(value.strip().lower())) is None:
             raise _wrong(name, value)
         return found
-
-    return check
-
-
-def _read_only(name: str) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        _bool(name)(value)
-        return "on"
 
     return check
 
@@ -288,13 +307,20 @@ def _name(value: str) -> str:
     return value.strip()
 
 
+def _key(value: str) -> str:
+    if len(value) > _MAX_KEY or not value.isprintable():
+        raise _wrong("tidemark.write_key", value, f"It has at most {_MAX_KEY} printable characters.")
+    return value
+
+
 _CHECKS: dict[str, Callable[[str], str]] = {
     **{name: _one_of(name, allowed) for name, allowed in _ONLY.items()},
-    **{name: _read_only(name) for name in ("default_transaction_read_only", "transaction_read_only")},
+    **{name: _bool(name) for name in (_READ_ONLY, _DEFAULT_READ_ONLY)},
     "tidemark.as_of": _as_of,
     "tidemark.strict": _bool("tidemark.strict"),
     "tidemark.wait": _bool("tidemark.wait"),
     "tidemark.instance": _name,
+    "tidemark.write_key": _key,
     "dialect": _dialect,
     "datestyle": _datestyle,
     "timezone": _zone,

@@ -26,12 +26,18 @@ from tidemark_pgwire.session.transaction import Transaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
+from tidemark_pgwire.statements.inserts import Insert
 from tidemark_pgwire.statements.subjects import Subject, subject_of
 from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
 from tidemark_pgwire.values.types import modifier as modifier_of
+from tidemark_pgwire.writes.body import Spool
+from tidemark_pgwire.writes.cells import parameter_oids
+from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
+from tidemark_protocol.types import Column as TableColumn
+from tidemark_protocol.types import SqlType
 
 RELATIONS_SECONDS = 1.0
 """How long a session uses a list of relations before it asks the gateway again."""
@@ -49,6 +55,7 @@ class Session:
     token: str = field(repr=False)
     facts: SessionFacts
     settings: Settings
+    spool: Spool
     transaction: Transaction = field(default_factory=Transaction)
     cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
     """Portals of DECLARE, and whether each outlives its transaction."""
@@ -56,10 +63,15 @@ class Session:
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.facts)
         self._relations: tuple[float, tuple[Relation, ...]] = (0.0, ())
+        self._table: tuple[float, tuple[str, str], WrittenTable | None] = (0.0, ("", ""), None)
 
     @property
     def namespace(self) -> str:
         return self.facts.database
+
+    @property
+    def user(self) -> str:
+        return self.facts.user
 
     async def relations(self) -> tuple[Relation, ...]:
         """What the user may see, as it was a second ago at most. Raises WireError."""
@@ -70,11 +82,34 @@ class Session:
             self._relations = (now, found)
         return found
 
+    async def written_table(self, source: str, table: str) -> WrittenTable:
+        """A table that the user may insert into, as it was a second ago at most. Raises WireError."""
+        asked, name, found = self._table
+        now = time.monotonic()
+        if found is None or name != (source, table) or now - asked > RELATIONS_SECONDS:
+            request = pb.DescribeTableRequest(namespace=self.namespace, source=source, table=table, operation="insert")
+            reply = await self.link.table(self.token, request)
+            described = zip(reply.column_names, reply.column_types, strict=True)
+            columns = tuple(TableColumn(name, SqlType.parse(type)) for name, type in described)
+            found = WrittenTable(source, reply.table, columns, tuple(reply.primary_key))
+            self._table = (now, (source, table), found)
+        return found
+
+    def require_writable(self, tag: str) -> None:
+        """Raises WireError."""
+        if self.settings.read_only:
+            raise WireError(errors.READ_ONLY, f"cannot execute {tag} in a read-only transaction")
+
     def forget_relations(self) -> None:
         """The session changed them."""
         self._relations = (0.0, ())
 
     async def close(self) -> None:
+        """End the cursors, and forget rows that wait."""
+        self.transaction.forget_rows()
+        await self.close_cursors()
+
+    async def close_cursors(self) -> None:
         for name in list(self.cursors):
             await self.close_cursor(name)
 
@@ -92,6 +127,7 @@ class Session:
 async def open_rows(session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]) -> Answer:
     """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
     if isinstance(command, sql.Subscribe):
+        session.transaction.require_no_rows()
         with _positions(None):
             subscription = _subscribe_request(session, command, parameters)
             return await answers.subscribe(session.link, session.token, subscription)
@@ -105,6 +141,7 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
         return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
     if _is_answered_here(session, command.sql):
         return await _of_catalogue(session, command.sql, parameters)
+    session.transaction.require_no_rows()
     with _positions(at):
         answer = await answers.query(session.link, session.token, query_request(session, command.sql, parameters))
     if answer.as_of is not None:
@@ -252,22 +289,26 @@ async def _described(session: Session, text: str) -> Description:
 
 async def parameter_types(session: Session, command: Command | None, types: tuple[int, ...]) -> tuple[int, ...]:
     """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
+    if isinstance(command, Insert) and not all(types):
+        table = await session.written_table(command.table.source, command.table.table)
+        inferred = parameter_oids(table, command)
+        return tuple(given or inferred.get(number, TEXT.oid) for number, given in enumerate(types, 1))
     if all(types) or not isinstance(command, sql.Select) or not _is_answered_here(session, command.sql):
         return types
-    inferred = (await _described(session, command.sql)).parameters
-    pairs = zip_longest(types, inferred[: len(types)], fillvalue=0)
+    found = (await _described(session, command.sql)).parameters
+    pairs = zip_longest(types, found[: len(types)], fillvalue=0)
     return tuple(given or (oid if oid in RECEIVED else TEXT.oid) for given, oid in pairs)
 
 
 async def _transact(session: Session, command: Command) -> Done:
     transaction, settings = session.transaction, session.settings
     match command:
-        case sql.Begin(tag):
+        case sql.Begin(tag, read_only):
             if transaction.explicit:
                 _warn(session, "25001", "there is already a transaction in progress")
             else:
                 transaction.begin()
-                settings.begin()
+                settings.begin(read_only)
             return tag
         case sql.Commit():
             failed = transaction.failed
@@ -310,7 +351,7 @@ async def _declare(session: Session, command: sql.Declare, parameters: Sequence[
 
 async def _close_cursor(session: Session, name: str) -> Done:
     if not name:
-        await session.close()
+        await session.close_cursors()
         return "CLOSE CURSOR ALL"
     cursor(session, name)
     await session.close_cursor(name)

@@ -1,15 +1,39 @@
-"""Transactions: nothing is written, so one is a time that its statements read at.
+"""Transactions: one is a time that its statements read at, and rows of one table that its end writes.
 
 BEGIN ──► the first query reads at the freshest time ──► all later ones read at it ──► COMMIT, ROLLBACK: forgotten
+      ──► INSERT, COPY FROM: the rows wait ──► COMMIT: written at one time, a later one
             │ an error
             └──► failed: every statement is refused until ROLLBACK
+
+Without BEGIN a message of statements, or all up to Sync, is a transaction.
 """
 
 from __future__ import annotations
 
-from tidemark_pgwire.errors import IN_FAILED_TRANSACTION, LIMIT_EXCEEDED, NO_ACTIVE_TRANSACTION, WireError
+from dataclasses import dataclass
+
+from tidemark_pgwire.errors import (
+    FEATURE_NOT_SUPPORTED,
+    IN_FAILED_TRANSACTION,
+    LIMIT_EXCEEDED,
+    NO_ACTIVE_TRANSACTION,
+    WireError,
+)
+from tidemark_pgwire.writes.blocks import Blocks
+from tidemark_pgwire.writes.body import Body, Mark
+from tidemark_pgwire.writes.table import WrittenTable, other_table
 
 MAX_SAVEPOINTS = 200
+
+
+@dataclass
+class Pending:
+    """Rows that are to be inserted into one table. `copied`: the data of the one COPY that they are of; None: they have
+    other statements."""
+
+    table: WrittenTable
+    body: Body
+    copied: Blocks | None = None
 
 
 class Transaction:
@@ -18,13 +42,20 @@ class Transaction:
     def __init__(self) -> None:
         self.explicit = self.failed = False
         self.as_of: int | None = None
-        self._savepoints = list[tuple[str, int]]()
-        """Each name, and how often it was set in a row: some drivers set the same one before each statement."""
+        self.pending: Pending | None = None
+        self._savepoints = list[tuple[str, int, Mark | None]]()
+        """Each name, how often it was set in a row (some drivers set the same one before each statement), and the rows
+        of then."""
 
     @property
     def state(self) -> bytes:
         """The state that ReadyForQuery has."""
         return b"E" if self.failed else b"T" if self.explicit else b"I"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether rows wait that the end of the message or Sync writes."""
+        return self.pending is not None and not self.explicit
 
     def begin(self) -> None:
         self.explicit = True
@@ -33,10 +64,36 @@ class Transaction:
         self.explicit = self.failed = False
         self.as_of = None
         self._savepoints.clear()
+        self.forget_rows()
 
     def fail(self) -> None:
         """Note that a statement failed."""
         self.failed = self.explicit
+        if not self.explicit:
+            self.forget_rows()
+
+    def rows_of(self, table: WrittenTable) -> Body | None:
+        """The rows that wait for this table, if there are some. Raises WireError: there are others."""
+        if self.pending is None:
+            return None
+        if self.pending.table != table:
+            raise other_table(self.pending.table, table)
+        return self.pending.body
+
+    def forget_rows(self) -> None:
+        if (pending := self.pending) is not None:
+            self.pending = None
+            pending.body.close()
+
+    def require_no_rows(self) -> None:
+        """Raises WireError where rows wait: a query would not see them."""
+        if self.pending is not None:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"a transaction that has written rows of {self.pending.table} does not read: they are there once it "
+                "is committed",
+                hint="COMMIT first.",
+            )
 
     def pin(self, as_of: int) -> None:
         """Read at `as_of` from now on, unless an earlier query has set the time."""
@@ -52,23 +109,29 @@ class Transaction:
 
     def savepoint(self, name: str) -> None:
         self._require_explicit("SAVEPOINT")
-        if self._savepoints and self._savepoints[-1][0] == name:
-            self._savepoints[-1] = name, self._savepoints[-1][1] + 1
+        mark = self.pending.body.mark if self.pending is not None else None
+        if self._savepoints and self._savepoints[-1][::2] == (name, mark):
+            self._savepoints[-1] = name, self._savepoints[-1][1] + 1, mark
         elif len(self._savepoints) >= MAX_SAVEPOINTS:
             raise WireError(LIMIT_EXCEEDED, f"a transaction has at most {MAX_SAVEPOINTS} savepoints: release one")
         else:
-            self._savepoints.append((name, 1))
+            self._savepoints.append((name, 1, mark))
 
     def release(self, name: str) -> None:
         self._require_explicit("RELEASE SAVEPOINT")
         at = self._found(name)
-        times = self._savepoints[at][1]
-        self._savepoints[at:] = [(name, times - 1)] if times > 1 else []
+        _, times, mark = self._savepoints[at]
+        self._savepoints[at:] = [(name, times - 1, mark)] if times > 1 else []
 
     def rollback_to(self, name: str) -> None:
         self._require_explicit("ROLLBACK TO SAVEPOINT")
-        del self._savepoints[self._found(name) + 1 :]
+        at = self._found(name)
+        del self._savepoints[at + 1 :]
         self.failed = False
+        if (mark := self._savepoints[at][2]) is None:
+            self.forget_rows()
+        elif self.pending is not None:
+            self.pending.body.back(mark)
 
     def _require_explicit(self, what: str) -> None:
         if not self.explicit:

@@ -35,10 +35,12 @@ _CAST = {
 
 def parameter_count(found: Sequence[Token]) -> int:
     """The greatest n of $n. Raises WireError."""
-    return max((_number(token, MAX_PARAMETER_NUMBER) for token in found if token.kind == "parameter"), default=0)
+    return max(
+        (parameter_number(token, MAX_PARAMETER_NUMBER) for token in found if token.kind == "parameter"), default=0
+    )
 
 
-def _number(token: Token, most: int) -> int:
+def parameter_number(token: Token, most: int) -> int:
     """The n of $n, from 1. Raises WireError."""
     digits = token.text[1:].lstrip("0")
     if not digits or len(digits) > 9 or int(digits) > most:
@@ -54,7 +56,9 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
             before = found[at - 1].word if at else ""
             after = [each.text for each in found[at + 1 : at + 3]]
             cast = found[at + 3].word if after == [":", ":"] and at + 3 < len(found) else ""
-            types.setdefault(_number(token, MAX_PARAMETER_NUMBER), _INT8 if before in _COUNTS else _CAST.get(cast, 0))
+            types.setdefault(
+                parameter_number(token, MAX_PARAMETER_NUMBER), _INT8 if before in _COUNTS else _CAST.get(cast, 0)
+            )
     return {number: oid for number, oid in types.items() if oid}
 
 
@@ -66,7 +70,7 @@ def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
         if "parameter" in joined and joined <= {"parameter", "text"}:
             raise WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.20}"', position=token.at + 1)
         if token.kind == "parameter":
-            value = parameters[_number(token, len(parameters)) - 1]
+            value = parameters[parameter_number(token, len(parameters)) - 1]
             made = _count(before.word, value) if before.word in _COUNTS else _literal(value, dialect)
             parts += (sql[start : token.at], f" {made} ")
             start = token.end

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, WireError
-from tidemark_pgwire.statements import definitions
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, WireError
+from tidemark_pgwire.statements import definitions, inserts
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
-from tidemark_pgwire.statements.lexer import Statement, Token
+from tidemark_pgwire.statements.lexer import Statement
+from tidemark_pgwire.statements.words import Words
 
-MAX_NAME = 255
 ALL = -1
 """The count of a FETCH of all rows that are left."""
 
@@ -38,9 +38,10 @@ Source = Select | Subscribe
 
 @dataclass(frozen=True)
 class Begin:
-    """BEGIN, whose text is the tag of its completion, or START TRANSACTION."""
+    """BEGIN, whose text is the tag of its completion, or START TRANSACTION. `read_only` None: not said."""
 
     tag: str = "BEGIN"
+    read_only: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,16 @@ class CopyOut:
 
 
 @dataclass(frozen=True)
+class CopyIn:
+    """`columns` empty: the table's."""
+
+    table: inserts.TableName
+    columns: tuple[str, ...] = ()
+    options: CopyOptions = field(default_factory=CopyOptions)
+    tag = "COPY FROM"
+
+
+@dataclass(frozen=True)
 class Explain:
     """`at`: where the text of the query begins in the client's."""
 
@@ -142,93 +153,17 @@ class Nothing:
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
     | CloseCursor | Deallocate | CopyOut | Explain | Nothing | definitions.Define
-    | definitions.Drop
+    | definitions.Drop | inserts.Insert | CopyIn
 )  # fmt: skip
 _WRITES = frozenset(
-    "INSERT UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
+    "UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
     "CALL DO CLUSTER IMPORT REASSIGN SECURITY NOTIFY".split()
 )
 
 
-class Words:
-    """The tokens of one statement, taken from the left."""
-
-    def __init__(self, sql: str, found: list[Token]) -> None:
-        self.sql, self._found, self._at = sql, found, 0
-
-    def peek(self) -> Token:
-        return self._found[self._at] if self._at < len(self._found) else Token("end", "", len(self.sql))
-
-    def next(self) -> Token:
-        token = self.peek()
-        self._at += 1
-        return token
-
-    def take(self, *words: str) -> bool:
-        """Take these words, if they come next."""
-        ahead = self._found[self._at : self._at + len(words)]
-        if [token.word for token in ahead] != list(words):
-            return False
-        self._at += len(words)
-        return True
-
-    def take_mark(self, mark: str) -> bool:
-        if self.peek().kind == "mark" and self.peek().text == mark:
-            self._at += 1
-            return True
-        return False
-
-    def require(self, *words: str) -> None:
-        if not self.take(*words):
-            raise self.wrong()
-
-    def name(self) -> str:
-        token = self.next()
-        if token.kind not in ("word", "name"):
-            raise self.wrong(token)
-        if len(token.text) > MAX_NAME:
-            raise WireError("42622", f"a name has at most {MAX_NAME} characters", position=token.at + 1)
-        return token.identifier
-
-    def end(self) -> None:
-        if self.peek().kind != "end":
-            raise self.wrong()
-
-    def in_parentheses(self) -> tuple[str, int]:
-        """The text within the parentheses that come next, and where it begins."""
-        inner, at = self.inner()
-        return inner.sql, at
-
-    def inner(self) -> tuple[Words, int]:
-        """The words within the parentheses that come next, and where they begin."""
-        opened = self.next()
-        if opened.text != "(":
-            raise self.wrong(opened)
-        depth, first = 1, self._at
-        while depth:
-            token = self.next()
-            if token.kind == "end":
-                raise self.wrong(token)
-            if token.kind == "mark":
-                depth += {"(": 1, ")": -1}.get(token.text, 0)
-        found = [each._replace(at=each.at - opened.end) for each in self._found[first : self._at - 1]]
-        return Words(self.sql[opened.end : token.at], found), opened.end
-
-    def rest(self) -> tuple[str, int]:
-        at = self.peek().at
-        self._at = len(self._found)
-        return self.sql[at:], at
-
-    def wrong(self, token: Token | None = None) -> WireError:
-        token = token or self.peek()
-        if token.kind == "end":
-            return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
-        return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
-
-
 def parse(statement: Statement) -> Command:
     """Raises WireError: a command is malformed, or it is none that is there."""
-    words = Words(statement.sql, statement.tokens)
+    words = Words(statement.sql, statement.tokens, statement.dialect)
     first = words.peek()
     if (parser := _PARSERS.get(first.word)) is not None:
         words.next()
@@ -241,8 +176,8 @@ def parse(statement: Statement) -> Command:
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
-            f"cannot execute {first.word}: connections of this kind read, and define views and indexes alone",
-            hint="Apply DataSources with kubectl; write rows with kubectl tidemark insert.",
+            f"cannot execute {first.word}: connections of this kind read, insert rows, and define views and indexes",
+            hint="Apply DataSources with kubectl; replace and delete rows with kubectl tidemark insert.",
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
@@ -260,13 +195,15 @@ def _start(words: Words) -> Command:
 
 
 def _modes(words: Words, begin: Begin) -> Begin:
-    """Isolation levels and the like: each statement of a transaction reads at one time, whatever they say."""
+    """Isolation levels mean nothing: each statement of a transaction reads at one time, whatever they say."""
     while words.peek().kind != "end":
         if words.take("ISOLATION", "LEVEL"):
             taken = words.take("READ", "COMMITTED") or words.take("REPEATABLE", "READ") or words.take("SERIALIZABLE")
             if not (taken or words.take("READ", "UNCOMMITTED")):
                 raise words.wrong()
-        elif not (words.take("READ", "ONLY") or words.take("READ", "WRITE") or words.take("DEFERRABLE")):
+        elif words.take("READ", "ONLY") or words.take("READ", "WRITE"):
+            begin = replace(begin, read_only=words.before().word == "ONLY")
+        elif not words.take("DEFERRABLE"):
             words.require("NOT", "DEFERRABLE")
         words.take_mark(",")
     return begin
@@ -296,9 +233,12 @@ def _set(words: Words) -> Command:
         words.take("SESSION")
     if words.take("TIME", "ZONE"):
         return SetTo("timezone", _value(words), local)
-    if words.take("CHARACTERISTICS", "AS", "TRANSACTION") or words.take("TRANSACTION"):
-        _modes(words, Begin())
-        return Nothing("SET")
+    of_session = words.take("CHARACTERISTICS", "AS", "TRANSACTION")
+    if of_session or words.take("TRANSACTION"):
+        if (read_only := _modes(words, Begin()).read_only) is None:
+            return Nothing("SET")
+        setting = "default_transaction_read_only" if of_session else "transaction_read_only"
+        return SetTo(setting, "on" if read_only else "off")
     if words.take("NAMES"):
         return SetTo("client_encoding", _value(words), local)
     name = setting_name(words)
@@ -408,13 +348,20 @@ def _copy(words: Words) -> Command:
         source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(inner.sql, at)
     else:
         at = words.peek().at
-        while words.peek().word not in ("TO", "FROM") and words.peek().kind != "end":
-            words.next()
+        table, columns = inserts.table_name(words), inserts.column_names(words)
+        if words.take("FROM"):
+            return _copy_in(words, table, columns)
+        if columns:
+            raise WireError(FEATURE_NOT_SUPPORTED, "name the columns in a query: COPY (SELECT ...) TO STDOUT")
         source = Select(_ALL_OF + words.sql[at : words.peek().at], at - len(_ALL_OF))
-    if words.take("FROM"):
-        raise WireError(READ_ONLY, "cannot execute COPY FROM: connections of this kind only read")
     words.require("TO", "STDOUT")
     return CopyOut(source, parse_copy_options(words))
+
+
+def _copy_in(words: Words, table: inserts.TableName, columns: tuple[str, ...]) -> CopyIn:
+    if not words.take("STDIN"):
+        raise WireError(FEATURE_NOT_SUPPORTED, "COPY reads FROM STDIN alone: \\copy of psql sends a file of the client")
+    return CopyIn(table, columns, parse_copy_options(words))
 
 
 def _explain(words: Words) -> Command:
@@ -493,6 +440,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "CLOSE": _close,
     "DEALLOCATE": _deallocate,
     "COPY": _copy,
+    "INSERT": inserts.insert,
     "EXPLAIN": _explain,
     "SUBSCRIBE": subscribe,
     "UNLISTEN": _unlisten,

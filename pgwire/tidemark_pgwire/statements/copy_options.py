@@ -1,15 +1,12 @@
-"""The options of COPY ... TO STDOUT, and the lines that they make."""
+"""The options of COPY, and the lines that they make."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, WireError
-
-if TYPE_CHECKING:
-    from tidemark_pgwire.statements.commands import Words
+from tidemark_pgwire.statements.words import Words
 
 _ESCAPES = {
     b"\\": b"\\\\", b"\b": b"\\b", b"\f": b"\\f", b"\n": b"\\n", b"\r": b"\\r", b"\t": b"\\t", b"\v": b"\\v",
@@ -26,10 +23,18 @@ class CopyOptions:
     delimiter: str = ""
     null: str | None = None
 
+    @property
+    def separator(self) -> str:
+        return self.delimiter or ("," if self.csv else "\t")
+
+    @property
+    def nothing(self) -> str:
+        """What stands for NULL."""
+        return self.null if self.null is not None else "" if self.csv else "\\N"
+
     def line(self, values: tuple[bytes | None, ...]) -> bytes:
         """The line of a row."""
-        delimiter = (self.delimiter or ("," if self.csv else "\t")).encode()
-        null = (self.null if self.null is not None else "" if self.csv else "\\N").encode()
+        delimiter, null = self.separator.encode(), self.nothing.encode()
         if self.csv:
             cells = [null if each is None else _csv(each, delimiter, null) for each in values]
             if cells == [b"\\."]:
@@ -63,6 +68,8 @@ def parse_copy_options(words: Words) -> CopyOptions:
             case "CSV" if not listed:
                 csv = True
             case "HEADER":
+                if words.peek().word == "MATCH":
+                    raise WireError(FEATURE_NOT_SUPPORTED, "COPY has no HEADER MATCH: HEADER leaves the first line out")
                 header = not (words.take("FALSE") or words.take("OFF"))
                 words.take("TRUE") or words.take("ON")
             case "DELIMITER" | "DELIMITERS":
@@ -96,7 +103,7 @@ def _format(words: Words) -> bool:
 
 
 def _no_binary() -> WireError:
-    return WireError(FEATURE_NOT_SUPPORTED, "COPY writes text or csv, not binary")
+    return WireError(FEATURE_NOT_SUPPORTED, "COPY has text and csv, not binary")
 
 
 def _text(words: Words) -> str:

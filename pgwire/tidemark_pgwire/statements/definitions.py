@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
-
-if TYPE_CHECKING:
-    from tidemark_pgwire.statements.commands import Words
+from tidemark_pgwire.statements.words import Words
 
 MATERIALIZED_VIEW, INDEX = "materializedView", "index"
 CREATE, REPLACE, CREATE_OR_REPLACE = "create", "replace", "createOrReplace"

@@ -408,6 +408,30 @@ class InsertReply(_message.Message):
     table: str
     def __init__(self, time: _Optional[int] = ..., rows: _Optional[int] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...
 
+class DescribeTableRequest(_message.Message):
+    __slots__ = ("namespace", "source", "table", "operation")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    source: str
+    table: str
+    operation: str
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ...) -> None: ...
+
+class DescribeTableReply(_message.Message):
+    __slots__ = ("table", "column_names", "column_types", "primary_key")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_KEY_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    column_names: _containers.RepeatedScalarFieldContainer[str]
+    column_types: _containers.RepeatedScalarFieldContainer[str]
+    primary_key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., primary_key: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class RetainedTablesRequest(_message.Message):
     __slots__ = ("namespace",)
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]

@@ -79,6 +79,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
                 _registered_method=True)
+        self.DescribeTable = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/DescribeTable',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableReply.FromString,
+                _registered_method=True)
         self.RetainedTables = channel.unary_unary(
                 '/tidemark.gateway.v1.Gateway/RetainedTables',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
@@ -180,6 +185,13 @@ class GatewayServicer:
 
     def Insert(self, request_iterator, context):
         """One transaction of a DataSource of kind `table`: the header, pieces of the body, the end. Answers once it is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTable(self, request, context):
+        """The columns of a table whose rows the caller may write so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -288,6 +300,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Insert,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.SerializeToString,
+            ),
+            'DescribeTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTable,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableReply.SerializeToString,
             ),
             'RetainedTables': grpc.unary_unary_rpc_method_handler(
                     servicer.RetainedTables,
@@ -573,6 +590,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Insert',
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/DescribeTable',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DescribeTableReply.FromString,
             options,
             channel_credentials,
             insecure,

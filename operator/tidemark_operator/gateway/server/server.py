@@ -243,6 +243,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 time=written.time, rows=written.rows, repeated=written.repeated, table=written.table
             )
 
+    async def DescribeTable(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            asked = (request.namespace, request.source, request.table, request.operation)
+            table = await self._inserts.describe(access, *asked)
+            return gateway_pb2.DescribeTableReply(
+                table=table.name,
+                column_names=[column.name for column in table.columns],
+                column_types=[str(column.type) for column in table.columns],
+                primary_key=table.primary_key,
+            )
+
     @asynccontextmanager
     async def _admitted(self, rpc: Any) -> AsyncIterator[Access]:
         """Authenticate the caller and hold one of its calls; an error in the block ends the call with its status."""

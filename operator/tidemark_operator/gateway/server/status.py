@@ -24,6 +24,7 @@ from tidemark_operator.errors import (
     SubscribeRevoked,
     TimeNotReadable,
     TooMany,
+    WriteRefused,
     WriteUnknown,
 )
 from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
@@ -54,6 +55,20 @@ _OF_DIAGNOSTIC = {
     "TIMEOUT": "57014",
     "INTERNAL": "XX000",
 }
+_OF_WRITE = {
+    "NO_SUCH_TABLE": "42P01",
+    "UNKNOWN_FIELD": "42703",
+    "MALFORMED": "22P02",
+    "TOO_LARGE": "54000",
+    "KEY_NULL": "23502",
+    "KEY_TWICE": "23505",
+    "DUPLICATE_KEY": "23505",
+    "ROW_NOT_THERE": "02000",
+    "NO_PRIMARY_KEY": "42P10",
+    "APPEND_ONLY": "0A000",
+    "KEY_REUSED": "22023",
+}
+"""Of the codes with which rows are refused; all others: 42000."""
 _STATUS: tuple[tuple[type[OperatorError], Status], ...] = (
     (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
     (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),
@@ -81,7 +96,9 @@ def status_of(error: OperatorError) -> Status | None:
 
 
 def sqlstate_of(error: OperatorError, status: Status) -> str:
-    """A refusal of the planner has the SQLSTATE of its first diagnostic."""
+    """A refusal of the planner has the SQLSTATE of its first diagnostic, one of rows that of its code."""
     if isinstance(error, DefinitionRefused):
         return error.sqlstate
+    if isinstance(error, WriteRefused):
+        return _OF_WRITE.get(str(error).partition(":")[0], status.sqlstate)
     return _OF_DIAGNOSTIC.get(error.code, status.sqlstate) if isinstance(error, StatementRefused) else status.sqlstate

@@ -28,7 +28,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource
+from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource, WrittenTable
 
 IDLE_SECONDS = 60.0
 """A client that sends nothing for so long has gone."""
@@ -69,19 +69,26 @@ class Inserts:
     def __init__(self, context: ReconcileContext, limits: Limits) -> None:
         self._context, self._limits = context, limits
 
+    async def describe(self, access: Access, namespace: str, source: str, table: str, operation: str) -> WrittenTable:
+        """The table, for a caller who may write its rows so. Raises as `write`, before there is a body."""
+        await access.check_write(namespace, source, operation)
+        _, pinned, name = self._resolve(namespace, source, table)
+        assert isinstance(pinned.source, WrittenSource)
+        return next(each for each in pinned.source.tables if each.name == name)
+
     async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
         """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
         where it is not.
 
         Raises:
             Forbidden, ReviewUnavailable: as `Access.check`.
-            QueryRefused: there is no such table; WriteRefused: the rows cannot be written.
+            WriteRefused: there is no such table, or the rows cannot be written. QueryRefused: the body broke off.
             QueryNotReady, TooMany: nothing was written, and the call may be repeated.
             WriteUnknown: the replica was lost. The text says whether to repeat the call: not without a key.
         """
         await access.check_write(target.namespace, target.source, target.operation)
         self._limits.write_rate.take(access.caller)
-        state, pinned, table = self._resolve(target)
+        state, pinned, table = self._resolve(target.namespace, target.source, target.table)
         async with self._limits.writes.hold(access.caller):
             running = self._ingesting(state)
             header = compute_pb2.WriteRowsHeader(
@@ -103,22 +110,22 @@ class Inserts:
         await _until_visible(running, shard, answer.time)
         return Written(table, answer.time, answer.rows, answer.repeated)
 
-    def _resolve(self, target: WriteTarget) -> tuple[SourceState, IngestionDescription, str]:
+    def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
         """The DataSource, its stored description, and the table's name."""
-        where = f"DataSource {target.source} in namespace {target.namespace}"
-        state = self._context.registry.source(Key(DATA_SOURCES, target.namespace, target.source))
+        where = f"DataSource {source:.80} in namespace {namespace:.80}"
+        state = self._context.registry.source(Key(DATA_SOURCES, namespace, source))
         if state is None:
-            raise QueryRefused(f"there is no {where}")
+            raise WriteRefused(f"NO_SUCH_TABLE: there is no {where}")
         if state.pinned is None:
             raise QueryNotReady(f"{where} is starting: repeat the call")
         if not isinstance(state.pinned.source, WrittenSource):
-            raise QueryRefused(f"{where} is not of kind table: its rows come from elsewhere")
-        names = [table.name for table in state.pinned.source.tables]
-        if target.table and target.table not in names:
-            raise QueryRefused(f"{where} has no table {target.table:.80}: {', '.join(names)}")
-        if not target.table and len(names) > 1:
-            raise QueryRefused(f"{where} has several tables; name one of them: {', '.join(names)}")
-        return state, state.pinned, target.table or names[0]
+            raise WriteRefused(f"NO_SUCH_TABLE: {where} is not of kind table: its rows come from elsewhere")
+        names = [each.name for each in state.pinned.source.tables]
+        if table and table not in names:
+            raise WriteRefused(f"NO_SUCH_TABLE: {where} has no table {table:.80}: {', '.join(names)}")
+        if not table and len(names) > 1:
+            raise WriteRefused(f"NO_SUCH_TABLE: {where} has several tables; name one of them: {', '.join(names)}")
+        return state, state.pinned, table or names[0]
 
     def _ingesting(self, state: SourceState) -> RunningInstance:
         running = self._context.running(state.key.namespace, state.instance)

@@ -1,0 +1,149 @@
+"""Runs INSERT and COPY FROM: rows wait in the transaction, and its end writes them as one call of the gateway.
+
+statement ──► the gateway: may the user, which columns ──► rows as csv ──► the transaction's body
+                                   COMMIT, the end of the message, Sync ──► one call ──► durable, at one time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from tidemark_pgwire import errors
+from tidemark_pgwire.errors import Gone, ProtocolError, WireError
+from tidemark_pgwire.messages import backend
+from tidemark_pgwire.messages.wire import COPY_DATA
+from tidemark_pgwire.session.statements import Session
+from tidemark_pgwire.session.transaction import Pending
+from tidemark_pgwire.statements.commands import CopyIn
+from tidemark_pgwire.statements.inserts import Insert, TableName
+from tidemark_pgwire.values.parameters import Parameter
+from tidemark_pgwire.writes.blocks import Blocks
+from tidemark_pgwire.writes.body import Body
+from tidemark_pgwire.writes.cells import lines
+from tidemark_pgwire.writes.rows import csv_of, header_of
+from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_protocol.pb import gateway_pb2 as pb
+
+INSERT = "insert"
+MAX_MESSAGE_BYTES = 1 << 20
+"""Of a message beside COPY's data."""
+LARGE_BYTES = 64 << 10
+"""From here on the rows of an INSERT are not made in the event loop."""
+_ROW = re.compile(r"MALFORMED: row (\d+):")
+
+
+async def insert(session: Session, command: Insert, parameters: Sequence[Parameter]) -> str:
+    """Have the rows wait; returns the tag. Raises WireError."""
+    session.require_writable("INSERT")
+    table = await _table(session, command.table)
+    make = partial(lines, table, command, parameters, session.settings.zone)
+    size = sum(len(cell.text or "") for row in command.rows for cell in row)
+    size += sum(len(each.text or "") for each in parameters)
+    made = make() if size < LARGE_BYTES else await asyncio.to_thread(make)
+    _body(session, table).append(made, len(command.rows))
+    return f"INSERT 0 {len(command.rows)}"
+
+
+async def copy(session: Session, command: CopyIn) -> str:
+    """Take the client's data, and have the rows wait; returns the tag. Raises WireError."""
+    session.require_writable(command.tag)
+    table = await _table(session, command.table)
+    columns = table.chosen(command.columns)
+    blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)
+    body, zone = _body(session, table), session.settings.zone
+    before = body.rows
+
+    def keep(last: bool) -> None:
+        texts = blocks.last() if last else blocks.take()
+        if texts is not None:
+            body.append(csv_of(table, columns, texts, zone), len(texts[0]))
+
+    with session.spool.copying(session.user):
+        session.wire.write(backend.copy_in(len(columns)))
+        await session.wire.drain()
+        async for data in _data(session):
+            blocks.add(data)
+            if blocks.is_full:
+                await asyncio.to_thread(keep, False)
+        await asyncio.to_thread(keep, True)
+    assert session.transaction.pending is not None
+    session.transaction.pending.copied = blocks if before == 0 else None
+    return f"COPY {body.rows - before}"
+
+
+async def write(session: Session) -> None:
+    """Write the rows that wait, if there are some; return once they are durable. Raises WireError: they are not, or
+    nobody knows."""
+    pending, session.transaction.pending = session.transaction.pending, None
+    if pending is None:
+        return
+    try:
+        if pending.body.rows == 0:
+            return
+        header = pb.InsertHeader(
+            namespace=session.namespace,
+            source=pending.table.source,
+            table=pending.table.name,
+            operation=INSERT,
+            format="csv",
+            key=session.settings.write_key or uuid.uuid4().hex,
+        )
+        reply = await session.link.insert(session.token, header, pending.body.pieces)
+    except WireError as error:
+        raise _placed(error, pending) from None
+    finally:
+        pending.body.close()
+    if reply.repeated:
+        text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
+        session.wire.write(backend.notice(text))
+
+
+async def _data(session: Session) -> AsyncIterator[bytes]:
+    """What the client sends, until it is complete. Raises WireError: the client breaks it off."""
+    wire = session.wire
+    while True:
+        kind, size = await wire.head(MAX_MESSAGE_BYTES)
+        if kind == COPY_DATA:
+            async for part in wire.parts(size):
+                yield part
+            continue
+        body = await wire.body(size)
+        if kind == b"c":
+            return
+        if kind == b"f":
+            reason = body.rstrip(b"\0").decode(errors="replace")
+            raise WireError(errors.QUERY_CANCELED, f"COPY from stdin failed: {reason:.200}")
+        if kind == b"X":
+            raise Gone
+        if kind not in (b"H", b"S"):
+            raise ProtocolError(f"unexpected message type 0x{kind.hex()} during COPY from stdin")
+
+
+async def _table(session: Session, name: TableName) -> WrittenTable:
+    pending = session.transaction.pending
+    if pending is not None and (pending.table.source, pending.table.name) == (name.source, name.table):
+        return pending.table
+    return await session.written_table(name.source, name.table)
+
+
+def _body(session: Session, table: WrittenTable) -> Body:
+    """Where the rows of the transaction wait. Raises WireError: it has rows of another table."""
+    transaction = session.transaction
+    if (body := transaction.rows_of(table)) is None:
+        body = Body(session.spool, session.user, header_of(table))
+        transaction.pending = Pending(table, body)
+    elif transaction.pending is not None:
+        transaction.pending.copied = None
+    return body
+
+
+def _placed(error: WireError, pending: Pending) -> WireError:
+    """With the line of COPY's data, where the transaction is one COPY."""
+    blocks, found = pending.copied, _ROW.match(str(error))
+    if blocks is not None and found is not None and blocks.one_line_each:
+        error.where = f"COPY {pending.table}, line {blocks.line_of(int(found[1]))}"
+    return error

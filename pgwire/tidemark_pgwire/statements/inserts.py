@@ -1,0 +1,207 @@
+"""INSERT: rows of literals and parameters. The values stay texts, as the columns' types are the gateway's to know.
+
+    INSERT INTO NAME [(COLUMN, ...)] VALUES (VALUE, ...), ...
+    VALUE: 'text' | number | TRUE | FALSE | NULL | DEFAULT | $1, which may have a cast to the column's type
+
+What has to be computed is refused, as is all that PostgreSQL has beside the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
+from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_number
+from tidemark_pgwire.statements.lexer import POSTGRES, Token
+from tidemark_pgwire.statements.words import Words
+
+_TYPES = {
+    **dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text"),
+    **dict.fromkeys(("SMALLINT", "INT2", "INT", "INT4", "INTEGER", "INT8", "BIGINT"), "integer"),
+    **dict.fromkeys(("NUMERIC", "DECIMAL"), "numeric"),
+    **dict.fromkeys(("BOOL", "BOOLEAN"), "bool"),
+    **dict.fromkeys(("FLOAT8", "DOUBLE"), "float8"),
+    **dict.fromkeys(("REAL", "FLOAT4"), "float4"),
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMPTZ": "timestamptz",
+}
+"""The types of casts by their first word."""
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_NUMBER = re.compile(r"(?:\d++\.?+\d*+|\.\d++)(?:e[-+]?+\d++)?+", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True)
+class TableName:
+    """`table` empty: the only one of the DataSource."""
+
+    source: str
+    table: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}.{self.table}" if self.table else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value: a text, or the parameter of this number; neither: NULL. `cast`: a type of _TYPES; empty: none."""
+
+    text: str | None = None
+    parameter: int = 0
+    cast: str = ""
+
+
+@dataclass(frozen=True)
+class Insert:
+    """`columns` empty: the table's. The rows have equally many cells."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    tag = "INSERT"
+
+
+def insert(words: Words) -> Insert:
+    """After INSERT. Raises WireError."""
+    words.require("INTO")
+    table = table_name(words)
+    columns = column_names(words)
+    if not words.take("VALUES"):
+        raise _refusal("INSERT takes VALUES: rows of a query are a view's (CREATE MATERIALIZED VIEW)")
+    rows = [_row(words)]
+    while words.take_mark(","):
+        rows.append(_row(words))
+    if words.peek().word in ("RETURNING", "ON"):
+        raise _refusal(
+            f"INSERT ... {words.peek().word} is not supported: kubectl tidemark insert --upsert replaces rows"
+        )
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        raise WireError(SYNTAX_ERROR, "VALUES lists must all be the same length")
+    if columns and len(columns) != width:
+        more = "expressions than target columns" if width > len(columns) else "target columns than expressions"
+        raise WireError(SYNTAX_ERROR, f"INSERT has more {more}")
+    return Insert(table, columns, tuple(rows))
+
+
+def table_name(words: Words) -> TableName:
+    """SOURCE.TABLE, or SOURCE or public.SOURCE where it has one table."""
+    name = words.name()
+    if not words.take_mark("."):
+        return TableName(name)
+    return TableName(words.name()) if name == "public" else TableName(name, words.name())
+
+
+def column_names(words: Words) -> tuple[str, ...]:
+    """(COLUMN, ...), if it comes next."""
+    if words.peek().text != "(":
+        return ()
+    inner, _ = words.inner()
+    names = [inner.name()]
+    while inner.take_mark(","):
+        names.append(inner.name())
+    inner.end()
+    return tuple(names)
+
+
+def _row(words: Words) -> tuple[Cell, ...]:
+    words.require_mark("(")
+    cells = [_cell(words)]
+    while words.take_mark(","):
+        cells.append(_cell(words))
+    words.require_mark(")")
+    return tuple(cells)
+
+
+def _cell(words: Words) -> Cell:
+    if words.take("CAST"):
+        words.require_mark("(")
+        inside = _value(words)
+        words.require("AS")
+        cell = _with_cast(words, inside)
+        words.require_mark(")")
+        return cell
+    cell = _value(words)
+    if words.peek().text == ":":
+        words.require_mark(":")
+        words.require_mark(":")
+        cell = _with_cast(words, cell)
+    if words.peek().text not in (",", ")"):
+        raise _refusal("the values of INSERT are literals and parameters: nothing is computed", words.peek())
+    return cell
+
+
+def _value(words: Words) -> Cell:
+    token = words.next()
+    if token.word in ("NULL", "DEFAULT"):
+        return Cell()
+    if token.word in ("TRUE", "FALSE"):
+        return Cell(token.word.lower())
+    if token.kind == "parameter":
+        return Cell(parameter=parameter_number(token, MAX_PARAMETER_NUMBER))
+    if token.word in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and words.peek().kind == "text":
+        return Cell(literal(words.next(), words.dialect), cast=_TYPES[token.word])
+    if token.kind == "text":
+        return Cell(literal(token, words.dialect))
+    sign = token.text if token.text in ("-", "+") else ""
+    number = words.next() if sign else token
+    if number.kind == "number" or number.text == "." or number.text[:1].isdigit():
+        return Cell(sign.replace("+", "") + _number(words, number))
+    raise _refusal("the values of INSERT are literals and parameters: nothing is computed", token)
+
+
+def _number(words: Words, token: Token) -> str:
+    """The digits of `1e-5` are several tokens, and in Spark's dialect those of `1.5`."""
+    text, end = token.text, token.end
+    while (following := words.peek()).at == end and following.kind != "end":
+        after_e = text[-1:] in "eE" and following.text in ("-", "+")
+        if not (after_e or following.text == "." or following.text[0].isalnum()):
+            break
+        text, end = text + words.next().text, following.end
+    if _NUMBER.fullmatch(text) is None:
+        raise words.wrong(token)
+    return text
+
+
+def _with_cast(words: Words, cell: Cell) -> Cell:
+    token = words.next()
+    if token.word == "CHARACTER" and words.take("VARYING"):
+        cast = "text"
+    elif (cast := _TYPES.get(token.word, "")) == "timestamp" and words.take("WITH", "TIME", "ZONE"):
+        cast = "timestamptz"
+    if token.word == "DOUBLE":
+        words.take("PRECISION")
+    if token.word == "TIMESTAMP":
+        words.take("WITHOUT", "TIME", "ZONE")
+    if not cast or words.peek().text == "(" or cell.cast not in ("", cast):
+        raise _refusal("a value of INSERT is cast to a plain type of its column alone", token)
+    return Cell(cell.text, cell.parameter, cast)
+
+
+def literal(token: Token, dialect: str) -> str:
+    """The value of a text. Raises WireError: its form is none that is known to mean the same."""
+    text = token.text
+    if dialect == POSTGRES and text[0] in "eE" and text[1:2] == "'":
+        return _ESCAPE.sub(_unescaped, text[2:-1].replace("''", "'"))
+    if dialect == POSTGRES and text[0] == "$":
+        tag = text[: text.index("$", 1) + 1]
+        return text[len(tag) : -len(tag)]
+    if text[0] != "'" or (dialect != POSTGRES and "\\" in text):
+        raise _refusal("write the text as 'text', or send it as a parameter", token)
+    return token.value
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    short, long, hexadecimal, octal, other = found.groups()
+    if other is not None:
+        return _ESCAPES.get(other, other)
+    code = int(octal, 8) if octal else int(short or long or hexadecimal, 16)
+    if ((octal or hexadecimal) and code > 127) or 0xD800 <= code < 0xE000 or not 0 < code < 0x110000:
+        raise _refusal(f"{found[0]} is no escape of a character of UTF-8")
+    return chr(code)
+
+
+def _refusal(text: str, token: Token | None = None) -> WireError:
+    return WireError(FEATURE_NOT_SUPPORTED, text, position=token.at + 1 if token is not None else 0)

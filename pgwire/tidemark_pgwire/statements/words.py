@@ -1,0 +1,92 @@
+"""The tokens of one statement, as its parser takes them from the left."""
+
+from __future__ import annotations
+
+from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
+from tidemark_pgwire.statements.lexer import Token
+
+MAX_NAME = 255
+
+
+class Words:
+    """The tokens of one statement, taken from the left."""
+
+    def __init__(self, sql: str, found: list[Token], dialect: str) -> None:
+        self.sql, self.dialect, self._found, self._at = sql, dialect, found, 0
+
+    def peek(self) -> Token:
+        return self._found[self._at] if self._at < len(self._found) else Token("end", "", len(self.sql))
+
+    def next(self) -> Token:
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def before(self) -> Token:
+        """The token that was taken last."""
+        return self._found[self._at - 1]
+
+    def take(self, *words: str) -> bool:
+        """Take these words, if they come next."""
+        ahead = self._found[self._at : self._at + len(words)]
+        if [token.word for token in ahead] != list(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def take_mark(self, mark: str) -> bool:
+        if self.peek().kind == "mark" and self.peek().text == mark:
+            self._at += 1
+            return True
+        return False
+
+    def require(self, *words: str) -> None:
+        if not self.take(*words):
+            raise self.wrong()
+
+    def require_mark(self, mark: str) -> None:
+        if not self.take_mark(mark):
+            raise self.wrong()
+
+    def name(self) -> str:
+        token = self.next()
+        if token.kind not in ("word", "name"):
+            raise self.wrong(token)
+        if len(token.text) > MAX_NAME:
+            raise WireError("42622", f"a name has at most {MAX_NAME} characters", position=token.at + 1)
+        return token.identifier
+
+    def end(self) -> None:
+        if self.peek().kind != "end":
+            raise self.wrong()
+
+    def in_parentheses(self) -> tuple[str, int]:
+        """The text within the parentheses that come next, and where it begins."""
+        inner, at = self.inner()
+        return inner.sql, at
+
+    def inner(self) -> tuple[Words, int]:
+        """The words within the parentheses that come next, and where they begin."""
+        opened = self.next()
+        if opened.text != "(":
+            raise self.wrong(opened)
+        depth, first = 1, self._at
+        while depth:
+            token = self.next()
+            if token.kind == "end":
+                raise self.wrong(token)
+            if token.kind == "mark":
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+        found = [each._replace(at=each.at - opened.end) for each in self._found[first : self._at - 1]]
+        return Words(self.sql[opened.end : token.at], found, self.dialect), opened.end
+
+    def rest(self) -> tuple[str, int]:
+        at = self.peek().at
+        self._at = len(self._found)
+        return self.sql[at:], at
+
+    def wrong(self, token: Token | None = None) -> WireError:
+        token = token or self.peek()
+        if token.kind == "end":
+            return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
+        return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)

@@ -1,0 +1,90 @@
+"""The values of INSERT as texts: literals as they are, parameters as their clients sent them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, NOT_IN_REPERTOIRE, SYNTAX_ERROR, TYPE_MISMATCH, WireError
+from tidemark_pgwire.statements.inserts import Cell, Insert
+from tidemark_pgwire.values.parameters import Parameter
+from tidemark_pgwire.values.types import of_sql
+from tidemark_pgwire.writes.rows import ZONE, csv_of
+from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_protocol.types import Column
+
+_INTEGRAL = ("tinyint", "smallint", "int", "bigint")
+_FLOATING = ("float", "double")
+_CASTS: dict[str, tuple[str, ...]] = {
+    "text": ("string",),
+    "integer": _INTEGRAL,
+    "numeric": ("decimal", *_INTEGRAL),
+    "bool": ("boolean",),
+    "float8": _FLOATING,
+    "float4": ("float",),
+    "date": ("date",),
+    "timestamp": ("timestamp",),
+    "timestamptz": ("timestamp",),
+}
+"""The types of columns for which the cast of a text means the text itself, or an error."""
+_ZONED = re.compile(ZONE)
+
+
+def lines(table: WrittenTable, command: Insert, parameters: Sequence[Parameter], zone: str) -> bytes:
+    """The rows of the statement as csv. `zone`: of the session. Raises WireError."""
+    columns = target(table, command)
+    texts = [
+        pa.array([_text(row[at], column, parameters) for row in command.rows], pa.string())
+        for at, column in enumerate(columns)
+    ]
+    return csv_of(table, columns, texts, zone)
+
+
+def target(table: WrittenTable, command: Insert) -> tuple[Column, ...]:
+    """The columns that the rows have values for. Raises WireError."""
+    columns, width = table.chosen(command.columns), len(command.rows[0])
+    if width > len(columns):
+        raise WireError(SYNTAX_ERROR, "INSERT has more expressions than target columns")
+    return columns[:width]
+
+
+def parameter_oids(table: WrittenTable, command: Insert) -> dict[int, int]:
+    """The oids of the columns' types, by the numbers of the parameters that are their values. Raises WireError."""
+    columns = target(table, command)
+    return {
+        cell.parameter: of_sql(column.type).oid
+        for row in reversed(command.rows)
+        for cell, column in zip(row, columns, strict=True)
+        if cell.parameter
+    }
+
+
+def _text(cell: Cell, column: Column, parameters: Sequence[Parameter]) -> str | None:
+    text, kind = cell.text, cell.cast
+    if cell.parameter > len(parameters):
+        raise WireError("42P02", f"there is no parameter ${cell.parameter}")
+    if cell.parameter:
+        text, kind = _of_parameter(parameters[cell.parameter - 1], column)
+        kind = cell.cast or kind
+    if cell.cast and column.type.name not in _CASTS[cell.cast]:
+        raise WireError(TYPE_MISMATCH, f"column {column.name} is {column.type}, and its value is cast to {cell.cast}")
+    if text is None:
+        return None
+    if "\0" in text:
+        raise WireError(NOT_IN_REPERTOIRE, 'invalid byte sequence for encoding "UTF8": 0x00')
+    if kind == "timestamp" and _ZONED.search(text):
+        raise WireError(TYPE_MISMATCH, f"column {column.name}: a timestamp without time zone has none, not {text:.60}")
+    return text
+
+
+def _of_parameter(given: Parameter, column: Column) -> tuple[str | None, str]:
+    """The text, and the type that the client says."""
+    if given.kind in ("bytea", "array"):
+        raise WireError(
+            FEATURE_NOT_SUPPORTED, f"column {column.name} is {column.type}, and its parameter is of type {given.kind}"
+        )
+    if given.kind == "bool" and given.value is not None:
+        return ("true" if given.value else "false"), given.kind
+    return given.text, given.kind
