@@ -6,6 +6,7 @@ The planner is scripted: it refuses what has the word `nope`.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,10 +21,10 @@ from tidemark_operator.errors import DefinitionRefused, StatementRefused
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Forbidden, FullAccess, RecentAnswers, UserAccess
 from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
-from tidemark_operator.gateway.definitions.definitions import Definitions
+from tidemark_operator.gateway.definitions.definitions import Definitions, _refusal
 from tidemark_operator.handlers.finalizers import FINALIZER
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import DATAFLOWS, Body, Kube
+from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body, Kube
 from tidemark_operator.kube.reviews import Reviews, User
 from tidemark_protocol.messages.planning import Diagnostic, Planned, PlanRequest, Refused
 from tidemark_protocol.pb.gateway_pb2 import DefineRequest, DropRequest
@@ -366,3 +367,17 @@ def test_a_view_that_others_read_stays() -> None:
     bodies["reader"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     asyncio.run(place.drop("view-a"))
     assert deleted == ["view-a"]
+
+
+@pytest.mark.parametrize(("text", "advises"), [
+    ('dataflows "v" is forbidden: User "op" cannot create resource "dataflows" in API group "compute.tidemark.dev"', 1),
+    ('dataflows "v" is forbidden: exceeded quota: few, requested: count/dataflows=1, used: 1, limited: 1', 0),
+    ('dataflows "v" is forbidden: unable to create new content in namespace ns because it is being terminated', 0),
+])  # fmt: skip
+def test_a_refusal_of_the_api_server_has_its_reason(text: str, advises: int) -> None:
+    """The chart's value is the way out of a missing right alone."""
+    refused = _refusal(ApiError(403, "POST: " + json.dumps({"message": text})))
+    assert isinstance(refused, DefinitionRefused)
+    assert refused.sqlstate == "42501"
+    assert text in str(refused)
+    assert ("pgwire.ddl" in str(refused)) == bool(advises)

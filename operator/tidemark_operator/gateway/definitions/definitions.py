@@ -168,9 +168,12 @@ class Definitions:
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
         try:
             return await self._context.kube.create(DATAFLOWS, key.namespace, {"metadata": metadata, "spec": spec})
-        except Conflict:
+        except Conflict as conflict:
             found = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
-            if found is not None and _is_of(found, definition):
+            if found is None:  # it is gone again, or something else conflicts
+                text = f"the API server did not create Dataflow {key.name}: {_message(conflict)}"
+                raise DefinitionRefused("40001", text) from None
+            if _is_of(found, definition):
                 return found
             raise _exists(key.name) from None
 
@@ -229,9 +232,11 @@ def _absent(name: str, kind: str) -> DefinitionRefused:
 
 def _refusal(error: ApiError) -> Exception:
     text = _message(error)
-    if error.status == 403:
+    if error.status == 403 and " cannot " in text:  # of a right; quotas and policies say other things
         advice = "the chart's value pgwire.ddl gives the operator the right"
         return DefinitionRefused("42501", f"the API server refuses the operator, though you may: {text}; {advice}")
+    if error.status == 403:
+        return DefinitionRefused("42501", f"the API server refuses it: {text}")
     if error.status == 404:
         return DefinitionRefused("42P01", text)
     if error.status in (400, 422):
