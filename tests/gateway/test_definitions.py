@@ -369,6 +369,30 @@ def test_a_view_that_others_read_stays() -> None:
     assert deleted == ["view-a"]
 
 
+@pytest.mark.cluster
+def test_a_right_that_is_taken_away_while_a_statement_is_planned_is_missing(
+    run: Callable[..., None], kinds_installed: ControlPlane, namespace: str
+) -> None:
+    def take_away() -> None:
+        kinds_installed.kubectl("-n", namespace, "delete", "rolebinding", "define")
+        until(lambda: not _may(kinds_installed, namespace, "create"))
+
+    async def scenario(place: Place) -> None:
+        now = [0.0]
+        place.access = UserAccess(User(USER), Reviews(place.kube), RecentAnswers(lambda: now[0]))
+
+        async def between() -> None:
+            await asyncio.to_thread(take_away)
+            now[0] += 60
+
+        place.planner.between = between
+        with pytest.raises(Forbidden, match="may not create dataflows"):
+            await place.define()
+        assert await place.kube.get(DATAFLOWS, namespace, "v") is None
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("text", "advises"), [
     ('dataflows "v" is forbidden: User "op" cannot create resource "dataflows" in API group "compute.tidemark.dev"', 1),
     ('dataflows "v" is forbidden: exceeded quota: few, requested: count/dataflows=1, used: 1, limited: 1', 0),

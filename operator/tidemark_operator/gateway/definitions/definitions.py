@@ -166,6 +166,7 @@ class Definitions:
         await self._plan(access, definition, instance)
         annotations = definition.annotations(access.caller)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
+        await access.check_definition(key.namespace, "create")  # again: planning may have taken minutes
         try:
             return await self._context.kube.create(DATAFLOWS, key.namespace, {"metadata": metadata, "spec": spec})
         except Conflict as conflict:
@@ -183,6 +184,7 @@ class Definitions:
             return (CREATED if found["metadata"]["generation"] == 1 else REPLACED), found
         patch, generation = definition.patch(found), found["metadata"]["generation"]
         await self._plan(access, definition, found["spec"]["instance"])
+        await access.check_definition(key.namespace, "patch", key.name)  # again, as above
         for _ in range(ATTEMPTS):
             metadata = {
                 "resourceVersion": found["metadata"]["resourceVersion"],
