@@ -361,6 +361,26 @@ def test_conditions_until_an_edit_is_stored_are_of_the_generation_before(tmp_pat
     edited(tmp_path, scenario)
 
 
+def test_an_edit_that_stands_in_line_says_so(tmp_path: Path) -> None:
+    """Its conditions carry its generation, so they must not say that its tables are known."""
+
+    async def scenario(source: Edited) -> None:
+        await source.reconcile("a")
+        source.reconciler._pinning.inspections._running = 2  # two other sources are inspected
+        await source.reconcile("a", "b")
+        status = status_of(source.harness.context, KEY, manifest("a", "b"), 0)
+        assert status is not None
+        (known,) = [each for each in status["conditions"] if each["type"] == "SchemaKnown"]
+        assert (known["status"], known["reason"]) == ("False", "WaitingForInspection")
+        source.reconciler._pinning.inspections._running = 0
+        await source.reconcile("a", "b")
+        status = status_of(source.harness.context, KEY, manifest("a", "b"), 0)
+        assert status is not None
+        assert [each["status"] for each in status["conditions"] if each["type"] == "SchemaKnown"] == ["True"]
+
+    edited(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("stored", [(), ("a",)], ids=["at first", "by an edit"])
 def test_tables_that_no_revision_holds_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[str, ...]

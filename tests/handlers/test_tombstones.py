@@ -135,3 +135,74 @@ def test_a_replica_that_dies_with_the_request_is_followed_by_the_next_one(monkey
         await harness.fleet.close()
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_replica_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It owes no answer any more, and nothing here resyncs."""
+    monkeypatch.setattr(table_deletion, "REPEAT_MS", 10)
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), Buried("/data/ns/d/v/v1"), asyncio.Queue[DeleteShard]()
+        harness.put(READABLE, ONE)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        r1 = ReplicaId("r1")
+        running.replicas[r1].online = True
+
+        def fail(replica: ReplicaId, command: DeleteShard) -> None:
+            sent.put_nowait(command)
+            tables.requests.answered(running.name, replica, ShardDeleted(command.id, "the store is away"), 0)
+
+        cast(Any, running.core).send_to = fail
+        collecting = asyncio.create_task(tables.collecting.run())
+        tables.collect_soon("ns")
+        for _ in range(3):
+            await sent.get()
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+class SlowToRemove(Buried):
+    """The first tombstone is removed once a test says so."""
+
+    def __init__(self, *locations: str) -> None:
+        super().__init__(*locations)
+        self.removing, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def delete(self, *arguments: Any) -> None:
+        self.removing.set()
+        await self.go_on.wait()
+        await super().delete(*arguments)
+
+
+def test_tombstones_of_a_namespace_are_collected_by_one_at_a_time() -> None:
+    """A second one would find no request of a table whose tombstone is being removed, and have it deleted again."""
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), SlowToRemove("/data/ns/d/v/v1"), list[DeleteShard]()
+        harness.put(READABLE, ONE)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        r1 = ReplicaId("r1")
+        running.replicas[r1].online = True
+        cast(Any, running.core).send_to = lambda _, command: sent.append(command)
+        assert await tables.collect("ns")
+        (command,) = sent
+        tables.requests.answered(running.name, r1, ShardDeleted(command.id), 0)
+
+        first = asyncio.create_task(tables.collect("ns"))
+        await buried.removing.wait()
+        second = asyncio.create_task(tables.collect("ns"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        buried.go_on.set()
+        assert [await first, await second] == [False, False]
+        assert sent == [command]
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))

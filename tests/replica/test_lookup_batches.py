@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.harness import INDEX
-from tests.oracle.histories import random_history
+from tests.oracle.histories import History, random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
@@ -101,6 +101,23 @@ def test_what_is_no_slice_of_the_rows_is_read_one_by_one(tmp_path: Path) -> None
         assert readers.together([one], Limits(64)) is None
         assert readers.together([one], Limits(1 << 20, stash_above=64)) is None
         assert readers.together([one], LIMITS) is not None
+        assert readers.together([replace(one, finishing=Finishing(shown=0))], LIMITS) is None
+
+
+def test_the_limit_is_of_the_rows_as_they_are_sent(tmp_path: Path) -> None:
+    """A row that is there many times, or a column that is shown many times, is small in the index alone."""
+    row = (1, 1, "x" * 4096)
+    for copies, projection, fits in ((400, None, False), (400, (0,), True), (1, (2,) * 400, False), (1, (2,), True)):
+        folder = tmp_path / f"{copies} {len(projection or ())}"
+        folder.mkdir()
+        with in_process(folder, {"t": T}, history := History({"t": ((row, 1, copies),)}, 1, 2, 0)) as of:
+            exporter = of.build(of.describe(GET_T))
+            of.step(exporter, history.last + 1).release()
+            readers = Readers(of, exporter.indexes[INDEX], folder)
+            mfp = replace(MapFilterProject.identity(T.schema), projection=projection)
+            found = readers.together([readers.peek("1", history.last, ["1"], mfp)], LIMITS)
+            assert (found is not None) == fits
+            assert found is None or found[0].row_count == copies
 
 
 class Recorded:

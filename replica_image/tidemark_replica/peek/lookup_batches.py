@@ -13,9 +13,11 @@ of a negative multiplicity, where keys share a hash, or where the rows are many.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,19 +34,23 @@ from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.updates import Hashes, diffs, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.peek.collection_reader import check_fits, key_columns, schema_of
-from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.peek_reader import ANSWER_BYTES_MAX, Limits
 from tidemark_replica.peek.result_stash import StashedResult
 from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
-from tidemark_replica.values.row_repeat import ROWS_MAX
 
+LOG = logging.getLogger(__name__)
 Answer = PeekRows | StashedResult
 Stopped = Callable[[], bool]
 ReadOne = Callable[[Peek, Limits, Stopped], Answer]
 ReadTogether = Callable[[Sequence[Peek], Limits], Sequence[PeekRows] | None]
-LOOKUPS_MAX = 64
-"""Of one read."""
+LOOKUPS_MAX, ROWS_MAX, READ_BYTES_MAX = 64, 4096, 8 * 1024 * 1024
+"""Of one read. The bytes are those of rows of average width."""
+ENVELOPE_BYTES = 16 * 1024
+"""Of Arrow's stream format, beside the rows."""
+LOOKED_AT_MAX = 256
+"""Lookups that are compared with the first one of a read."""
 
 
 @dataclass
@@ -97,9 +103,11 @@ class LookupBatches:
         with self._lock:
             if lookup.taken:
                 return None
-            waiting = self._waiting.get(_place(lookup.peek), {}).values()
-            others = (each for each in waiting if each is not lookup and _are_alike(lookup, each))
-            batch = [lookup, *others][:LOOKUPS_MAX] if _is_plain(lookup.peek.finishing) else [lookup]
+            batch = [lookup]
+            if _is_plain(lookup.peek.finishing):
+                waiting = islice(self._waiting.get(_place(lookup.peek), {}).values(), LOOKED_AT_MAX)
+                others = (each for each in waiting if each is not lookup and _are_alike(lookup, each))
+                batch += islice(others, LOOKUPS_MAX - 1)
             for each in batch:
                 each.taken = True
                 self._remove(each.peek)
@@ -116,6 +124,7 @@ class LookupBatches:
         try:
             answers = self._read_together([each.peek for each in batch], batch[0].limits)
         except Exception:
+            LOG.debug("%d lookups were not read together", len(batch), exc_info=True)
             return
         for each, answer in zip(batch, answers or (), strict=False):
             each.answer = answer
@@ -146,9 +155,9 @@ class LookupReader:
         """The answers of lookups that differ in their keys alone; None where they must be read one by one. Raises
         OutOfFrontier, PlanNotAllowed."""
         index, first = self._find(peeks[0].target.id), peeks[0]
-        columns = projection_of(first.mfp)
-        if index is None or not columns:  # a batch without columns has no number of rows
-            return None
+        columns, shown = projection_of(first.mfp), first.finishing.shown
+        if index is None or not columns or (shown is not None and shown < 1):
+            return None  # a batch without columns has no number of rows
         check_fits(schema_of(index.columns), first)
         keys = list(dict.fromkeys(key for peek in peeks for key in peek.literals or ()))
         with index.store.pin(index.arrangement) as pinned:
@@ -158,22 +167,33 @@ class LookupReader:
                 return None
             literals = key_columns(manifest.layout, keys)
             hashes = key_hashes(literals, len(keys))
-            sorted_keys = Keys.of(literals, len(keys))
-            if len(np.unique(hashes)) < len(keys) or int(trace.sizes(sorted_keys).sum()) > ROWS_MAX:
+            if len(np.unique(hashes)) < len(keys) or _reads_much(trace, Keys.of(literals, len(keys))):
                 return None
             found = trace.lookup(literals, first.timestamp)
             counts, row = diffs(found), row_columns(found)
-            largest = min(limits.max_bytes, limits.max_bytes if limits.spill_above is None else limits.spill_above)
-            if (counts < 0).any() or counts.sum(dtype=np.float64) > ROWS_MAX or 2 * found.nbytes > largest:
+            if (counts < 0).any() or counts.sum(dtype=np.float64) > ROWS_MAX:
                 return None
             by_key = key_hashes([row[k] for k in manifest.layout.key], found.num_rows)
-        schema = arrow_schema(first.columns[: first.finishing.shown])
-        shown = [row[c].cast(t) for c, t in zip(columns, schema.types, strict=False)]
-        rows = pa.RecordBatch.from_arrays(shown, schema=schema)
+        schema = arrow_schema(first.columns[:shown])
+        cast = [row[c].cast(t) for c, t in zip(columns, schema.types, strict=False)]
+        rows = pa.RecordBatch.from_arrays(cast, schema=schema)
+        if rows.nbytes * int(counts.max(initial=1)) + ENVELOPE_BYTES > _largest(limits):
+            return None
         of = dict(zip(keys, hashes, strict=True))
         return _answers(
             rows, counts, by_key, [[of[key] for key in dict.fromkeys(peek.literals or ())] for peek in peeks]
         )
+
+
+def _reads_much(trace: Trace, keys: Keys) -> bool:
+    rows = int(trace.sizes(keys).sum())
+    width = max((segment.bytes / max(len(segment.hashes), 1) for segment in trace.combined_segments()), default=0.0)
+    return rows > ROWS_MAX or rows * width > READ_BYTES_MAX
+
+
+def _largest(limits: Limits) -> int:
+    """Bytes of the largest answer that is neither refused nor stashed."""
+    return min(limits.max_bytes, ANSWER_BYTES_MAX if limits.spill_above is None else limits.spill_above)
 
 
 def _answers(rows: Any, counts: Any, hashes: Hashes, wanted: Sequence[Sequence[np.uint64]]) -> list[PeekRows]:

@@ -31,7 +31,6 @@ _ADVICE: dict[str | None, str] = {
     "40003": "run dbt again: what is stored already is left as it is",
     "55000": "what was stored stays, and the definition before it serves on: correct it and run dbt again",
     "57014": "a definition that was stored hydrates on: run dbt again, or raise statement_seconds of the profile",
-    "25006": "Tidemark keeps views: rows are written to the sources",
 }
 
 

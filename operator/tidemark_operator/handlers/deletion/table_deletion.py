@@ -13,6 +13,7 @@ and a table that another object has adopted all the same is not deleted.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -111,10 +112,6 @@ class DeletionRequests:
         elif request.confirmed_ms is None:
             request.confirmed_ms = now
 
-    def await_answer(self, tables: Iterable[TableAddress]) -> bool:
-        """Whether a replica that was asked for one of the tables has neither confirmed nor failed."""
-        return any((request := self._requests.get(table.id)) is not None and request.unanswered for table in tables)
-
     def forget(self, tables: Iterable[TableAddress]) -> None:
         for table in tables:
             self._requests.pop(table.id, None)
@@ -128,6 +125,7 @@ class TableDeleter:
         self._tombstones = Tombstones(kube)
         self.requests = DeletionRequests()
         self.collecting: WorkQueue[str] = WorkQueue(self._collect_known, workers=1)
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def delete(
         self, key: Key, uid: str, running: RunningInstance | None, tables: Sequence[TableAddress], waited_ms: int
@@ -163,29 +161,35 @@ class TableDeleter:
         self.collecting.add(namespace, GATHER_SECONDS)
 
     async def _collect_known(self, namespace: str) -> None:
-        """Collects where there are tombstones, and again while a replica owes an answer: the replica may have died."""
+        """Collects where there are tombstones, and again while a replica can delete what is left: it may have died, or
+        have failed."""
         if await self.locations(namespace) and await self.collect(namespace):
             self.collecting.add(namespace, REPEAT_MS / 1000)
 
     async def collect(self, namespace: str) -> bool:
         """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. Returns whether a
-        replica owes an answer. A table outside the storage of every instance that is online waits for one. Raises
+        replica that is online can delete a table that is left; others wait for an instance with their storage. Raises
         ApiError."""
+        async with self._turns.setdefault(namespace, asyncio.Lock()):  # a second one would ask for tables that are gone
+            return await self._collect(namespace)
+
+    async def _collect(self, namespace: str) -> bool:
         instances = [running for running in self._fleet.of(namespace) if running.online]
         if not instances:
             return False
-        owed = False
+        left_here = False
         for tombstone in await self._tombstones.list(namespace):
             adopted = table_owners(self._registry, namespace, but=tombstone.owner_uid)
             tables = [table for table in tombstone.tables if table.location not in adopted]
             for running in instances:
                 self.requests.ask(running, tables, now_ms())
             if left := self.requests.ask(None, tables, now_ms()):
-                owed |= self.requests.await_answer(left)
+                storages = [running.config.storage_location for running in instances]
+                left_here |= any(is_below(storage, table.location) for storage in storages for table in left)
             else:
                 await self._tombstones.remove(namespace, tombstone)
                 self.requests.forget(tombstone.tables)
-        return owed
+        return left_here
 
     async def locations(self, namespace: str) -> frozenset[str]:
         """Locations of tables that are still to be deleted. Raises ApiError."""

@@ -148,10 +148,10 @@ class TableEdits:
         if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
             return _Added(failure=own)
         if self._inspections.pause(state.key, new):
-            return _Added(failure=state.edit)
+            return _Added(failure=state.edit or _IN_LINE)
         added = await self._inspect(state, new, instance.location, running)
         if added is None:
-            return _Added(failure=state.edit)
+            return _Added(failure=state.edit or _IN_LINE)
         self._inspections.ended(state.key, new, failed=added.failure is not None)
         return added
 
@@ -287,6 +287,12 @@ def _too_many(added: Sequence[SourceTable]) -> IngestionFailure:
         f"with table {names} the DataSource would have more than {MAX_TABLES} tables, those that Dataflows still read "
         "among them: delete or edit Dataflows that read earlier tables, or make another DataSource",
     )
+
+
+_IN_LINE = IngestionFailure(
+    "WaitingForInspection",
+    "its new tables are looked at when the inspections of other DataSources that run now have ended",
+)
 
 
 def _no_columns(tables: Sequence[str]) -> IngestionFailure:

@@ -6,7 +6,7 @@ A fragment without updates in any of its leaves runs no job.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -96,11 +96,13 @@ class StepRun:
         if self._progress is not None:
             self._progress.fragment_ended(fragment.name)
 
-    def _show(self, arranged: Iterable[ArrangementId]) -> None:
+    def _show(self, arranged: Collection[ArrangementId]) -> None:
         """Show later fragments the arrangements that are now complete up to the step's upper.
 
         What the step merged in them counts from the commit on: the manifests here are the run's own.
         """
+        if not arranged:
+            return
         lower, upper = self._step.lower, self._step.upper.encode()
         shown = {a: self._pinned[a].append(self.written.get(a, ()), lower, upper) for a in arranged}
         self._pinned = {**self._pinned, **shown}
