@@ -8,6 +8,7 @@ The leader moves, and the gateway with it; reads are asked again. What the gatew
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -45,9 +46,16 @@ _SQLSTATES = {
 }
 WRITE_SECONDS = 60.0
 """How long a call that writes rows is made again: a replica that restarts takes some seconds more than a leader."""
-_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
-_AGAIN = (*_LOST, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""Statuses of calls that write rows: whether it did is not known, or it did not and may."""
+_REFUSED = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+_NOT_YET = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Statuses of calls that wrote no rows. After any other one nobody knows whether the call did."""
+_OF_ROWS = "23505"
+"""A refusal that is made after the key of the call was looked up: an earlier call with it wrote nothing."""
 T = TypeVar("T")
 
 
@@ -87,23 +95,25 @@ class GatewayLink:
         """The columns of a table that the user may write, as a DescribeTableReply. Raises WireError."""
         return await self._asked(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
 
-    async def insert(self, token: str, header: pb.InsertHeader, body: Callable[[], Iterator[bytes]]) -> Any:
+    async def insert(self, token: str, header: pb.InsertHeader, body: Callable[[], Iterator[bytes]], size: int) -> Any:
         """Write rows, as an InsertReply. Where the answer is lost, or the table takes no rows now, the call is made
-        again with its key, so the rows are written once. `body`: the pieces from the first one on. Raises WireError."""
-        until, pauses, maybe = time.monotonic() + WRITE_SECONDS, iter(RETRY_SECONDS), False
+        again with its key, so the rows are written once. `body`: the pieces from the first one on, of `size` bytes.
+        Raises WireError."""
+        until, pauses, maybe = math.inf, iter(RETRY_SECONDS), False
         try:
             while True:
                 try:
-                    return await (await self._connected()).Insert(_messages(header, body), **_call(token))
+                    return await (await self._connected()).Insert(_messages(header, body, size), **_call(token))
                 except grpc.aio.AioRpcError as failed:
                     code, error = failed.code(), wire_error(failed)
                 except asyncio.CancelledError:  # also where the channel was closed under the call
                     if (task := asyncio.current_task()) is None or task.cancelling():
                         raise
                     code, error = grpc.StatusCode.UNAVAILABLE, WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT)
-                maybe |= code in _LOST
-                if code not in _AGAIN or time.monotonic() > until:
-                    raise _unknown(str(error)) if maybe and code is not grpc.StatusCode.INVALID_ARGUMENT else error
+                maybe |= code not in (*_REFUSED, *_NOT_YET)
+                until = min(until, time.monotonic() + WRITE_SECONDS)
+                if code in _REFUSED or time.monotonic() >= until:
+                    raise _unknown(str(error)) if maybe and error.sqlstate != _OF_ROWS else error
                 await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))
                 await self._find_again()
         except asyncio.CancelledError:
@@ -215,11 +225,13 @@ def _unknown(why: str) -> WireError:
     )
 
 
-async def _messages(header: pb.InsertHeader, body: Callable[[], Iterator[bytes]]) -> AsyncIterator[pb.InsertRequest]:
+async def _messages(
+    header: pb.InsertHeader, body: Callable[[], Iterator[bytes]], size: int
+) -> AsyncIterator[pb.InsertRequest]:
+    """The gateway writes nothing unless the pieces have `size` bytes."""
     yield pb.InsertRequest(header=header)
-    pieces, size = body(), 0
+    pieces = body()
     while piece := await asyncio.to_thread(next, pieces, b""):
-        size += len(piece)
         yield pb.InsertRequest(data=piece)
     yield pb.InsertRequest(end=size)
 

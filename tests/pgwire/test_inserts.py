@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tests.pgwire.frames import Frames
 from tests.pgwire.test_clients import psql
 from tests.pgwire.written import Written, written
+from tidemark_pgwire import gateway
 from tidemark_pgwire.session.session import Limits
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
@@ -139,6 +141,35 @@ def test_crash_a_lost_answer_is_asked_for_again_and_the_rows_are_there_once(tabl
     assert named(tables, "plain", "lost") == [(1, "lost")]
     assert len(tables.calls) == 2
     assert len({*tables.calls}) == 1
+
+
+def test_a_call_that_is_lost_after_a_minute_is_asked_for_again(
+    tables: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large COPY takes that long; the minute is of repeats."""
+    monkeypatch.setattr(gateway, "WRITE_SECONDS", 1.0)
+
+    def lost(ingestion: str, header: Any, pieces: Any) -> Any:
+        time.sleep(1.5)
+        tables.write = tables.put
+        raise WriteUnknown("the ingestion ended; repeat the call with the same key")
+
+    tables.write = lost
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.plain VALUES (1, 'late')")
+    assert named(tables, "plain", "late") == [(1, "late")]
+
+
+def test_a_key_is_of_the_rows_that_it_was_set_before(tables: Written) -> None:
+    """SET LOCAL outside a transaction would be forgotten, and rows without their key may come twice."""
+    with tables.server.connect() as connection:
+        connection.execute("SET tidemark.write_key='set'; INSERT INTO shop.plain VALUES (1, 'set'); RESET ALL")
+        assert tables.calls == ["set"]
+        with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
+            connection.execute("SET LOCAL tidemark.write_key = 'x'")
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction):
+            connection.execute("INSERT INTO shop.plain VALUES (2, 'set'); DISCARD ALL")
+    assert named(tables, "plain", "set") == [(1, "set")]
 
 
 def test_rows_with_a_key_are_written_once(tables: Written) -> None:

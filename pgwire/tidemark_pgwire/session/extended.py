@@ -137,6 +137,8 @@ class Extended:
         self._require_room(size)
         formats = message.formats or (backend.TEXT,)
         formats = formats * len(message.values) if len(formats) == 1 else formats
+        if isinstance(prepared.command, Insert):
+            _require_types(prepared.types, formats, message.values)
         parameters = tuple(map(decoded, prepared.types, formats, message.values))
         self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
         self._session.wire.write(backend.BIND_COMPLETE)
@@ -174,6 +176,10 @@ class Extended:
         self._require_usable(command)
         rows = await self._rows(bound)
         if rows is None:
+            if isinstance(command, Insert):
+                if bound.finished:
+                    raise WireError(errors.NOT_IN_STATE, f'portal "{message.portal}" cannot be run again')
+                bound.finished = True
             tag = await self.run(command, bound.parameters)
             if session.transaction.is_last and await session.wire.next_kind() == SYNC:
                 await writes.write(session)  # so that its error is this statement's
@@ -334,12 +340,23 @@ class Extended:
             self._prepared.clear()
 
     async def _discard(self) -> None:
-        if self._session.transaction.explicit:
+        if self._session.transaction.explicit or self._session.transaction.pending is not None:
             raise WireError("25001", "DISCARD ALL cannot run inside a transaction block")
         await self.close_portals()
         await self._session.close()
         self._session.settings.reset()
         self._prepared.clear()
+
+
+def _require_types(types: Sequence[int], formats: Sequence[int], values: Sequence[bytes | None]) -> None:
+    """Raises WireError where a value in binary has no type: the bytes of a number would be read as a text."""
+    for at, (oid, format, value) in enumerate(zip(types, formats, values, strict=False)):
+        if not oid and format == backend.BINARY and value is not None:
+            raise WireError(
+                "42P18",
+                f"could not determine data type of parameter ${at + 1}",
+                hint="Give its type, describe the statement before values are bound, or send the value as text.",
+            )
 
 
 def _require_name(name: str) -> None:

@@ -232,6 +232,7 @@ class Connection:
             try:
                 await self._limited(session, writes.write(session))
             except WireError as error:
+                session.transaction.fail()
                 self._send(error)
             await self._extended.close_portals()
         self._ready(session)
@@ -240,6 +241,8 @@ class Connection:
         await self._extended.close_portal("")
         found = split(text, session.settings.dialect)
         if not found:
+            if session.transaction.is_last:
+                await self._limited(session, writes.write(session))
             self._wire.write(backend.EMPTY_QUERY)
         for statement in found:
             try:

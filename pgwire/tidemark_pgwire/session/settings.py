@@ -18,10 +18,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from tidemark_pgwire.errors import ACTIVE_TRANSACTION, INVALID_PARAMETER, WireError
+from tidemark_pgwire.errors import ACTIVE_TRANSACTION, INVALID_PARAMETER, NO_ACTIVE_TRANSACTION, WireError
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 
 _READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_read_only"
+_WRITE_KEY = "tidemark.write_key"
 SERVER_VERSION = "15.0"
 REPORTED = {
     "server_version": "server_version",
@@ -130,6 +131,12 @@ class Settings:
             if self.read_only and _bool(name)(value) == "off":
                 raise WireError(ACTIVE_TRANSACTION, "transaction read-write mode must be set before any query")
         if local and self._before is None:
+            if name == _WRITE_KEY:  # rows that come without their key may come twice
+                raise WireError(
+                    NO_ACTIVE_TRANSACTION,
+                    f"SET LOCAL {_WRITE_KEY} can only be used in transaction blocks",
+                    hint="BEGIN first, or SET it for the session.",
+                )
             return
         if local:
             self._local.setdefault(name, self.values[name])

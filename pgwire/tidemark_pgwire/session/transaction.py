@@ -28,11 +28,12 @@ MAX_SAVEPOINTS = 200
 
 @dataclass
 class Pending:
-    """Rows that are to be inserted into one table. `copied`: the data of the one COPY that they are of; None: they have
-    other statements."""
+    """Rows that are to be inserted into one table by a call with this key. `copied`: the data of the one COPY that they
+    are of; None: they have other statements."""
 
     table: WrittenTable
     body: Body
+    key: str
     copied: Blocks | None = None
 
 

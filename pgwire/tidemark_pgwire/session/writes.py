@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from tidemark_pgwire import errors
@@ -68,8 +68,8 @@ async def copy(session: Session, command: CopyIn) -> str:
         async for data in _data(session):
             blocks.add(data)
             if blocks.is_full:
-                await asyncio.to_thread(keep, False)
-        await asyncio.to_thread(keep, True)
+                await _ended(session, partial(keep, False))
+        await _ended(session, partial(keep, True))
     assert session.transaction.pending is not None
     session.transaction.pending.copied = blocks if before == 0 else None
     return f"COPY {body.rows - before}"
@@ -90,9 +90,9 @@ async def write(session: Session) -> None:
             table=pending.table.name,
             operation=INSERT,
             format="csv",
-            key=session.settings.write_key or uuid.uuid4().hex,
+            key=pending.key,
         )
-        reply = await session.link.insert(session.token, header, pending.body.pieces)
+        reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
         raise _placed(error, pending) from None
     finally:
@@ -100,6 +100,21 @@ async def write(session: Session) -> None:
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
         session.wire.write(backend.notice(text))
+
+
+async def _ended(session: Session, keep: Callable[[], None]) -> None:
+    """Parse a block by a thread, to its end also where this task is canceled: its rows must not come after a ROLLBACK
+    TO."""
+    running, canceled = asyncio.get_running_loop().run_in_executor(session.spool.parsers, keep), False
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            canceled = True
+    if canceled:
+        running.exception()  # retrieved
+        raise asyncio.CancelledError
+    running.result()
 
 
 async def _data(session: Session) -> AsyncIterator[bytes]:
@@ -135,7 +150,7 @@ def _body(session: Session, table: WrittenTable) -> Body:
     transaction = session.transaction
     if (body := transaction.rows_of(table)) is None:
         body = Body(session.spool, session.user, header_of(table))
-        transaction.pending = Pending(table, body)
+        transaction.pending = Pending(table, body, session.settings.write_key or uuid.uuid4().hex)
     elif transaction.pending is not None:
         transaction.pending.copied = None
     return body

@@ -9,7 +9,7 @@ What has to be computed is refused, as is all that PostgreSQL has beside the row
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_number
@@ -46,11 +46,13 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value: a text, or the parameter of this number; neither: NULL. `cast`: a type of _TYPES; empty: none."""
+    """A value: a text, or the parameter of this number; neither: NULL. `cast`: a type of _TYPES; empty: none.
+    `is_number`: the text is a literal without quotes."""
 
     text: str | None = None
     parameter: int = 0
     cast: str = ""
+    is_number: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _value(words: Words) -> Cell:
     sign = token.text if token.text in ("-", "+") else ""
     number = words.next() if sign else token
     if number.kind == "number" or number.text == "." or number.text[:1].isdigit():
-        return Cell(sign.replace("+", "") + _number(words, number))
+        return Cell(sign.replace("+", "") + _number(words, number), is_number=True)
     raise _refusal("the values of INSERT are literals and parameters: nothing is computed", token)
 
 
@@ -177,7 +179,7 @@ def _with_cast(words: Words, cell: Cell) -> Cell:
         words.take("WITHOUT", "TIME", "ZONE")
     if not cast or words.peek().text == "(" or cell.cast not in ("", cast):
         raise _refusal("a value of INSERT is cast to a plain type of its column alone", token)
-    return Cell(cell.text, cell.parameter, cast)
+    return replace(cell, cast=cast)
 
 
 def literal(token: Token, dialect: str) -> str:

@@ -227,7 +227,8 @@ def _where(mask: pa.Array) -> pa.Array:
 
 def _quoted(data: pa.Array) -> pa.Array:
     """Whether each byte is after an odd number of quotes."""
-    return pc.equal(pc.bit_wise_and(pc.cumulative_sum(pc.equal(data, _QUOTE).cast(pa.int64())), 1), 1)
+    odd = pa.scalar(1, pa.uint8())  # a sum that wraps is as odd as it was
+    return pc.equal(pc.bit_wise_and(pc.cumulative_sum(pc.equal(data, _QUOTE).cast(pa.uint8())), odd), odd)
 
 
 def _row_ends(data: pa.Array) -> pa.Array:

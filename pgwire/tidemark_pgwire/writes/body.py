@@ -5,29 +5,33 @@ All bodies of a server share `Spool`: the bytes of all, and of one user half of 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 from tidemark_pgwire.errors import WireError
 
 SPOOL_BYTES = 2 << 30
 MEMORY_BYTES = 64 << 10
 PIECE_BYTES = 1 << 20
-COPIES = 64
+COPIES, PARSERS = 64, 2
+"""The memory of a parser is several times that of a block."""
 TOO_MANY = "53400"
 Mark = tuple[int, int]
 """Bytes and rows of a body at a savepoint."""
 
 
 class Spool:
-    """The room of all bodies, callable from any thread. `most`: bytes."""
+    """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: of the data of COPY."""
 
     def __init__(self, most: int = SPOOL_BYTES) -> None:
         self._most, self._lock = most, threading.Lock()
         self._used, self._copies = Counter[str](), Counter[str]()
+        self.parsers = ThreadPoolExecutor(PARSERS, "copy")
 
     def take(self, user: str, size: int) -> None:
         """Count bytes; negative ones are free again. Raises WireError: there is no room."""
@@ -73,33 +77,53 @@ class Body:
                 return
             self._spool.take(self._user, len(data))
             self.size, self.rows = self.size + len(data), self.rows + rows
-            try:
+            with _disk_errors():
+                self._file.seek(0, os.SEEK_END)
                 self._file.write(data)
-            except OSError as error:
-                text = f"the rows cannot be kept until they are committed: {error.strerror}"
-                raise WireError("53100", text) from None
+                self._file.flush()
 
     @property
     def mark(self) -> Mark:
         return self.size, self.rows
 
     def back(self, mark: Mark) -> None:
-        """Forget what came after the mark."""
+        """Forget what came after the mark. Raises WireError."""
         size, rows = mark
-        self._file.seek(size)
-        self._file.truncate()
-        self._spool.take(self._user, size - self.size)
-        self.size, self.rows = size, rows
+        with self._lock, _disk_errors():
+            if self._closed:
+                return
+            self._file.seek(size)
+            self._file.truncate()
+            self._spool.take(self._user, size - self.size)
+            self.size, self.rows = size, rows
 
     def pieces(self) -> Iterator[bytes]:
-        """All bytes, from the first one on. Nothing is appended meanwhile."""
-        self._file.seek(0)
-        while piece := self._file.read(PIECE_BYTES):
+        """All bytes, from the first one on. Nothing is appended meanwhile. Another reader may not be at its end."""
+        at = 0
+        while piece := self._piece(at):
+            at += len(piece)
             yield piece
+
+    def _piece(self, at: int) -> bytes:
+        with self._lock:
+            if self._closed:
+                return b""
+            self._file.seek(at)
+            return self._file.read(PIECE_BYTES)
 
     def close(self) -> None:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._file.close()
                 self._spool.take(self._user, -self.size)
+                with suppress(OSError):  # the file has no name, so it is gone all the same
+                    self._file.close()
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        text = f"the rows cannot be kept until they are committed: {error.strerror}"
+        raise WireError("53100", text) from None

@@ -70,6 +70,8 @@ def _text(cell: Cell, column: Column, parameters: Sequence[Parameter]) -> str | 
         kind = cell.cast or kind
     if cell.cast and column.type.name not in _CASTS[cell.cast]:
         raise WireError(TYPE_MISMATCH, f"column {column.name} is {column.type}, and its value is cast to {cell.cast}")
+    if cell.is_number and column.type.name == "string":
+        raise WireError(TYPE_MISMATCH, f"column {column.name} is {column.type}: write {cell.text:.60} in quotes")
     if text is None:
         return None
     if "\0" in text:
