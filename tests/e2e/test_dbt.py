@@ -154,7 +154,7 @@ def _described(project: Project, namespace: str) -> None:
 
 
 def _refused(project: Project) -> None:
-    """What has no counterpart is refused by name, and says what to do."""
+    """dbt refuses each kind of model that Tidemark lacks by its name, and its message says what to do."""
     for name, (config, words) in REFUSED.items():
         path = project.folder / "models" / f"{name}.sql"
         path.write_text("{{ " + config + " }} select n_name from {{ source('tpch', 'nation') }}")

@@ -42,9 +42,10 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
     """Its rows would come behind what a ROLLBACK TO leaves."""
 
     async def scenario() -> None:
-        spool, go_on, kept = Spool(), threading.Event(), list[str]()
+        spool, began, go_on, kept = Spool(), threading.Event(), threading.Event(), list[str]()
 
         def keep() -> None:
+            began.set()
             go_on.wait(BOUND)
             kept.append("rows")
 
@@ -53,7 +54,7 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
         for _ in range(2):
             await asyncio.sleep(0)
             copying.cancel()
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(began.wait, BOUND)
         assert not copying.done()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):

@@ -3,7 +3,7 @@
     INSERT INTO NAME [(COLUMN, ...)] VALUES (VALUE, ...), ...
     VALUE: 'text' | number | TRUE | FALSE | NULL | DEFAULT | $1, which may have a cast to the column's type
 
-What has to be computed is refused, as is all that PostgreSQL has beside the rows.
+The parser refuses values that have to be computed, and the clauses that PostgreSQL has behind the rows.
 """
 
 from __future__ import annotations

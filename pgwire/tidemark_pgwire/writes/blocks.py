@@ -34,8 +34,8 @@ Texts = list[pa.Array]
 
 
 class Blocks:
-    """The data of one COPY. `name`: of the table; `columns`: their names, in order. `rows`: that were parsed;
-    `one_line_each`: no value had a newline in it so far, so rows can be told by their lines."""
+    """The data of one COPY. `name`: of the table; `columns`: their names, in order. `rows`: the number of
+    parsed rows; `one_line_each`: no parsed value has a newline in it, so the number of a row tells its line."""
 
     def __init__(self, name: str, columns: tuple[str, ...], options: CopyOptions) -> None:
         self._name, self._columns, self._options = name, columns, options

@@ -1,6 +1,6 @@
 """dbt models as views that Tidemark keeps up to date.
 
-credentials    the profile: where tidemark-pgwire is, and who asks
+credentials    the profile: the address of tidemark-pgwire, and the user and token of the connection
 connections    statements over the PostgreSQL protocol, without transactions
 column         types as SQL casts to them
 relation       the name of a model as a Dataflow, and how SQL names it
