@@ -46,8 +46,17 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java test-packages lint types control-plane kafka-broker dbt-environment $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+test: java test-packages venv ## lint, types and the tests, in lanes: an eighth of the broad ones, none of the slow ones (LANES=--resume: what has not passed yet)
+	@$(MAKE) --no-print-directory -j2 test-ready
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
+
+# two at a time, the longest first: mypy and the JVM of the archive keep one core busy each
+.PHONY: test-ready
+test-ready: types $(CLASS_DATA) control-plane kafka-broker dbt-environment lint
+
+.PHONY: test-all
+test-all: ## `make test` with all of the broad tests (an hour on two cores)
+	@$(MAKE) --no-print-directory test LANES="--broad all $(LANES)"
 
 .PHONY: test-fast
 test-fast: venv ## the tests without Spark and without a control plane (minutes)

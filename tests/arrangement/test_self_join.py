@@ -53,6 +53,7 @@ def kept(driver: Driver, context: StepContext, lower: int, upper: int, *names: A
         driver.manifests[name] = driver.merged(manifest.allow_compaction(upper - 1))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("null_safe", [(), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("seed", seeds(3, 12))
 def test_agree_a_self_join_keeps_once_what_a_join_keeps_twice(

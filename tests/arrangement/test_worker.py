@@ -30,6 +30,7 @@ def test_a_worker_is_frozen_at_import() -> None:
     assert int(worker.stdout) > 10_000
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 def test_agree_a_reduce_in_sparks_workers_and_sparks_own(spark: Any, tmp_path: Path) -> None:
     """A reduce inside mapInArrow: frozen, its batches written, its results those of Spark's own aggregation."""

@@ -19,7 +19,7 @@ from bench.harness.workload.tpch_history import TpchHistory
 from tests.waiting import BOUND
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 QUERIES = [JOIN_AND_SUM, Q1]
 
 

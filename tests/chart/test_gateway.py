@@ -25,7 +25,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = ["cluster", "rights"]
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 SLICE = ("get", "endpointslice", "tidemark-gateway", "-n", NAMESPACE, "-o")
 KUBECTL = """#!/bin/sh
 if [ "$1" = port-forward ]; then

@@ -24,7 +24,7 @@ from tidemark_operator.kube.client import Kube
 
 __all__ = ["cluster", "rights"]
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 IN_TEAM_B = May(account("tidemark-operator"), "list", f"computereplicas.{GROUP}", "team-b")
 
 

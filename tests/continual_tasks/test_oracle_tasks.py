@@ -17,7 +17,7 @@ from tests.oracle.seeds import seeds
 from tidemark_replica.dataflow import renderer
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 NARROWED = ("changes met with what another table holds now", "upsert", "each value once")
 

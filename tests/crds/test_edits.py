@@ -10,7 +10,7 @@ from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import ABSENT, bent, bucket, delta, files, kafka, postgres, written
 from tidemark_devcluster.errors import KubectlFailed
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 TPCH = {"tick": "5s", "loadGenerator.tpch.scaleFactor": 0.1}
 DELTA = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}

@@ -25,7 +25,7 @@ from tests.crds.manifests import (
 )
 from tidemark_devcluster.errors import KubectlFailed
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 COLUMN = {"name": "a", "type": "INT"}
 LAKE = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}

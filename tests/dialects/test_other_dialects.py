@@ -89,6 +89,7 @@ def refuses(dialect: str, sql: str, why: str) -> None:
     assert why.strip().lower() in diagnostic.message.lower()
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 def test_admitted_constructs_of_other_dialects_are_planned(catalyst: Catalyst) -> None:
     """Of statements of all dialects; the planner names them where it knows none of that name."""
@@ -127,6 +128,7 @@ def compare(session: Any, engine: Any, sql: str) -> None:
     assert_same_rows(sql, theirs, session.sql(spark_text("duckdb", sql)).collect())
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 @pytest.mark.parametrize("first", range(0, len(DUCKDB_EXPRESSIONS), AT_ONCE))
 def test_duckdb_gives_the_same_values(duckdb_session: Any, engine: Any, first: int) -> None:
@@ -134,12 +136,14 @@ def test_duckdb_gives_the_same_values(duckdb_session: Any, engine: Any, first: i
     compare(duckdb_session, engine, f"SELECT k, {', '.join(f'{each} AS x{n}' for n, each in some)} FROM t")
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 @pytest.mark.parametrize("sql", DUCKDB_QUERIES)
 def test_duckdb_gives_the_same_answer(duckdb_session: Any, engine: Any, sql: str) -> None:
     compare(duckdb_session, engine, sql)
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 @pytest.mark.parametrize("expression", entries(DUCKDB_ERRORS))
 def test_statements_that_fail_in_duckdb_fail_here(duckdb_session: Any, engine: Any, expression: str) -> None:

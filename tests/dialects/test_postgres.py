@@ -87,6 +87,7 @@ def test_positions_of_the_planners_refusals_are_of_the_users_text(
     assert diagnostic.column in (column, column + word.find(".") + 1)
 
 
+@pytest.mark.broad
 @pytest.mark.spark
 def test_constructs_that_only_types_tell_are_refused_or_planned(catalyst: Catalyst) -> None:
     """Everything that is admitted is planned; of queries that hide a type from the names, the types decide."""

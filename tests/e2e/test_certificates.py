@@ -16,7 +16,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb.compute_pb2 import DescribeRequest
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 CONSTANTS = "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS t(n, s)"
 
 

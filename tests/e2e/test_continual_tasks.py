@@ -16,7 +16,7 @@ import yaml
 from tests.e2e.oracle import expanded
 from tests.e2e.system import CHECKOUT, System, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 COUNTER = """
 SELECT CAST(coalesce(max(tick), 0) + {step} AS BIGINT) AS tick

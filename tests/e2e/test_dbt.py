@@ -17,7 +17,7 @@ from tests.dbt import environment
 from tests.e2e.system import CHECKOUT, PATIENCE_SECONDS, System, wait_for
 from tests.e2e.test_pgwire import account, serving
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 COMMANDS = CHECKOUT / "tests" / "dbt" / "commands.py"
 MODEL = "orders_by_nation.sql"

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 
 from tests.e2e.system import CHECKOUT, System, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 EXAMPLE = CHECKOUT / "examples" / "delta"
 

@@ -20,7 +20,7 @@ from tests.replica.process import wait_until
 from tests.replica.tables import Table, persisted
 from tidemark_operator.controller.frontiers.succession import Succession
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.broad]
 
 
 def remove(fleet: Fleet, remote: Remote) -> None:

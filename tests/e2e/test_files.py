@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.system import System, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 TOTALS = "SELECT k, count(*) AS n, sum(v) AS total FROM drop.readings GROUP BY k"
 POSITIVE = "SELECT k, v FROM drop.readings WHERE v > 1"

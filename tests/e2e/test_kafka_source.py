@@ -17,7 +17,7 @@ from tests.kafka.topics import consumed, delete_topic, new_topic
 from tests.kafka.topics import produce as change
 from tests.schema_registry.registry import framed, registry
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 EXAMPLE = CHECKOUT / "examples" / "kafka"
 SCHEMA = {"type": "record", "name": "State", "fields": [{"name": "id", "type": "long"}]}

@@ -18,7 +18,7 @@ from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_operator.controller.replicas import replica_connection
 from tidemark_protocol.messages.responses import PeekError, PeekRows
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.broad]
 
 AT_ONCE, WAITING = HydrationPolicy.concurrency, 3
 MOST_PEEKS, KEYS = 200, range(10_000)

@@ -27,7 +27,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist.storage.object_reader import open_store
 from tidemark_replica.storage.source_secrets import VARIABLE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 PER_NATION = """
 SELECT n.n_name, count(*) AS orders

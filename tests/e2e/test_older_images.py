@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.system import System, wait_for
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 OLDER = Path(__file__).with_name("older")
 COUNT = "SELECT count(*) AS orders FROM tpch.orders"

@@ -20,7 +20,7 @@ from tests.ports import free_port
 from tests.postgres.databases import LOGICAL
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 EXAMPLE, SINK = CHECKOUT / "examples" / "postgres", CHECKOUT / "examples" / "postgres-sink"
 PASSWORD = "a-long-password"

@@ -20,7 +20,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.commands import CreateDataflow
 from tidemark_protocol.messages.responses import PeekError, PeekRows
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.broad]
 
 
 def test_crash_a_replica_that_is_cut_off_loses_nothing(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:

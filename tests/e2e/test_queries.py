@@ -13,7 +13,7 @@ from tests.directory_listing import matching
 from tests.e2e.oracle import by_duckdb, expanded
 from tests.e2e.system import CLI, PATIENCE_SECONDS, System, is_to_be_asked_again, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 BY_NATION = "SELECT c_nationkey, count(*) AS customers FROM tpch.customer GROUP BY c_nationkey"
 # an index joined with tables, aggregated again, and finished: rows come in this order

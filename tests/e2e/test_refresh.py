@@ -13,7 +13,7 @@ from tests.e2e.system import System, wait_for
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 BY_STATUS = "SELECT o_orderstatus, count(*) AS orders, sum(o_totalprice) AS total FROM tpch.orders GROUP BY 1"
 EVERY = {"every": "7s", "alignedTo": "2026-01-01T00:00:01Z"}

@@ -15,7 +15,7 @@ from tests.e2e.subscription import Row, following
 from tests.e2e.system import System, revisions, wait_for
 from tidemark_persist import open_shard
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 NATIONS = "SELECT n_nationkey, n_name FROM tpch.nation"
 NAMELESS = "SELECT n_nationkey, n_regionkey FROM tpch.nation"

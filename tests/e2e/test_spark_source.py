@@ -17,7 +17,7 @@ from tests.e2e.system import CHECKOUT, System, wait_for
 from tidemark.spark import register
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 COLUMNS = ("o_orderkey", "o_orderstatus", "o_totalprice")
 BY_STATUS = "SELECT o_orderstatus AS carrier, count(*) AS flights FROM tpch.orders GROUP BY o_orderstatus"
 ORDERS = "SELECT o_orderkey, o_orderstatus, o_totalprice FROM tpch.orders"

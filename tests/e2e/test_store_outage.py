@@ -13,7 +13,7 @@ from tests.e2e.test_object_store import PER_NATION, keep_secret
 from tests.s3_server import S3Server
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 BUSY = "SELECT n.n_name, v.orders FROM tpch.nation n LEFT JOIN `per-nation` v ON v.n_name = n.n_name"
 NATIONS = 25

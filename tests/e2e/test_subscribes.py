@@ -16,7 +16,7 @@ from tests.directory_listing import matching
 from tests.e2e.subscription import Row, following
 from tests.e2e.system import CLI, PATIENCE_SECONDS, System, is_to_be_asked_again, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 ORDERS = "SELECT o_orderkey, o_orderstatus, CAST(o_totalprice AS string) AS price FROM tpch.orders"
 # some 150,000 rows at one time: many batches, each ending within that time

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from tests.e2e.system import System, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 
 @pytest.fixture(scope="module")

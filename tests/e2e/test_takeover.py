@@ -28,7 +28,7 @@ from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import Description
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 NAMES = ("r1", "r2")
 
 

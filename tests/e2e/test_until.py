@@ -12,7 +12,7 @@ from tests.e2e.system import System, wait_for
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.messages.responses import Description
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 BY_STATUS = "SELECT o_orderstatus, count(*) AS orders, sum(o_totalprice) AS total FROM tpch.orders GROUP BY 1"
 # of as many orders that computing its beginning takes a while

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from tests.e2e.system import CHECKOUT, System, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
 EXAMPLE = CHECKOUT / "examples" / "written"
 CALL_SECONDS = 240

@@ -28,7 +28,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.broad]
 
 HOUR_MS = 3_600_000
 

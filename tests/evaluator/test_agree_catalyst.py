@@ -28,7 +28,7 @@ from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.render.expressions import catalyst
 from tidemark_replica.render.expressions.mfp import compile_mfp
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 AT_ONCE, DEPTH = 60, 4
 MOST_CALLS = 900

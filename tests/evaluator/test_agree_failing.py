@@ -26,7 +26,7 @@ from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
 from tidemark_replica.evaluator import admits
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 AT_ONCE = 60
 MOST_FEW, MOST = 360, 3540

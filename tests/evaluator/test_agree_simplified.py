@@ -24,7 +24,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.evaluator.simplified import keeps_failures
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 TREES = 30
 ONE, TWO, TEXT = Literal("1", BIGINT), Literal("2", BIGINT), ColumnRef(OF["string"], STRING)

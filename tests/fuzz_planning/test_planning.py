@@ -15,7 +15,7 @@ from tidemark_planner.planning.dataflow import plan
 from tidemark_planner.planning.one_shot import plan_query
 from tidemark_protocol.messages.planning import Diagnostic, PlanRequest
 
-STATEMENTS = 1_000
+STATEMENTS, AT_ONCE = 1_000, 100
 """One costs 30 to 50 ms of CPU."""
 
 
@@ -24,17 +24,19 @@ def catalyst(spark: object) -> Catalyst:
     return Catalyst.start()
 
 
+@pytest.mark.broad
 @pytest.mark.spark
-def test_mutated_statements_are_planned_or_refused_with_a_position(catalyst: Catalyst) -> None:
+@pytest.mark.parametrize("first", range(0, STATEMENTS, AT_ONCE))
+def test_mutated_statements_are_planned_or_refused_with_a_position(catalyst: Catalyst, first: int) -> None:
     """In this process: an exception that the worker would answer with INTERNAL ends up here as a defect."""
 
     def planner(request: Request) -> object:
         return plan(catalyst, request) if isinstance(request, PlanRequest) else plan_query(catalyst, request)
 
     campaign = Campaign(0, corpus(), planner)
-    assert [str(defect) for defect in campaign.run(range(STATEMENTS))] == []
+    assert [str(defect) for defect in campaign.run(range(first, first + AT_ONCE))] == []
     planned = sum(campaign.outcomes[kind] for kind in ("Planned", "PlannedOneShot", "PlannedPeek"))
-    assert planned > STATEMENTS / 10, f"too few are valid to find anything: {campaign.outcomes}"
+    assert planned > AT_ONCE / 10, f"too few are valid to find anything: {campaign.outcomes}"
 
 
 def test_a_statement_depends_on_its_seed_and_number_alone() -> None:

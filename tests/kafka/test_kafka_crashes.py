@@ -23,7 +23,7 @@ from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.rows import BINARY
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 KEY = (Column("key", STRING),)
 
 LOOP = """

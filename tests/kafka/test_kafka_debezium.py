@@ -19,7 +19,7 @@ from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.by_key.debezium import UNAVAILABLE
 from tidemark_replica.storage.kafka.inspect import tables_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 KEY = (Column("id", BIGINT),)
 VALUE = (Column("name", STRING), Column("note", STRING), Column("tags", SqlType.array(STRING)))
 

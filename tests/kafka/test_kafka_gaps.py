@@ -36,7 +36,7 @@ from tidemark_replica.storage.kafka.connection import Connection
 from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway
 from tidemark_replica.storage.kafka.topics import answer
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 
 
 def ids(root: Path, table: str = "t") -> list[Any]:

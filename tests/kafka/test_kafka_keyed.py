@@ -32,7 +32,7 @@ from tidemark_replica.storage.kafka.by_key import errors as keyed_errors
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.keyed_rows import table as keyed_table
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 KEY = (Column("id", BIGINT), Column("part", STRING))
 VALUE = (Column("name", STRING), Column("x", SqlType("double")))
 PLACE = (Option("o", "offset"),)

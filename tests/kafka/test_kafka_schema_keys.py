@@ -26,7 +26,7 @@ from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 BINARY = SqlType("binary")
 Key = tuple[int, str]
 Write = Callable[[int, str], bytes]

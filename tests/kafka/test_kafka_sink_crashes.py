@@ -20,7 +20,7 @@ from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.stop import Overtaken
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 
 LOOP = """
 import os, signal, sys

@@ -29,7 +29,7 @@ from tidemark_replica.storage.kafka.stop import BrokersAway
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 OTHER = "1111"
 
 

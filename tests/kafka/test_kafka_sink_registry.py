@@ -30,7 +30,7 @@ from tidemark_replica.storage import schema_registry
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 --resume        leave out what passed, or was skipped, at this commit before
 --times N       so many rounds, one after the other
 --lanes A,B     only these; `slow`, which is none of the four, has the slow tests
+--broad K/N     the K-th of N shares of the tests marked `broad`; `all` of them; unless said otherwise, the share of
+                eight whose turn it is at this commit
 --share K/N     the K-th of N shares of each lane, by file and by recorded seconds
 --ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
 anything else   is an argument of pytest in every lane, as -k
@@ -16,9 +18,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tests.lanes.ledger import CHECKOUT
+from tests.lanes.ledger import CHECKOUT, commit_of_checkout
 from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
+from tests.lanes.shares import turn_of
 
 _SERVERS = "kafka or postgres"
 YIELDS = 5
@@ -42,6 +45,9 @@ LANES = (
     Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"), marks=("cluster", "kafka", "postgres")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
+BROAD_SHARES = 8
+BROAD_MINUTES = 35
+"""No broad test begins later, unless all were asked for: a slow machine runs the others to their end."""
 SLOW = Lane("slow", ("-m", "slow"))
 SIGNALLED = 128
 
@@ -51,6 +57,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what passed at this commit before")
     parser.add_argument("--times", type=int, default=1, help="so many rounds")
     parser.add_argument("--lanes", default=",".join(lane.name for lane in LANES), help="names, with commas between")
+    parser.add_argument("--broad", default="", help="a share of the broad tests, as 3/8, or all")
     parser.add_argument("--ledger", type=Path, default=CHECKOUT / ".tidemark" / "lanes" / "ledger.jsonl")
     given, others = parser.parse_known_args(arguments)
     wanted = given.lanes.split(",")
@@ -58,6 +65,9 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no lane is called {', '.join(sorted(unknown))}")
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(SIGNALLED + number))
+    broad = given.broad or f"{turn_of(commit_of_checkout(), BROAD_SHARES)}/{BROAD_SHARES}"
+    if broad != "all":
+        others += [f"--broad={broad}", f"--broad-minutes={BROAD_MINUTES}"]
     lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in (*LANES, SLOW) if lane.name in wanted]
     try:
         return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)

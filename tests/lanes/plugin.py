@@ -1,14 +1,18 @@
 """pytest's side of a lane (`-p tests.lanes.plugin`): it writes the ledger, and leaves out tests that others run.
 
 --lane-ledger FILE    append each test's outcome there
+--broad-minutes N     skip the broad tests that N minutes after the start have not begun: a slow machine runs fewer
 --lane-passed FILE    leave out the tests that this file names, one a line
 --share K/N           run the K-th of N shares: files are dealt out by their recorded seconds (shares.py)
+--broad K/N           of the tests that are marked `broad`, run the K-th of N shares: end-to-end tests are dealt out by
+                      file, as those of a file share a system, and others one by one
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
@@ -18,10 +22,12 @@ import pytest
 
 from tests.lanes import marked_files, processor_time
 from tests.lanes.ledger import Entry, append
-from tests.lanes.shares import share_of_files
+from tests.lanes.shares import share_of_broad_tests, share_of_files
 
 CPU = "cpu seconds"
 CPU_BEFORE = pytest.StashKey[float]()
+BEGAN = pytest.StashKey[float]()
+"""When the session, or the worker, began, on the monotonic clock."""
 REASON_LINES = 25
 """The lines of a failure's report, counted from its end, that the ledger keeps."""
 
@@ -30,10 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("lanes")
     group.addoption("--lane-ledger", type=Path)
     group.addoption("--lane-passed", type=Path)
+    group.addoption("--broad", help="K/N: the K-th of N shares of the tests marked `broad`")
+    group.addoption("--broad-minutes", type=float, help="skip broad tests that would begin later")
     group.addoption("--share", help="K/N: the K-th of N shares of the files")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGAN] = time.monotonic()
     if config.getoption("--lane-ledger") is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config, config.getoption("--lane-ledger")))
 
@@ -61,6 +70,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             seconds[file_of(item)] += 1
         files = share_of_files(dict(seconds), number, of)
         kept = [item for item in kept if file_of(item) in files]
+    if broad := config.getoption("--broad"):
+        number, of = map(int, broad.split("/"))
+        units = share_of_broad_tests((unit_of(item) for item in kept if is_broad(item)), number, of)
+        kept = [item for item in kept if not is_broad(item) or unit_of(item) in units]
     if (passed := config.getoption("--lane-passed")) is not None:
         names = set(passed.read_text().splitlines())
         kept = [item for item in kept if item.nodeid not in names]
@@ -68,6 +81,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(items) - set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--broad-minutes")
+    if minutes is not None and is_broad(item) and time.monotonic() > item.config.stash[BEGAN] + 60 * minutes:
+        pytest.skip(f"a broad test, of which none begins after {minutes:g} minutes: --broad-minutes")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,6 +110,15 @@ def pytest_runtest_makereport(
 
 def file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+def is_broad(item: pytest.Item) -> bool:
+    return item.get_closest_marker("broad") is not None
+
+
+def unit_of(item: pytest.Item) -> str:
+    """What is dealt out as one: a file of end-to-end tests, or a test."""
+    return file_of(item) if item.get_closest_marker("e2e") else item.nodeid
 
 
 class Recorder:

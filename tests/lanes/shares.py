@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.lanes.ledger import entries
@@ -38,6 +38,18 @@ def share_of_files(tests: Mapping[str, int], number: int, of: int) -> frozenset[
         share[file] = least + 1
         load[least] += seconds[file]
     return frozenset(file for file, its in share.items() if its == number)
+
+
+def turn_of(commit: str, of: int) -> int:
+    """The share (1 to `of`) that is a commit's turn; `commit` begins with hexadecimal digits."""
+    return int(commit[:4], 16) % of + 1
+
+
+def share_of_broad_tests(units: Iterable[str], number: int, of: int) -> frozenset[str]:
+    """The units (tests or files) of one share (`number` from 1 to `of`): neighbours in the order of names, as the cases
+    of one test, are dealt out one by one."""
+    assert 1 <= number <= of, f"share {number} of {of}"
+    return frozenset(sorted(set(units))[number - 1 :: of])
 
 
 def main(ledger: Path) -> None:

@@ -15,7 +15,7 @@ from _pytest.mark.expression import Expression
 from tests.lanes.__main__ import LANES
 from tests.lanes.ledger import CHECKOUT, Entry, append, entries
 from tests.lanes.runner import Lane, Round
-from tests.lanes.shares import share_of_files
+from tests.lanes.shares import share_of_files, turn_of
 from tests.waiting import BOUND
 
 MARKS = ("spark", "cluster", "e2e", "slow", "node")
@@ -35,6 +35,18 @@ def broken():
 def test_whose_fixture_fails(broken): pass
 
 def test_is_skipped(): pytest.skip("not here")
+"""
+
+BROAD_TESTS = """
+import pytest
+
+pytestmark = []
+
+@pytest.mark.broad
+@pytest.mark.parametrize("n", range(6))
+def test_broad(n): pass
+
+def test_always(): pass
 """
 
 ORPHAN = """
@@ -98,6 +110,40 @@ def test_failures_are_counted_and_run_again(
     assert capfd.readouterr().out.splitlines()[-1] == "0 passed, 0 failed, 0 skipped"
     assert Round([lane], ledger, "c2", resumed=True).run()
     assert capfd.readouterr().out.splitlines()[-1] == "5 passed, 0 failed, 1 skipped"
+
+
+def test_a_run_has_one_share_of_the_broad_tests(lane: Lane, tmp_path: Path) -> None:
+    """The others are as many as always, and all shares together have each broad test once."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n broad\n e2e\n")
+    (tmp_path / "test_some.py").write_text(BROAD_TESTS)
+    for name in ("a", "b"):
+        (tmp_path / f"test_of_system_{name}.py").write_text(BROAD_TESTS + "pytestmark.append(pytest.mark.e2e)\n")
+    shares = []
+    for number in (1, 2):
+        ledger = tmp_path / str(number) / "ledger.jsonl"
+        ledger.parent.mkdir()
+        assert Round([replace(lane, workers=0, arguments=(*lane.arguments, f"--broad={number}/2"))], ledger, "c").run()
+        shares.append([e.test.rpartition("/")[2] for e in entries(ledger)])
+    assert all(sum("test_always" in test for test in share) == 3 for share in shares)
+    broad = [[test for test in share if "test_broad" in test] for share in shares]
+    alone = [sum(test.startswith("test_some.py") for test in share) for share in broad]
+    systems = [{test.partition("::")[0] for test in share} - {"test_some.py"} for share in broad]
+    assert len(list(chain.from_iterable(broad))) == len(set(chain.from_iterable(broad))) == 18
+    assert max(alone) - min(alone) <= 1
+    assert sorted(chain.from_iterable(systems)) == ["test_of_system_a.py", "test_of_system_b.py"]
+
+
+def test_no_broad_test_begins_after_its_minutes(lane: Lane, tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n broad\n")
+    (tmp_path / "test_some.py").write_text(BROAD_TESTS)
+    ledger = tmp_path / "ledger.jsonl"
+    assert Round([replace(lane, workers=0, arguments=(*lane.arguments, "--broad-minutes=0"))], ledger, "c").run()
+    assert Counter(e.outcome for e in entries(ledger)) == {"skipped": 6, "passed": 1}
+
+
+def test_the_share_of_a_commit_is_that_of_its_digits() -> None:
+    assert turn_of("0008" + "f" * 36, 8) == 1
+    assert {turn_of(f"{n:04x}", 8) for n in range(16)} == set(range(1, 9))
 
 
 def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

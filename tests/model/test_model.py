@@ -226,8 +226,10 @@ class Model(RuleBasedStateMachine):
 
 
 def parts(all_parts: int, quick: int) -> list[Any]:
-    """The numbers of parts, each with a seed of its own: the first few run in `make test`, the others are slow."""
-    return [*range(quick), *(pytest.param(part, marks=pytest.mark.slow) for part in range(quick, all_parts))]
+    """The numbers of parts, each with a seed of its own: the first `quick` run in `make test`, one of them at each
+    commit; the others are slow."""
+    broad = [pytest.param(part, marks=pytest.mark.broad) for part in range(1, quick)]
+    return [0, *broad, *(pytest.param(part, marks=pytest.mark.slow) for part in range(quick, all_parts))]
 
 
 def _indexes(simulation: Simulation) -> list[str]:

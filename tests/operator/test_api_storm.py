@@ -25,7 +25,7 @@ from tests.kube.fault_proxy import AT_ONCE, OF_WATCHES, Asked, Fault, FaultProxy
 from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 GROUP = "compute.tidemark.dev"
 ENDED = (Fault.DONE_AND_BROKEN, Fault.DONE_AND_LOST, Fault.LOST)

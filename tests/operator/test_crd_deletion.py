@@ -21,7 +21,7 @@ from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import Binaries
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 SAID = "is not installed: kubectl apply -f crds/"
 
 

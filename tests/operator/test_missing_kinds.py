@@ -18,7 +18,7 @@ from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.watch import list_kind
 from tidemark_operator.kube.client import ApiError, Kube
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REVISIONS, Kube
 from tidemark_protocol.ids import ShardId
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 LEFT = TableAddress(ShardId("u/1"), "/data/ns/d/v/v1")
 HELD = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["tests.local/held"]}}
 

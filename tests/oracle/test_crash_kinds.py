@@ -26,7 +26,7 @@ from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import StepFailed
 from tidemark_replica.render.execution import prepare
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 ATTEMPTS = 2  # as the session allows
 FAULTS = cycle(product(("before report", "reading", "after report"), ("raise", "kill")))

@@ -27,7 +27,7 @@ from tests.oracle.scripts import Script, scripts
 from tests.oracle.variants import from_time, restarted
 from tidemark_protocol.frontier import Frontier
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(0), pytest.mark.broad]
 
 WANTED = int(os.environ.get("TIDEMARK_FUZZ_EXAMPLES", 0))
 FUZZING = settings(

@@ -14,7 +14,7 @@ from tests.oracle.check import Case, Wrong
 from tests.oracle.oracle import Oracle
 from tidemark_replica.render.execution import prepare
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 # kinds of operators whose state is more than sums
 RANKINGS = (

@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import StepFailed, recursion
 from tidemark_replica.render.execution import prepare
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 
 def run(oracle: Oracle, case: Recursion, seed: int, bounds: int, folder: Path) -> Updates:

@@ -36,7 +36,7 @@ from tidemark_protocol.plan.dataflow import (
 )
 from tidemark_protocol.plan.lir import Get
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 QUERIES = {
     "met by the key": "SELECT t.b, u.d FROM t JOIN u ON t.a = u.a",

@@ -14,7 +14,7 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.variants import VARIANTS, from_time
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 
 @pytest.mark.parametrize("seed", seeds(1))

@@ -22,7 +22,7 @@ from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.orchestrator.kubernetes.orchestrator import LOOK_SECONDS, KubernetesOrchestrator
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 STATUSES = (409, 429, 500)
 
 

@@ -21,7 +21,7 @@ from tidemark_replica.errors import ExecutorsNotDeleted
 from tidemark_replica.options import parse
 from tidemark_replica.spark.executor_pods import ExecutorPods
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 MINE = member(LARGE, SETTINGS)
 OTHER = Member(LARGE, "b17e44d0")

@@ -27,7 +27,7 @@ from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors,
 from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
 from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 MINE = member(LARGE, SETTINGS)
 SMALLEST = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "smallest"}}

@@ -22,7 +22,7 @@ from tests.waiting import BOUND
 from tidemark_operator.orchestrator.kubernetes.executors import POD_SETTINGS, pod_template, spark_conf, template_text
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600), pytest.mark.broad]
 MINE = member(LARGE, SETTINGS)
 FAILURES = 40
 """After so many Spark gives up."""

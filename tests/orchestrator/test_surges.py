@@ -19,7 +19,7 @@ from tidemark_operator.orchestrator.kubernetes import pod_watch, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 
 def test_an_edit_that_is_taken_back_is_as_if_it_had_never_been(cluster: Cluster) -> None:

@@ -28,6 +28,7 @@ def start(*args: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.broad
 def test_crash_of_several_writers_exactly_one_wins_each_time(place: Place) -> None:
     """Appending, downgrading, compacting and cleaning up at once: every time has one winner, who knows it."""
     location, names = place.location, ["w0", "w1", "w2", "w3"]
@@ -58,6 +59,7 @@ def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(place: Place, t
     check_ticks(location)
 
 
+@pytest.mark.broad
 def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(place: Place, tmp_path: Path) -> None:
     """Again and again: in an append, a checkpoint, a compaction, or a vacuum."""
     location, note, dice, uppers = place.location, tmp_path / "note.json", random.Random(4), [0]

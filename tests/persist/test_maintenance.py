@@ -148,6 +148,7 @@ def test_compaction_puts_rows_with_the_same_first_column_side_by_side(place: Pla
         assert sorted(found) == [(time, [k], 5) for time in (0, 1) for k in range(10)]
 
 
+@pytest.mark.broad
 def test_log_files_and_data_stay_bounded(place: Place) -> None:
     """Ticking for ever: the log, the files and the rows are as many after 60 ticks as after 15."""
     shard = open_at(place, MaintenancePolicy(vacuum_grace_seconds=0.0, log_retention_seconds=0))
@@ -242,6 +243,7 @@ def test_listing_taken_before_a_compaction_reads_the_same_after_it(place: Place)
     assert contents(shard.snapshot(7)) == {("n", 7): 1}
 
 
+@pytest.mark.broad
 def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(place: Place) -> None:
     """A follower in another thread, on another handle, sees each tick once, in the right order."""
     policy = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.5)

@@ -23,9 +23,11 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Call, ColumnRef
 from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 ROWS, AT_ONCE = 250, 200
+GROUPS = 8
+"""Functions are dealt to this many tests, of which each takes some seconds."""
 # What stands inside functions of functions only is tested there.
 EVERY = [name for name in FUNCTIONS if name not in ("lambda", "variable")]
 
@@ -62,24 +64,26 @@ def test_agree_text_and_tree_for_every_combination_of_types(catalyst: Catalyst, 
         catalyst.drop_relations()
 
 
-def test_must_never_raise_in_infallible_calls(rows: DataFrame) -> None:
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_must_never_raise_in_infallible_calls(rows: DataFrame, group: int) -> None:
     """Over edge values, no infallible call raises, and no call that is never NULL is NULL."""
-    every = dict.fromkeys(c for function in EVERY for c in calls_of(function))
+    every = dict.fromkeys(c for function in EVERY[group::GROUPS] for c in calls_of(function))
     calls = [c for c in every if not is_fallible(c)]
     counts = _sums(rows, [_raised_or_null(rows, call) for call in calls])
     broken = [to_sql(call) for call, count in zip(calls, counts, strict=True) if count]
 
-    assert len(calls) > 500
+    assert len(calls) > 500 / GROUPS / 2
     assert broken == []
 
 
-def test_must_be_null_where_it_is_said_to_be(rows: DataFrame) -> None:
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_must_be_null_where_it_is_said_to_be(rows: DataFrame, group: int) -> None:
     """A call that is NULL where a column is NULL: the property that turns outer joins into inner ones."""
-    null_calls = [found for function in EVERY for found in _said_to_be_null(function)]
+    null_calls = [found for function in EVERY[group::GROUPS] for found in _said_to_be_null(function)]
     counts = _sums(rows, [_is_something(rows, call, at) for call, at in null_calls])
     broken = [f"{to_sql(call)} where c{at} is NULL" for (call, at), n in zip(null_calls, counts, strict=True) if n]
 
-    assert len(null_calls) > 250
+    assert len(null_calls) > 250 / GROUPS / 2
     assert broken == []
 
 

@@ -16,7 +16,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedPeek, PlanQueryRequest, Relation
 from tidemark_protocol.types import INT, Column
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 NAMES = RelationNames.of(CATALOGUE)
 
 

@@ -204,6 +204,7 @@ def test_crash_of_a_worker_in_the_midst_of_a_plan_plans_again_in_another_once(pl
     assert are_gone(ended)
 
 
+@pytest.mark.broad
 def test_crash_of_a_jvm_in_the_midst_of_a_plan_is_not_seen_by_its_caller(planner: Process) -> None:
     """A plan that takes a second or more is answered, although the first JVM that planned it was killed."""
     ((worker, jvm),) = planner.workers().items()
@@ -217,6 +218,7 @@ def test_crash_of_a_jvm_in_the_midst_of_a_plan_is_not_seen_by_its_caller(planner
     assert are_gone([worker, jvm])
 
 
+@pytest.mark.broad
 def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
     """As it starts, and before its first plan: the same process starts another one."""
     planner = Process(tmp_path, waits=False)
@@ -236,6 +238,7 @@ def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
     planner.close()
 
 
+@pytest.mark.broad
 def test_crash_of_a_jvm_with_a_full_heap_is_blamed_on_the_statement(planner: Process) -> None:
     """The refusal blames the statement, since it would fill any heap."""
     ((worker, jvm),) = planner.workers().items()
@@ -247,6 +250,7 @@ def test_crash_of_a_jvm_with_a_full_heap_is_blamed_on_the_statement(planner: Pro
     assert are_gone([worker, jvm])
 
 
+@pytest.mark.broad
 def test_a_cancelled_request_is_not_planned(planner: Process) -> None:
     """A cancelled request is not planned; the next one is."""
     with ThreadPoolExecutor(1) as asks:
@@ -261,6 +265,7 @@ def test_a_cancelled_request_is_not_planned(planner: Process) -> None:
         until(lambda: not any(is_at_work(jvm) for jvm in planner.workers().values()))
 
 
+@pytest.mark.broad
 def test_a_short_plan_on_a_machine_that_is_busy_is_answered(planner: Process) -> None:
     """Its JVM gets no processor for longer than the plan may take of it."""
     jvms = list(planner.workers().values())
@@ -275,6 +280,7 @@ def test_a_short_plan_on_a_machine_that_is_busy_is_answered(planner: Process) ->
     assert list(planner.workers().values()) == jvms
 
 
+@pytest.mark.broad
 def test_a_plan_that_takes_long_keeps_no_other_waiting_and_ends_in_time(planner: Process) -> None:
     """Short plans are answered during a long one; past its time the long one is refused, and its worker replaced."""
     with ThreadPoolExecutor(1) as asks:
@@ -306,6 +312,7 @@ SLOW_ENDS = (
 ENDS = ((signal.SIGKILL, "as it starts"), (signal.SIGTERM, "idle"), (signal.SIGKILL, "in the midst of a plan"))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("number", "when"), [*ENDS, *SLOW_ENDS])
 def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal.Signals, when: str) -> None:
     """No process and no file is left, however and whenever the planner ends."""
@@ -328,6 +335,7 @@ def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal
     planner.close()
 
 
+@pytest.mark.broad
 def test_crash_a_planner_that_was_killed_with_its_workers_starts_again(tmp_path: Path) -> None:
     """As after a container runs out of memory: the files that the workers left are removed."""
     scratch = tmp_path / "scratch"

@@ -15,7 +15,7 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.one_shot import plan_query
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 Plan = PlannedPeek | PlannedOneShot
 NUMBERS = ("0", "1", "2", "7", "42", "127", "128", "32768", "65536", "2147483647")
 TEXTS = ("''", "'a'", "'b c'", "'é'", "'2020-01-01'", "'7'", "'null'", "'%'")

@@ -28,7 +28,7 @@ from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingester import Ingester
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 @contextmanager

@@ -42,7 +42,7 @@ T = PostgresTable("t", "public", "t")
 OTHER = PostgresTable("other", "public", "other")
 INSERT = "insert into t (id, n, m) values (2, 11, 21)"
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 class Change(NamedTuple):

@@ -25,7 +25,7 @@ TABLE = (
 )
 LONG = "x" * 5000
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 __all__ = ["ticks_read_everything"]
 
 

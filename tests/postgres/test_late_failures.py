@@ -42,7 +42,7 @@ ODD = PostgresTable("odd", "public", "Odd Name", ("The Key",))
 HELD_S = 30.0
 """The others are to go on although something is held so long."""
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 def files_of(root: Path, table: str) -> list[Path]:

@@ -56,7 +56,7 @@ select count(*) from pg_locks join pg_class c on c.oid = relation where relname 
 and granted
 """
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 class StoppingHistory(History):

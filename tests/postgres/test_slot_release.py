@@ -22,7 +22,7 @@ from tidemark_replica.storage.source_secrets import SourceSecrets
 B = PostgresTable("b", "public", "b", ("k",))
 SLOTS = "select count(*) from pg_replication_slots"
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 def described(root: Path, spec: PostgresSource) -> IngestionDescription:

@@ -26,7 +26,7 @@ from tidemark_replica.storage.postgres.tick import Tick
 A = PostgresTable("a", "public", "a", ("id", "part"))
 B = PostgresTable("b", "public", "b", ("k",))
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 @pytest.fixture(autouse=True)

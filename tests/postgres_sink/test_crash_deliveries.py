@@ -24,7 +24,7 @@ from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_replica.sinks.postgres.progress import WrittenByLater
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tests.postgres.databases import Database, connect
 from tests.postgres_sink.views import COLUMNS, Row, View, sink_to
 from tidemark_protocol.types import Column, SqlType
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 WITHOUT_CASE = "create collation without_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
 FIRST: Row = (1, "Key", "Name", 0.0)
 

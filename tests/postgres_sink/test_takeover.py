@@ -17,7 +17,7 @@ from tidemark_replica.sinks.postgres.progress import WrittenByLater
 from tidemark_replica.sinks.postgres.statements import Statements
 from tidemark_replica.sinks.postgres.target_table import Connection
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 TWO_ROWS_OF_A_KEY: tuple[Row, Row] = ((1, "a", "x", 1.0), (1, "a", "y", 2.0))
 
 

@@ -32,6 +32,7 @@ def runner(spark: Any) -> Iterator[Runner]:
     workers.close()
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_oracle_a_file_is_answered_by_views_whose_tables_change(runner: Runner, path: Path, tmp_path: Path) -> None:
     """Each query as a view that is there before its tables are filled, while other changes come and go."""
