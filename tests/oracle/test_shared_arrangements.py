@@ -14,8 +14,13 @@ from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
+from tests.oracle.tables import TU
 from tests.step_worker.shared import step_workers
-from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
+from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport
 from tidemark_protocol.plan.lir import Get, Join, Let, Plan, Union
 
 pytestmark = pytest.mark.spark
@@ -70,3 +75,44 @@ def test_agree_kept_once_and_for_each_side(oracle: Oracle, case: Case, seed: int
         expected, copies = joins(of, twice, random_bounds(history, seed + 1))
         assert found == expected
         assert kept == copies - SAVED[case.name]
+
+
+VIEWS = {
+    "of a table": "SELECT a, b, s FROM t",
+    "of failures": "SELECT a, 10 div b AS b, s FROM t",
+    "of groups": "SELECT a, max(b) AS b, count(*) AS s FROM t GROUP BY a",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_agree_an_index_of_the_dataflow_and_a_copy_of_it(oracle: Oracle, view: str, tmp_path: Path) -> None:
+    """A later view, filtered above its joins, over what an earlier one exports: as one view without an index."""
+    history = random_history(TU, 77, changes=6)
+    filtered = "SELECT v.s, u.d FROM v JOIN u ON v.a = u.a WHERE v.b > 0"
+    asked = f"{filtered} UNION ALL SELECT y.s, 1 FROM v x JOIN v y ON x.a = y.a"
+    with harness(oracle.spark, tmp_path, TU, history) as of:
+        one = oracle.describe(Case("alone", f"WITH v AS ({VIEWS[view]}) {asked}", TU), of)
+        relations = tuple(
+            Relation(name, name, GlobalId(name), table.named, of.shard(name), short=True) for name, table in TU.items()
+        )
+        exports = (ExportRequest("i", "index", "v", ("a",)), ExportRequest("j", "index", "v", ("a",)))
+        views = (ViewRequest("v", VIEWS[view]), ViewRequest("w", asked))
+        request = PlanRequest(
+            "d", views, (*exports, ExportRequest("m", "materializedView", "w")), Catalogue(relations), "o/"
+        )
+        planned = plan(oracle.catalyst, request)
+        assert isinstance(planned, Planned), planned
+        *indexes, view_export = planned.exports
+        own = tuple(IndexExport(GlobalId(i.name), i.on, i.key, i.columns) for i in indexes)
+        sinks = tuple(replace(sink, on=view_export.on) for sink in one.sink_exports)
+        shared = replace(
+            one, source_imports=planned.source_imports, objects=planned.objects, index_exports=own, sink_exports=sinks
+        )
+        check_dataflow(shared)
+        copied = replace(shared, objects=tuple(replace(o, plan=unshared(o.plan)) for o in shared.objects))
+        assert copied != shared, "the index is not used"
+        expected = of.run(one, random_bounds(history, 1))
+        found, kept = joins(of, shared, random_bounds(history, 2))
+        again, copies = joins(of, copied, random_bounds(history, 3))
+        assert found == again == expected
+        assert kept < copies

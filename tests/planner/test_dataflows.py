@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,8 @@ from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport, Settings
-from tidemark_protocol.plan.expr import columns_of
-from tidemark_protocol.plan.lir import Get, Mfp
+from tidemark_protocol.plan.expr import ColumnRef, columns_of
+from tidemark_protocol.plan.lir import Get, Mfp, Plan, inputs_of
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +49,63 @@ def test_views_are_built_once_and_shared(catalyst: Catalyst) -> None:
     base = outcome.objects[0].plan
     assert isinstance(base, Mfp)
     assert isinstance(base.input, Get)
+
+
+def key_of_base(planned: Planned) -> list[tuple[int, ...]]:
+    """The keys by which the last object's joins read the first object."""
+    gets = [get for get in _gets(planned.objects[-1].plan) if get.id == planned.objects[0].id]
+    return [tuple(k.index for k in get.key or () if isinstance(k, ColumnRef)) for get in gets]
+
+
+def _gets(plan: Plan) -> Iterator[Get]:
+    if isinstance(plan, Get):
+        yield plan
+    for below in inputs_of(plan):
+        yield from _gets(below)
+
+
+@pytest.mark.parametrize(
+    ("top", "key", "read_by"),
+    [
+        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k WHERE b.x > 1", ("k",), [(0,)]),
+        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k", ("x",), [()]),
+        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k", None, [()]),
+        ("SELECT b.x FROM base b JOIN s.t ON b.k = t.k JOIN s.u ON u.k = t.k", ("k",), [(0,)]),
+        ("SELECT b.x, c.x AS y FROM base b JOIN base c ON b.k = c.k", ("k",), [(0,), (0,)]),
+        ("SELECT b.q, t.m FROM (SELECT k, 10 div x AS q FROM base) b JOIN s.t ON b.k = t.k", ("k",), [()]),
+        ("SELECT b.x FROM base b JOIN s.u ON b.k = u.k AND b.x = u.y", ("k",), [()]),
+        ("SELECT b.x FROM base b JOIN s.u ON b.k = u.k AND b.x = u.y", ("x", "k"), [(1, 0)]),
+        ("SELECT b.x FROM s.u JOIN base b ON b.k = u.k AND b.x = u.y", ("x",), [()]),
+        ("SELECT b.x FROM base b JOIN s.u ON b.k = u.k JOIN s.t ON t.k = b.k AND t.x = b.x", ("k",), [(0,)]),
+        (
+            "WITH RECURSIVE r (k) AS (SELECT k FROM s.u UNION SELECT CAST(b.x AS bigint) "
+            "FROM r JOIN base b ON r.k = b.k) SELECT k FROM r",
+            ("k",),
+            [],
+        ),
+    ],
+)
+def test_a_later_view_joins_the_index_of_an_earlier_one(
+    catalyst: Catalyst, top: str, key: tuple[str, ...] | None, read_by: list[tuple[int, ...]]
+) -> None:
+    """By its key, where it has all columns that are equal to others; unless what is computed below the join may fail.
+
+    Inside a recursion it reads the rows.
+    """
+    views = {"base": "SELECT k, x FROM s.t", "top": top}
+    exports = (ExportRequest("i", "index", "base", key), ExportRequest("m", "materializedView", "top"))
+    outcome = planned(catalyst, request(views, *exports))
+
+    assert key_of_base(outcome) == read_by
+    if not read_by:
+        assert [g.key for o in outcome.objects[1:] for g in _gets(o.plan) if g.id == "u1/base"] == [None]
+
+
+def test_a_materialized_view_alone_is_no_index(catalyst: Catalyst) -> None:
+    views = {"base": "SELECT k, x FROM s.t", "top": "SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k"}
+    exports = (ExportRequest("b", "materializedView", "base", ("k",)), ExportRequest("m", "materializedView", "top"))
+
+    assert key_of_base(planned(catalyst, request(views, *exports))) == [()]
 
 
 def test_a_view_hides_a_dataflow_of_the_same_name(catalyst: Catalyst) -> None:

@@ -11,7 +11,7 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.explain import explain_planned
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Planned, PlanRequest, ViewRequest
+from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, ViewRequest
 
 pytestmark = pytest.mark.spark
 INDEXED = {GlobalId("live/object"): ("k", "n")}
@@ -47,6 +47,17 @@ def test_columns_have_their_names(catalyst: Catalyst, sql: str, lines: tuple[str
     text = explained(catalyst, one_view(sql))
 
     assert [line for line in lines if line not in text] == [], text
+
+
+def test_who_reads_the_index_of_an_earlier_view_is_shown(catalyst: Catalyst) -> None:
+    """Each join of it, by the key."""
+    asked = one_view("SELECT k, x FROM s.t")
+    joins = "SELECT v.x FROM v JOIN s.u ON v.k = u.k UNION ALL SELECT v.x FROM v JOIN v o ON v.k = o.k"
+    index = ExportRequest("i", "index", "v", ("k",))
+    exports = (index, replace(index, name="again"), replace(asked.exports[0], name="w", view="w"))
+    text = explained(catalyst, replace(asked, views=(*asked.views, ViewRequest("w", joins)), exports=exports))
+
+    assert text.count("Get u1/v by [k]") == 3, text
 
 
 def test_a_later_view_reads_the_names_that_an_earlier_export_has(catalyst: Catalyst) -> None:

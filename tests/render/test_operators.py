@@ -15,6 +15,8 @@ from tests.oracle.plans_groups import PLANS as GROUPS
 from tests.oracle.plans_windows import PLANS as WINDOWS
 from tests.oracle.recursive_plans import RECURSIONS
 from tests.oracle.tables import TU
+from tests.render.test_shared_arrangements import BOTH, FIRST, ands, join
+from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import Plan
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
@@ -106,6 +108,18 @@ def test_in_several_tasks_an_operator_is_known_by_its_arrangement(tmp_path: Path
     assert set(named(operators, many, times(many))) == {"read t", "reduce", "index index"}
     (kept,) = operators.operators[1].arrangements
     assert named(operators, many, OperatorTimes(merges={kept: 5000, ArrangementId("gone"): 1})) == {"reduce": 5}
+
+
+def test_joins_that_keep_nothing_are_operators_of_their_own(tmp_path: Path) -> None:
+    """Also where they read the same arrangements, and are equal; in one task and in several."""
+    alike = [join(BOTH, FIRST, [(0, 0)])] * 2
+    fragments, operators = lowered(tmp_path, share_arrangements(ands(*alike, join(BOTH, FIRST, [(0, 0)], (0,)))))
+    listed = {o.name: len(o.arrangements) for o in operators.operators if o.kind == "Join"}
+    assert listed == {"join 1": 0, "join 2": 0, "join 3": 0}
+    *_, joins = (f for f in fragments.fragments if isinstance(f, Fragment))
+    for shape in (joins.stage, exchanged_plan(joins.stage, fragments.arrangements, single_time=False)):
+        assert shape is not None
+        assert named(operators, shape, times(shape, p.JoinKernel)) == dict.fromkeys(listed, 1)
 
 
 @pytest.mark.parametrize("arrow", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from tests.replica.conversations import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
+from tests.replica.test_peeks_on_spark import answer, peek_of
 from tidemark_operator.controller.reports.operator_costs import OperatorCost, operator_costs
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
-from tidemark_protocol.messages.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
+from tidemark_protocol.messages.commands import AllowCompaction, AllowWrites, CreateDataflow, IndexTarget, Schedule
 from tidemark_protocol.messages.responses import Frontiers, Response, Status
 from tidemark_protocol.plan.expr import Call, Literal
 from tidemark_protocol.plan.lir import MapFilterProject, Mfp
@@ -65,6 +67,29 @@ def test_state_and_time_of_each_operator_are_reported(
         assert (read.kind, read.records, kept.kind, kept.records) == ("Get", 0, "ArrangeBy", 1000)
         assert kept.name.startswith("index ")
         assert kept.bytes > 0
+
+
+def test_two_indexes_by_one_key_are_kept_once(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:
+    """Introspection counts them once. The one that stays keeps its times, and does not keep those of the other."""
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1), ((2, "b"), 7, 1))
+    one = copies(unique("d"), 6, source=table.metadata, index=unique("i"))
+    dataflow = replace(one, index_exports=(*one.index_exports, replace(one.index_exports[0], id=GlobalId(unique("j")))))
+    first, second = dataflow.export_ids
+    client = connect(*started(dataflow))
+    client.wait_for(lambda responses: [o for o in _costs_of(first, responses) if o.records == 2])
+    kept = [r.fields for r in client.responses if isinstance(r, Status) and (r.id, r.kind) == (first, "arrangements")]
+    assert (kept[-1]["arrangements"], kept[-1]["records"]) == ("1", "2")
+    client.send(AllowCompaction(second, Frontier.at(9)))
+    assert answer(client, peek_of(IndexTarget(first), 6)) == [(1, "a")]
+    client.send(AllowCompaction(first, EMPTY))
+    table.append(20, ((1, "a"), 12, -1))
+    client.wait_for(reaches("output", second, 20))
+    for time in (9, 19):
+        assert Counter(answer(client, peek_of(IndexTarget(second), time))) == table.at(time)
+    client.send(AllowCompaction(second, Frontier.at(19)))
+    assert answer(client, peek_of(IndexTarget(second), 19)) == [(2, "b")]
+    assert "can be read from" in str(answer(client, peek_of(IndexTarget(second), 18)))
 
 
 def _costs_of(id: GlobalId, responses: Iterable[Response]) -> tuple[OperatorCost, ...]:

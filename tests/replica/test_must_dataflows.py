@@ -28,7 +28,7 @@ from tidemark_replica.dataflow.installed_dataflows import FULL_PASS_MAX, FULL_PA
 from tidemark_replica.errors import DataflowRefused
 
 A = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
-INDEX, V, J = GlobalId("i"), GlobalId("a-view"), GlobalId("j")
+INDEX, V, J, TWIN = GlobalId("i"), GlobalId("a-view"), GlobalId("j"), GlobalId("twin")
 READER = copies("b", 10, imports_index="i", index="j")
 EMPTY, at = Frontier.empty(), Frontier.at
 
@@ -172,6 +172,23 @@ def test_must_not_compact_times_that_an_importer_still_reads() -> None:
     scene.dataflows.maintain()
 
     assert owner.since[INDEX] == at(50)
+
+
+def test_a_dropped_index_holds_back_no_other() -> None:
+    """Two may be one arrangement. What a peek or an importer still reads of the dropped one stays."""
+    scene = Scene()
+    twin = replace(A.index_exports[0], id=TWIN)
+    scene.dataflows.create(replace(A, index_exports=(*A.index_exports, twin)))
+    scene.dataflows.create(READER)
+    owner = scene.drivers[0]
+    scene.dataflows.compact(INDEX, EMPTY)
+    scene.dataflows.compact(TWIN, at(50))
+    scene.dataflows.maintain()
+    assert owner.since == {INDEX: at(10), TWIN: at(10)}
+    scene.dataflows.compact(J, EMPTY)
+    scene.dataflows.maintain()
+
+    assert owner.since == {INDEX: EMPTY, TWIN: at(50)}
 
 
 def test_must_refuse_an_id_that_exists() -> None:

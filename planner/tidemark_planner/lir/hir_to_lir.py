@@ -130,10 +130,10 @@ def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
 
 def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
     """Bindings that read each other. A binding that does not read itself is only shared."""
-    values = [_to_lir(b.value, imports) for b in node.bindings]
-    body = _to_lir(node.body, imports)
-    if len(values) == 1 and not _reads(node.bindings[0].value, node.bindings[0].id):
-        return lir.Let(LocalId(node.bindings[0].id), values[0], body)
+    body, first = _to_lir(node.body, imports), node.bindings[0]
+    if len(node.bindings) == 1 and not _reads(first.value, first.id):
+        return lir.Let(LocalId(first.id), _to_lir(first.value, imports), body)
+    values = [_to_lir(b.value, imports.inside_a_loop) for b in node.bindings]
     bindings = tuple(
         lir.RecursiveBinding(LocalId(b.id), value, b.limit, b.returns)
         for b, value in zip(node.bindings, values, strict=True)

@@ -2,6 +2,7 @@
 
     Scan t:orders     Get t:orders   a shard, only the columns that any object of the dataflow reads
     Scan live         Get live       an index, whole; as a join's input, indexed by its key
+    Scan u1/base      Get u1/base    an object of the dataflow; as a join's input, by the key of an exported index of it
 
 The finished plans decide what is imported: the collections that a Get names, and the indexes that a lookup uses.
 """
@@ -9,10 +10,11 @@ The finished plans decide what is imported: the collections that a Get names, an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
-from tidemark_planner.lir.joins.inputs import IndexedInput, indexes_used
+from tidemark_planner.lir.joins.inputs import IndexedInput, Key, indexes_used
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.functions.registry import is_fallible, reads_clock
 from tidemark_protocol.ids import GlobalId
@@ -26,8 +28,17 @@ from tidemark_protocol.types import ColumnType
 class Imports:
     """The catalogue as the objects of one dataflow read it."""
 
-    def __init__(self, catalogue: Catalogue, objects: Iterable[Hir] = (), whole: Collection[GlobalId] = ()) -> None:
-        """`whole`: shards that are imported with all columns, even if no object reads them."""
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        objects: Iterable[Hir] = (),
+        whole: Collection[GlobalId] = (),
+        own: Iterable[tuple[GlobalId, Key]] = (),
+    ) -> None:
+        """`whole`: shards that are imported with all columns, even if no object reads them. `own`: the objects and keys
+        of the indexes that the dataflow exports.
+        """
+        self._own = tuple(dict.fromkeys((id, key) for id, key in own if key))
         self._relations = {r.id: r for r in catalogue.relations}
         self._whole = frozenset(whole)
         used = {id: set(range(len(self._relations[id].columns))) for id in self._whole}
@@ -52,10 +63,8 @@ class Imports:
         """The rows that `row` makes of a scan, in the form of the scanned collection's indexes; None where there is no
         index.
         """
-        relation = self._relations.get(base.id) if isinstance(base, Scan) else None
-        if relation is None or not relation.indexes:
-            return None
-        if any(is_fallible(e) or reads_clock(e) for e in row.all_expressions):
+        indexes = list(self._indexes(base.id)) if isinstance(base, Scan) else []
+        if not indexes or any(is_fallible(e) or reads_clock(e) for e in row.all_expressions):
             return None
         assert isinstance(base, Scan)
         columns = base.columns
@@ -63,8 +72,22 @@ class Imports:
             tuple(map_columns(p, columns.__getitem__) for p in row.predicates),
             tuple(map_columns(o, columns.__getitem__) for o in row.outputs),
         )
-        gets = tuple(lir.Get(index.id, base.of) for index in relation.indexes)
-        return IndexedInput(gets, tuple(index.key for index in relation.indexes), over)
+        gets = tuple(lir.Get(id, base.of) for id, _ in indexes)
+        return IndexedInput(gets, tuple(key for _, key in indexes), over, whole_keys=base.id not in self._relations)
+
+    @property
+    def inside_a_loop(self) -> Imports:
+        """The imports for what a recursion computes: its rows carry iterations, so an own index does not serve them."""
+        made = copy(self)
+        made._own = ()
+        return made
+
+    def _indexes(self, id: GlobalId) -> Iterator[tuple[GlobalId, Key]]:
+        """(what a Get names, the key) of the indexes of a collection."""
+        relation = self._relations.get(id)
+        if relation is not None:
+            yield from ((index.id, index.key) for index in relation.indexes)
+        yield from ((own, key) for own, key in self._own if own == id)
 
     def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
         """The imports of the plans."""

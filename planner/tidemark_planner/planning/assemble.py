@@ -70,7 +70,8 @@ def assemble(
 ) -> Planned:
     """The plan of these objects, checked as the replica will check it; raises Refusal."""
     extras = extras or DataflowExtras()
-    imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole)
+    own = ((e.on, e.key) for e in exports if e.kind == "index")
+    imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole, own)
     objects = (*extras.before, *(_build(built_as, hir, imports) for built_as, hir in built))
     sources, indexes = imports.of([o.plan for o in objects])
     _check(sources, indexes, objects, extras)

@@ -241,13 +241,15 @@ class InstalledDataflows:
         return driver.drop(export.id) if driver is not None and dataflow.refusal is None else None
 
     def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
-        """Compacts each index up to the earliest time that the controller, an importer or a peek still reads."""
+        """Compacts each index up to the earliest time that the controller, an importer or a peek still reads.
+
+        A dropped index that none of them reads goes to the empty frontier: it holds back no index with which it is one
+        arrangement.
+        """
         readers = [importer.reads_from for importer in dataflow.importers]
         for export in dataflow.description.index_exports:
             holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
-            since = meet(holds)
-            if not since.is_empty:
-                driver.allow_compaction(export.id, since)
+            driver.allow_compaction(export.id, meet(holds))
 
     def _collect(self) -> None:
         """Ends dataflows whose exports are dropped and that no other dataflow imports, importers first."""

@@ -22,7 +22,7 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.rows.updates import update_schema
-from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import apply
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
@@ -32,7 +32,7 @@ from tidemark_replica.render.execution.runner import PreparedFragment, PreparedL
 from tidemark_replica.render.execution.step_rows import StepRows, TimedFile
 from tidemark_replica.render.execution.step_run import StepRun
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
-from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.index import IndexTrace, compacted
 from tidemark_replica.render.lowering import sink_file
 from tidemark_replica.render.plan.fragments import Fragments
 from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
@@ -74,9 +74,11 @@ class RenderedDataflow:
             store.install(Manifest.empty(arrangement, layout, description.as_of))
         columns = {e.id: e.columns for e in description.index_exports}
         self._indexes = {id: IndexTrace(id, store, a, columns[id]) for id, a in fragments.indexes.items()}
-        self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
+        self._by_arrangement: dict[ArrangementId, list[IndexTrace]] = {a: [] for a in fragments.arrangements}
+        for index in self._indexes.values():
+            self._by_arrangement[index.arrangement].append(index)
         imports = {index.arrangement: id for id, index in imported.items()}
-        self._ids = imports | {arrangement: id for id, arrangement in fragments.indexes.items()}
+        self._ids = imports | {a: indexes[0].id for a, indexes in self._by_arrangement.items() if indexes}
         self._operators = OperatorCosts(fragments, self._ids)
         arranged = {a for each in self._prepared for a in each.arranged}
         self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements} - arranged)
@@ -208,7 +210,7 @@ class RenderedDataflow:
         if export in self._indexes:
             index = self._indexes[export]
             index.allow_compaction(since)
-            self._store.commit(index.manifest, index.compacted(index.manifest))
+            self._store.commit(index.manifest, compacted(index.manifest, self._by_arrangement[index.arrangement]))
         self._background_merges.settle()
 
     def cancel(self) -> None:
@@ -275,8 +277,7 @@ class RenderedDataflow:
         """The manifest of an arrangement after the step."""
         arrangement, step = manifest.arrangement, outcome.step
         moved = manifest.append(outcome.written.get(arrangement, ()), step.lower, step.upper.encode())
-        index = self._by_arrangement.get(arrangement)
-        moved = moved.allow_compaction(moved.upper - 1) if index is None else index.compacted(moved)
+        moved = compacted(moved, self._by_arrangement[arrangement])
         for merged in outcome.merges:
             if merged.merge.arrangement == arrangement:
                 moved = apply(moved, merged.merge, merged.result)

@@ -1,12 +1,12 @@
 """Exported indexes: arrangements that peeks and other dataflows of the replica read.
 
-since = min(the time that the controller allows, every hold, upper - 1)
+since = min(the time that the controller allows, every hold, upper - 1)        of all indexes that are one arrangement
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -52,11 +52,11 @@ class IndexTrace:
             self._holds[hold] = time
             return hold
 
-    def compacted(self, manifest: Manifest) -> Manifest:
-        """The manifest with the since that the controller and all holds allow."""
+    @property
+    def wanted(self) -> int:
+        """The least time at which the controller or a hold may read."""
         with self._mutex:
-            since = min([self._allowed, manifest.upper - 1, *self._holds.values()])
-        return manifest.allow_compaction(since)
+            return min([self._allowed, *self._holds.values()])
 
     def _move(self, hold: Hold, time: int | None) -> None:
         with self._mutex:
@@ -64,6 +64,11 @@ class IndexTrace:
                 self._holds.pop(hold, None)
             elif hold in self._holds:
                 self._holds[hold] = max(self._holds[hold], time)
+
+
+def compacted(manifest: Manifest, indexes: Iterable[IndexTrace]) -> Manifest:
+    """The manifest with the since that all indexes allow which it is; its own dataflow reads from upper - 1 on."""
+    return manifest.allow_compaction(min([manifest.upper - 1, *(index.wanted for index in indexes)]))
 
 
 class Hold:

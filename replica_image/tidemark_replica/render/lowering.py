@@ -47,11 +47,12 @@ from tidemark_replica.render.plan.fragments import (
     Scope,
     SharedArrangement,
     count_uses,
+    gets_of,
     imported_stream,
     uses,
 )
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
-from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
+from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, IndexSource, Pipeline, Publish, Types
 from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal
@@ -74,6 +75,7 @@ def lower_dataflow(
 def _lower(scope: Scope) -> Fragments:
     description, counts = scope.description, count_uses(scope.description)
     exported = {e.on for e in description.index_exports} | {e.on for e in description.sink_exports}
+    streamed = _streamed(description)
     indexes: dict[GlobalId, ArrangementId] = {}
     sinks: dict[GlobalId, Types] = {}
     for built in description.objects:
@@ -81,12 +83,22 @@ def _lower(scope: Scope) -> Fragments:
             scope.inlined[built.id] = built.plan
         elif counts[built.id] or built.id in exported:
             stream = lower(scope, built.plan)
-            tree = scope.publish(built.id, stream, stream.tree) if counts[built.id] else stream.tree
+            tree = scope.publish(built.id, stream, stream.tree) if built.id in streamed else stream.tree
             scope.finish(stream, _exports(scope, built.id, stream, tree, indexes, sinks))
+            scope.arranged[built.id] = own = _own_indexes(scope, built.id, indexes)
+            if own and built.id not in streamed:
+                scope.shared[built.id] = Stream(IndexSource(own[0].arrangement, own[0].layout.types), stream.schema)
     for id in sorted(exported & set(description.import_ids)):
         stream = imported_stream(scope, id)
         scope.finish(stream, _exports(scope, id, stream, stream.tree, indexes, sinks))
     return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants)
+
+
+def _streamed(description: DataflowDescription) -> set[GlobalId | LocalId]:
+    """The names that some plan reads otherwise than by an index that the dataflow exports."""
+    kept = {(e.on, e.key) for e in description.index_exports}
+    gets = (get for built in description.objects for get in gets_of(built.plan))
+    return {get.id for get in gets if (get.id, columns_of(get.key or ())) not in kept}
 
 
 def _exports(
@@ -97,12 +109,15 @@ def _exports(
     indexes: dict[GlobalId, ArrangementId],
     sinks: dict[GlobalId, Types],
 ) -> Pipeline:
-    """Append the exports of a collection to the end of its fragment."""
+    """Append the exports of a collection to the end of its fragment. Indexes by one key are one arrangement."""
     types = arrow_types(stream.schema)
+    by_key: dict[tuple[int, ...], ArrangementId] = {}
     for index in scope.description.index_exports:
         if index.on == id:
-            indexes[index.id] = scope.new_arrangement("index", Layout.of_rows(types, index.key))
-            tree = ArrangeKernel(indexes[index.id], tree)
+            if index.key not in by_key:
+                by_key[index.key] = scope.new_arrangement("index", Layout.of_rows(types, index.key))
+                tree = ArrangeKernel(by_key[index.key], tree)
+            indexes[index.id] = by_key[index.key]
     for position, sink in enumerate(scope.description.sink_exports):
         if sink.on == id:
             sinks[sink.id] = types
@@ -110,6 +125,14 @@ def _exports(
                 tree = lower_continual_task(scope, sink.sink, tree, types)
             tree = Publish(sink_file(position), tree, types)
     return tree
+
+
+def _own_indexes(
+    scope: Scope, id: GlobalId, indexes: Mapping[GlobalId, ArrangementId]
+) -> tuple[SharedArrangement, ...]:
+    """The exported indexes of an object, which later objects read in place."""
+    kept = dict.fromkeys(indexes[index.id] for index in scope.description.index_exports if index.on == id)
+    return tuple(SharedArrangement(each, scope.arrangements[each]) for each in kept)
 
 
 def sink_file(position: int) -> str:

@@ -14,7 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.lir.joins.equalities import Equality, KeyEquality, equalities, equalities_on_key
+from tidemark_planner.lir.joins.equalities import (
+    Equality,
+    KeyEquality,
+    equalities,
+    equalities_on_index,
+    equalities_on_key,
+)
 from tidemark_planner.lir.joins.inputs import JoinProblem, starts
 from tidemark_planner.lir.joins.linear import over_row
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
@@ -80,9 +86,9 @@ class _Planner:
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         """The equalities of a lookup: those on the key of an index, else one for every column that has one."""
         possible = [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
-        for key in self._indexed[lookup]:
-            if key and (found := equalities_on_key(possible, key, "lookup")):
-                return found
+        whole = lookup in self._problem.whole_keys
+        if found := equalities_on_index(possible, self._indexed[lookup], "lookup", whole=whole):
+            return found
         columns = sorted({c for m in possible for c in columns_of(m.lookup)})
         return equalities_on_key(possible, tuple(columns), "lookup") or []
 

@@ -56,6 +56,20 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
     return found
 
 
+def equalities_on_index(
+    meetings: Sequence[KeyEquality], keys: Sequence[Key], side: str, *, whole: bool
+) -> list[KeyEquality] | None:
+    """The equalities on the first key of an index that serves a lookup; None if none does.
+
+    `whole`: only a key that has the columns of all equalities serves it.
+    """
+    read = {end.index if isinstance(end := getattr(m, side), ColumnRef) else None for m in meetings}
+    for key in keys:
+        if key and not (whole and read - set(key)) and (found := equalities_on_key(meetings, key, side)):
+            return found
+    return None
+
+
 def equalities_on_key(meetings: Sequence[KeyEquality], key: Key, side: str) -> list[KeyEquality] | None:
     """One equality per column of the key, whose `side` ("stream" or "lookup") is that column; None if a column has
     none.

@@ -26,11 +26,14 @@ Key = tuple[int, ...]
 class IndexedInput:
     """An input in the form of its indexes: `gets` name indexes of one collection, arranged by `keys`; `row` makes the
     input of its rows.
+
+    `whole_keys`: a lookup uses an index only where no equality is left for a filter.
     """
 
     gets: tuple[Get, ...]
     keys: tuple[Key, ...]
     row: FilterProject
+    whole_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,16 @@ class JoinInput:
 
 @dataclass(frozen=True)
 class JoinProblem:
-    """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns."""
+    """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns.
+
+    `whole_keys`: the inputs whose existing arrangements serve lookups by all equalities alone.
+    """
 
     inputs: tuple[Plan, ...]
     index_keys: tuple[tuple[Key, ...], ...]
     predicates: tuple[ScalarExpr, ...]
     after: FilterProject
+    whole_keys: frozenset[int] = frozenset()
 
     @property
     def schema(self) -> Schema:
@@ -77,7 +84,8 @@ def join_problem(
         tuple(substitute(p, columns) for p in after.predicates), tuple(substitute(o, columns) for o in after.outputs)
     )
     keys = tuple(() if form is None else form.keys for form in forms)
-    return JoinProblem(inputs, keys, (*lifted, *moved), later)
+    whole = frozenset(i for i, form in enumerate(forms) if form is not None and form.whole_keys)
+    return JoinProblem(inputs, keys, (*lifted, *moved), later, whole)
 
 
 def indexes_used(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:

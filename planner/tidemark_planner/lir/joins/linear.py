@@ -6,17 +6,18 @@
 
 Inputs keep the query's order, except that an input that an equality connects to those before it goes first, and among
 these one with a usable index. So a cross join is made only where nothing connects. A stage uses all equalities as its
-key, or those on the key of an index, which then needs no copy; the other equalities are filters. A predicate runs at
-the first stage that has its columns. One that can fail runs at the last stage, on rows that passed the whole join.
-Columns are dropped as soon as nothing later reads them.
+key, or those on the key of an imported index, which then needs no copy; the other equalities are filters. An index of
+the dataflow itself serves where its key has them all. A predicate runs at the first stage that has its columns. One
+that can fail runs at the last stage, on rows that passed the whole join. Columns are dropped as soon as nothing later
+reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_key
-from tidemark_planner.lir.joins.inputs import JoinProblem, Key, starts
+from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_index
+from tidemark_planner.lir.joins.inputs import JoinProblem, starts
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
@@ -36,6 +37,7 @@ class _Planner:
             [tuple(start + c for c in key) for key in keys]
             for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
         ]
+        self._whole_keys = problem.whole_keys
         self._candidates = equalities(problem.predicates)
         # Predicates that no stage has applied yet.
         self._waiting = list(problem.predicates)
@@ -45,8 +47,8 @@ class _Planner:
         stream = sorted(self._columns[order[0]])
         stages = []
         for at, lookup in enumerate(order[1:], start=2):
-            keys = self._index_keys[order[0]] if at == 2 else []
-            stage, stream = self._stage(stream, keys, lookup, is_last=at == len(order))
+            source = order[0] if at == 2 else None
+            stage, stream = self._stage(stream, source, lookup, is_last=at == len(order))
             stages.append(stage)
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
 
@@ -57,11 +59,7 @@ class _Planner:
             known = frozenset[int]().union(*(self._columns[i] for i in order))
             equalities_by_input = {i: self._key_equalities(known, i) for i in left}
             connected = [i for i in left if equalities_by_input[i]]
-            served = (
-                i
-                for i in connected
-                if any(equalities_on_key(equalities_by_input[i], k, "lookup") for k in self._index_keys[i])
-            )
+            served = (i for i in connected if self._on_index(equalities_by_input[i], i, "lookup"))
             chosen = next(served, connected[0] if connected else left[0])
             order.append(chosen)
             left.remove(chosen)
@@ -70,13 +68,24 @@ class _Planner:
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         return [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
 
-    def _stage(
-        self, stream: list[int], stream_keys: Sequence[Key], lookup: int, is_last: bool
-    ) -> tuple[JoinStage, list[int]]:
-        """The stage that looks up `lookup`, and the columns of the stream after it (as positions in all columns)."""
+    def _on_index(self, possible: list[KeyEquality], input: int, side: str) -> list[KeyEquality] | None:
+        """The equalities on the key of an index of an input; None if no index of it serves the lookup."""
+        return equalities_on_index(possible, self._index_keys[input], side, whole=input in self._whole_keys)
+
+    def _stage_key(self, possible: list[KeyEquality], source: int | None, lookup: int) -> list[KeyEquality]:
+        """The equalities of a stage: those on the key of an index that serves either side, else all."""
+        on_lookup = self._on_index(possible, lookup, "lookup")
+        on_stream = None if source is None else self._on_index(possible, source, "stream")
+        return on_lookup or on_stream or possible
+
+    def _stage(self, stream: list[int], source: int | None, lookup: int, is_last: bool) -> tuple[JoinStage, list[int]]:
+        """The stage that looks up `lookup`, and the columns of the stream after it (as positions in all columns).
+
+        `source`: the input that the stream is at the first stage.
+        """
         known, new = frozenset(stream), self._columns[lookup]
         possible = [m for m in self._key_equalities(known, lookup) if m.predicate in self._waiting]
-        used = _stage_key(possible, stream_keys, self._index_keys[lookup])
+        used = self._stage_key(possible, source, lookup)
         for equality in used:
             self._waiting.remove(equality.predicate)
         now = [p for p in self._waiting if is_last or (columns_of(p) <= known | new and not is_fallible(p))]
@@ -110,17 +119,6 @@ class _Planner:
         schema = tuple(self._schema[c] for c in both)
         predicates = tuple(over_row(p, both) for p in (*now, *self._after.predicates))
         return mfp_of(schema, FilterProject(predicates, tuple(over_row(o, both) for o in self._after.outputs)))
-
-
-def _stage_key(
-    possible: list[KeyEquality], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]
-) -> list[KeyEquality]:
-    """The equalities of a stage: those on the key of an index on either side if they bind all of it, else all."""
-    for side, keys in (("lookup", lookup_keys), ("stream", stream_keys)):
-        for key in keys:
-            if key and (found := equalities_on_key(possible, key, side)):
-                return found
-    return possible
 
 
 def over_row(expr: ScalarExpr, row: Sequence[int]) -> ScalarExpr:

@@ -6,9 +6,9 @@
                           path 1:  updates of 1 ──half-join──> 0 ──half-join──> 2 ──┼──> the joined rows
                           path 2:  updates of 2 ──half-join──> 1 ──half-join──> 0 ──┘
 
-State: the ok rows of each input, once per key that a path looks it up by; nothing between the inputs. Imported indexes
-are looked up in place. Cost of an update: its matches along its input's path. A path may match rows that a later lookup
-drops, which a linear join would not have passed to its next stage.
+State: the ok rows of each input, once per key that a path looks it up by; nothing between the inputs. Shared
+arrangements are looked up in place. Cost of an update: its matches along its input's path. A path may match rows that a
+later lookup drops, which a linear join would not have passed to its next stage.
 
 The kernel first arranges all new updates, then follows the path of each input (`half_join` explains why it matches
 every combination exactly once). At hydration all contents have one time, the as_of, and of updates of one time those of
@@ -45,7 +45,7 @@ from tidemark_replica.kernels.kernel_input import net_oks
 class DeltaInput:
     """One input: its column types, the join's own arrangements of it, and the lookups of its path in order.
 
-    An input without arrangements is an imported index that all other paths look up in place; the kernel reads its
+    An input without arrangements is a shared arrangement that all other paths look up in place; the kernel reads its
     stream when it follows its path.
     """
 

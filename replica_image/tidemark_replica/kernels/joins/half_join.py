@@ -10,9 +10,9 @@ updates before it. Of several updates that join, exactly one is the last, and on
 every combination is matched exactly once, however updates are cut into steps. The result has the stream's time, which
 is the latest (the half-join operator of differential dataflow).
 
-A lookup reads the join's own arrangement with this step's runs, or a *shared* index, whose upper may be beyond the
-step. At hydration all contents have the time as_of. Of those only the first input's updates come after all others, and
-`delta_join` follows no other path.
+A lookup reads the join's own arrangement with this step's runs, or a *shared* arrangement, whose upper may be beyond
+the step. At hydration all contents have the time as_of. Of those only the first input's updates come after all others,
+and `delta_join` follows no other path.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Lookup:
     null_safe: tuple[int, ...] = ()
     """Key positions at which NULL equals NULL."""
     shared: bool = False
-    """Whether the arrangement is an imported index, complete up to the step's limit."""
+    """Whether another operator, or another dataflow, keeps the arrangement, complete up to the step's limit."""
 
 
 class HalfJoin:

@@ -42,9 +42,9 @@ class HalfJoinSpec:
     stream_types: tuple[pa.DataType, ...]
     output_types: tuple[pa.DataType, ...]
     arranged_input: ArrangeInputSpec | None
-    """The input that is looked up; None: a shared index."""
+    """The input that is looked up; None: a shared arrangement."""
     errors: bool
-    """Whether the errs rows of a shared index come out here."""
+    """Whether the errs rows of a shared arrangement come out here."""
 
 
 def arrange_input(context: StepContext, spec: ArrangeInputSpec, updates: Iterable[Updates]) -> Iterator[Updates]:

@@ -12,10 +12,10 @@ State: the ok rows of both inputs, by key. Cost of an update: the delta and its 
 `chunk_rows`: a skewed key costs time, not memory.
 
 Every pair is matched exactly once: by the later of its two chunks if the stage maintains both arrangements. A side may
-also be a *shared* arrangement, an imported index that already holds this step's updates. Then the maintained side
-matches all of it below `upper`, and its updates match what the maintained side held before the step. (Of two shared
-sides, left matches right below `upper`, right matches left before the step.) In a self-join both sides are one
-maintained arrangement, and every chunk comes as left, then as right (`self_join.py`).
+also be a *shared* arrangement that already holds this step's updates: an imported index, or what another operator of
+the dataflow keeps. Then the maintained side matches all of it below `upper`, and its updates match what the maintained
+side held before the step. (Of two shared sides, left matches right below `upper`, right matches left before the step.)
+In a self-join both sides are one maintained arrangement, and every chunk comes as left, then as right (`self_join.py`).
 
 NULL keys match nothing, except at null-safe positions. Errs rows of both inputs pass through. A product of diffs beyond
 64 bits raises DiffOverflow.
@@ -71,7 +71,7 @@ class JoinInput:
     output_columns: tuple[int, ...]
     """The columns of this side that the output has."""
     shared: bool = False
-    """Whether the arrangement is an imported index, complete up to the step's limit: the stage only reads it."""
+    """Whether another operator keeps the arrangement, complete up to the step's limit: the stage only reads it."""
 
 
 @dataclass(frozen=True)

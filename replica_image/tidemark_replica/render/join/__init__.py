@@ -3,7 +3,8 @@
     linear   ((in0 join in1) join in2) ...     state: both sides of every stage       `linear.py`
     delta    one path per input           state: the inputs, by lookup key       `delta.py`
 
-An input that is an imported index with the join's key is looked up in place: the join keeps no copy of it.
+An input that is a shared arrangement with the join's key (an imported index, what another operator of the dataflow
+keeps) is looked up in place: the join keeps no copy of it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     input 1 ─────────────────────────┼──> kernel ──closure──> the joined rows
     input 2, an index ───────────────┘
 
-State: each input by each key that a path looks it up by; imported indexes are read in place; nothing between the
+State: each input by each key that a path looks it up by; shared arrangements are read in place; nothing between the
 inputs. Cost of an update: the delta and its matches on its input's path (`kernels/joins/delta_join.py`). The output is
 that of a linear join of the same inputs. Keys are columns, and closures on a path only choose columns, so a path never
 needs Catalyst.

@@ -11,7 +11,7 @@ from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
 
 
 def index_of(scope: Scope, plan: Plan) -> SharedArrangement | None:
-    """The imported index, or the arrangement of a binding, that a plan reads, if reading it is all that it does."""
+    """The imported index, or the arrangement of a binding or object, that a plan reads, if that is all that it does."""
     if not isinstance(plan, Get):
         return None
     if plan.id in scope.arranged:
@@ -20,11 +20,11 @@ def index_of(scope: Scope, plan: Plan) -> SharedArrangement | None:
 
 
 def indexes_of(scope: Scope, plan: Plan) -> list[SharedArrangement]:
-    """All arrangements of the collection that a plan reads by an index, or by a key of a binding. One dataflow
-    maintains them, so their uppers are equal.
+    """All arrangements of the collection that a plan reads by an index, or by a key. One dataflow maintains them, so
+    their uppers are equal.
     """
     if isinstance(plan, Get) and plan.id in scope.arranged:
-        return list(scope.arranged[plan.id])
+        return list(scope.arranged[plan.id]) if plan.key else []
     imports = scope.description.index_imports
     collections = {i.on for i in imports if isinstance(plan, Get) and i.id == plan.id}
     return [scope.imported[i.id] for i in imports if i.on in collections]

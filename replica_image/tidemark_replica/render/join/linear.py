@@ -7,8 +7,8 @@
     lookup ──thinning, key──┘
 
 State: both sides of every stage, arranged by the stage's key. Cost of an update: the delta and its matches in every
-stage (`kernels/joins/join.py`). A side that is an imported index with that very key is read in place; the stage keeps
-no copy. Where the plan reads one binding by one key as both sides of the first stage, the stage keeps it once.
+stage (`kernels/joins/join.py`). A side that is a shared arrangement with that very key is read in place; the stage
+keeps no copy. Where the plan reads one binding by one key as both sides of the first stage, the stage keeps it once.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _side(
     output_columns: tuple[int, ...],
     index: SharedArrangement | None,
 ) -> _Side:
-    """A side with its output columns and key columns, arranged by the key unless an imported index is that already."""
+    """A side with its output columns and key columns, arranged by the key unless a shared arrangement is that."""
     if index is not None and columns_of(key) == index.layout.key:
         source = Stream(IndexSource(index.arrangement, index.layout.types), stream.schema)
         return _Side(source, JoinInput(index.arrangement, output_columns, shared=True))
@@ -122,7 +122,7 @@ def _side(
 
 
 def _key_order(stage: JoinStage, *indexes: SharedArrangement | None) -> tuple[int, ...]:
-    """The order of the key's columns: that of an imported index, which can then be used, else that of the plan."""
+    """The order of the key's columns: that of a shared arrangement, which can then be used, else that of the plan."""
     written = tuple(range(len(stage.stream_key)))
     for index, key in zip(indexes, (stage.stream_key, stage.lookup_key), strict=True):
         columns = columns_of(key)

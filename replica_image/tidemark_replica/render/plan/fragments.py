@@ -4,7 +4,8 @@
               └─> sink m1                      fragment 2:  b, arranged as i1
                                                fragment 3:  m1's delta, published for the sink
 
-A binding that joins read by a key is arranged in its fragment instead, and the others read the arrangement.
+A binding that joins read by a key is arranged in its fragment instead, and the others read the arrangement. So is an
+object that others read by the key of an exported index alone.
 
 A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
 step. Fragments run in order: later ones read what earlier ones published. Pure: nothing is allocated before the whole
@@ -60,7 +61,9 @@ class LoopFragment:
 
 @dataclass(frozen=True)
 class SharedArrangement:
-    """An arrangement that joins read in place: an index of another dataflow of this replica, or one of a binding."""
+    """An arrangement that joins read in place: an index of another dataflow of this replica or of this one, or one of a
+    binding.
+    """
 
     arrangement: ArrangementId
     layout: Layout
@@ -102,7 +105,7 @@ class Scope:
     shared: dict[GlobalId | LocalId, Stream] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
     arranged: dict[GlobalId | LocalId, tuple[SharedArrangement, ...]] = field(default_factory=dict)
-    """The arrangements of bindings that are read by a key."""
+    """The arrangements of bindings that are read by a key, and the exported indexes of objects."""
     keeps_once: bool = True
     """Whether what reads a binding by a key shares its arrangement. Not inside a loop, where rows carry iterations."""
     spools: int = 0
@@ -180,12 +183,17 @@ def imported_stream(scope: Scope, id: GlobalId) -> Stream:
     return Stream(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
 
 
+def gets_of(plan: Plan) -> Iterator[Get]:
+    """Yield the reads of a plan by a name."""
+    if isinstance(plan, Get):
+        yield plan
+    for below in inputs_of(plan):
+        yield from gets_of(below)
+
+
 def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
     """Yield the names that a plan reads, once per read."""
-    if isinstance(plan, Get):
-        yield plan.id
-    for below in inputs_of(plan):
-        yield from uses(below)
+    yield from (get.id for get in gets_of(plan))
 
 
 def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:

@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True)
 class IndexSource:
-    """Reads the updates of an imported index."""
+    """Reads the updates of an imported index, or of an arrangement that an earlier fragment keeps."""
 
     arrangement: ArrangementId
     types: Types
@@ -155,7 +155,7 @@ class JoinKernel:
 
 @dataclass(frozen=True)
 class DeltaKernel:
-    """A delta join. It reads its inputs one after the other, imported indexes last."""
+    """A delta join. It reads its inputs one after the other, shared arrangements last."""
 
     spec: DeltaSpec
     inputs: tuple[Pipeline, ...]

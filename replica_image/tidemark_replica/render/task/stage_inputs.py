@@ -1,4 +1,4 @@
-"""The inputs of a stage: shards, imported indexes, earlier fragments, constants.
+"""The inputs of a stage: shards, indexes and other shared arrangements, earlier fragments, constants.
 
 At hydration the contents of a shard or index at the as_of are read as updates at the as_of.
 
@@ -78,7 +78,7 @@ def _read(
 
 
 def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:
-    """Yield an imported index's updates within the step, below `limit`."""
+    """Yield a shared arrangement's updates within the step, below `limit`."""
     trace = context.trace(source.arrangement)
     lower = context.lower
     if context.is_hydration:

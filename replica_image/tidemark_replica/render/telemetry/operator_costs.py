@@ -20,6 +20,7 @@ from typing import Any
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.kernels.joins.half_join import Lookup
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
@@ -28,8 +29,10 @@ from tidemark_replica.render.telemetry.operator_names import numbered, operator_
 
 OperatorIndex = int
 """The position of an operator among those of its dataflow."""
-_Key = tuple[str, ...]
-"""Identifies an operator in every shape: the kind of node, and the arrangements that it names."""
+_Key = tuple[str | int, ...]
+"""Identifies an operator in every shape: the kind of node, and the arrangements that it names. A join may keep none of
+its own and read the arrangements that another join reads, too: it is known by its spec, which all shapes share.
+"""
 _NodeOperators = dict[str, tuple[OperatorIndex | None, ...]]
 """Per stage of a shape, the operator of each node in the order of `nodes_of`."""
 
@@ -62,8 +65,10 @@ class OperatorCosts:
         """`ids`: those of imported and exported indexes."""
         self._ids, self._own = ids, frozenset(fragments.arrangements)
         self._all = self._own | ids.keys()
+        self._fragments = fragments  # while they live, no other spec has the identity of one of theirs
         found = self._find(fragments)
         self._places: dict[_Key, OperatorIndex] = {key: place for place, key in enumerate(found)}
+        self._places |= {lookup: self._places[join] for lookup, join in self._lookups()}
         self._owners: dict[ArrangementId, OperatorIndex] = {}
         for place, (_, _, mentions) in enumerate(found.values()):
             for arrangement in mentions:
@@ -119,11 +124,27 @@ class OperatorCosts:
                     found.setdefault(self._key(node), (name, operator_kind(node), mentions))
         return found
 
+    def _lookups(self) -> Iterator[tuple[_Key, _Key]]:
+        """(key of a lookup as an operator, key of its join): a delta join's first path, which a hydration may follow in
+        tasks.
+        """
+        for fragment in self._fragments.fragments:
+            for node in () if isinstance(fragment, LoopFragment) else _bottom_up(fragment.stage):
+                if isinstance(node, p.DeltaKernel):
+                    yield from ((_lookup_key(lookup), self._key(node)) for lookup in node.spec.inputs[0].path)
+
     def _key(self, node: p.Pipeline) -> _Key:
-        if isinstance(node, p.Source):
-            return type(node).__name__, node.id
-        spec = node.spec if isinstance(node, p.Kernel) else node
-        return type(spec).__name__, *_mentioned(_names(node), self._all)
+        match node:
+            case p.Source(name):
+                return type(node).__name__, name
+            case p.JoinKernel() | p.DeltaKernel():
+                return type(node).__name__, id(node.spec)
+            case p.HalfJoinKernel(spec):
+                return _lookup_key(spec.lookup)
+            case p.Kernel(spec):
+                return type(spec).__name__, *_mentioned(_names(node), self._all)
+            case _:
+                return type(node).__name__, *_mentioned(_names(node), self._all)
 
     def _stage(self, frame: StageFrame, above: OperatorIndex | None, node_operators: _NodeOperators) -> None:
         """Find the operators of a stage's nodes and of the stages below. `above` reads the stage's output."""
@@ -156,6 +177,10 @@ class OperatorCosts:
         if found is not None:
             return found
         return max((self._owners[a] for a in _mentioned(_names(node), self._own) if a in self._owners), default=None)
+
+
+def _lookup_key(lookup: Lookup) -> _Key:
+    return "Lookup", id(lookup)
 
 
 def _names(node: p.Pipeline) -> Any:
