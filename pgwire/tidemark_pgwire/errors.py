@@ -13,6 +13,7 @@ INVALID_PARAMETER = "22023"
 INVALID_AUTHORIZATION = "28000"
 INVALID_PASSWORD = "28P01"
 IN_FAILED_TRANSACTION = "25P02"
+IDLE_IN_TRANSACTION = "25P03"
 INVALID_CURSOR = "34000"
 INVALID_STATEMENT = "26000"
 DUPLICATE_CURSOR = "42P03"
@@ -58,6 +59,16 @@ class ProtocolError(WireError):
 
     def __init__(self, message: str) -> None:
         super().__init__(PROTOCOL_VIOLATION, message, fatal=True)
+
+
+def idle() -> WireError:
+    """The error of a client that sends nothing in its transaction for too long."""
+    return WireError(
+        IDLE_IN_TRANSACTION,
+        "terminating connection due to idle-in-transaction timeout",
+        hint="Rows that waited for COMMIT are forgotten.",
+        fatal=True,
+    )
 
 
 class Gone(Exception):

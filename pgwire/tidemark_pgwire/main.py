@@ -68,6 +68,13 @@ def parser() -> argparse.ArgumentParser:
         help="of rows that INSERT and COPY brought and that are not committed yet, in temporary files; a user has half "
         "of them; default: %(default)s",
     )
+    found.add_argument(
+        "--idle-in-transaction-seconds",
+        type=float,
+        default=limits.idle_seconds,
+        help="a client that sends nothing for so long, while its rows wait for COMMIT or for more of COPY, is "
+        "disconnected, and they are forgotten; 0: never; default: %(default)s",
+    )
     return found
 
 
@@ -95,6 +102,7 @@ async def _serve(options: argparse.Namespace) -> None:
         options.stall_seconds,
         user_connections=options.max_user_connections,
         write_bytes=options.write_bytes,
+        idle_seconds=options.idle_in_transaction_seconds,
     )
     link = GatewayLink(partial(_find, options))
     server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)

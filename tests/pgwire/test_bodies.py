@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.waiting import BOUND
-from tidemark_pgwire.session import writes
-from tidemark_pgwire.writes.body import PIECE_BYTES, Body, Spool
+from tests.waiting import BOUND, until
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Transaction
+from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, Body, Spool, whole
 
 
 def test_two_readers_do_not_disturb_each_other() -> None:
@@ -49,8 +50,7 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
             go_on.wait(BOUND)
             kept.append("rows")
 
-        session = cast(Any, SimpleNamespace(spool=spool))
-        copying = asyncio.create_task(writes._ended(session, keep))
+        copying = asyncio.create_task(whole(spool.parsers, keep))
         for _ in range(2):
             await asyncio.sleep(0)
             copying.cancel()
@@ -65,9 +65,8 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
 
 
 def test_a_thread_that_fails_fails_the_copy() -> None:
-    session = cast(Any, SimpleNamespace(spool=Spool()))
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(writes._ended(session, cast(Any, partial(divmod, 1, 0))))
+        asyncio.run(whole(Spool().parsers, cast(Any, partial(divmod, 1, 0))))
 
 
 def test_a_body_that_cannot_be_closed_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +80,117 @@ def test_a_body_that_cannot_be_closed_takes_no_room(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(body._file, "close", full)
     body.close()
     spool.take("anne", 2048)
+
+
+class Used:
+    """A file that notes in which threads it is used."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.threads = file, set[int]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.threads.add(threading.get_ident())
+        return getattr(self._file, name)
+
+
+def begun(body: Body) -> Transaction:
+    """With the rows of the body."""
+    transaction = Transaction()
+    transaction.begin()
+    transaction.pending = Pending(cast(Any, "shop.plain"), body, "k")
+    return transaction
+
+
+@pytest.mark.parametrize("size", [MEMORY_BYTES // 2, 2 * MEMORY_BYTES])
+def test_threads_alone_use_a_file_on_disk(size: int) -> None:
+    """A disk that is slow would stop all connections."""
+
+    async def scenario() -> tuple[set[int], int]:
+        spool = Spool()
+        body = Body(spool, "anne", b"h\n")
+        body._file = used = cast(Any, Used(body._file))
+        transaction = begun(body)
+        transaction.savepoint("empty")
+        await body.during(partial(body.append, bytes(size), 1), size)
+        transaction.savepoint("one")
+        await body.during(partial(body.append, b"2\n", 1), 2)
+        await transaction.rollback_to("one")
+        assert (body.rows, body.size) == (1, size + 2)
+        transaction.end()
+        assert not spool._used
+        await asyncio.to_thread(until, lambda: used.closed)
+        return used.threads, threading.get_ident()
+
+    threads, here = asyncio.run(asyncio.wait_for(scenario(), BOUND))
+    assert (here in threads) == (size < MEMORY_BYTES)
+
+
+def test_rows_of_a_failed_block_are_forgotten_unless_a_savepoint_keeps_them() -> None:
+    spool = Spool()
+    for savepoint, kept in ((False, False), (True, True)):
+        body = Body(spool, "anne", b"h\n")
+        transaction = begun(body)
+        if savepoint:
+            transaction.savepoint("s")
+        transaction.fail()
+        assert (transaction.pending is not None, bool(spool._used)) == (kept, kept)
+        transaction.end()
+        assert not spool._used
+
+
+def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
+    """As pgjdbc's autosave sets it. By random histories: what is gone back to is what PostgreSQL would go back to, or
+    it is refused."""
+    refused = list[str]()
+
+    async def scenario(seed: int) -> None:
+        dice = random.Random(seed)
+        body = Body(Spool(), "anne", b"h\n")
+        transaction, model, rows = begun(body), list[tuple[str, int]](), 0
+        for _ in range(2000):
+            names = [name for name, _ in model]
+            match dice.choices(("insert", "savepoint", "release", "back"), (9, 9, 1, 1))[0]:
+                case "insert":
+                    body.append(b"1\n", 1)
+                    rows += 1
+                case "savepoint":
+                    name = dice.choices(("auto", "a", "b"), (40, 1, 1))[0]
+                    if len(model) < 5 or name == "auto":
+                        transaction.savepoint(name)
+                        model.append((name, rows))
+                case "release":
+                    for _ in range(min(dice.choice((1, 1, 1, 15)), len(model))):
+                        names = [name for name, _ in model]
+                        at = _last(names, names[-1] if dice.random() < 0.9 else dice.choice(names))
+                        transaction.release(names[at])
+                        del model[at:]
+                        if not model:
+                            break
+                case "back" if names:
+                    at = _last(names, dice.choice(names[-3:]))
+                    try:
+                        await transaction.rollback_to(model[at][0])
+                    except WireError as error:
+                        refused.append(error.sqlstate)
+                    else:
+                        del model[at + 1 :]
+                        rows = model[at][1]
+            assert body.rows == rows
+        transaction.end()
+
+    for seed in range(20):
+        asyncio.run(scenario(seed))
+    assert {*refused} == {"54000"}
+    assert len(refused) < 500, "most are known"
+    transaction = begun(body := Body(Spool(), "anne", b"h\n"))
+    for _ in range(5000):
+        transaction.savepoint("PGJDBC_AUTOSAVE")
+        body.append(b"1\n", 1)
+    assert len(transaction._savepoints) == MAX_OF_NAME
+    asyncio.run(transaction.rollback_to("PGJDBC_AUTOSAVE"))
+    assert body.rows == 4999
+    transaction.end()
+
+
+def _last(names: list[str], name: str) -> int:
+    return len(names) - 1 - names[::-1].index(name)

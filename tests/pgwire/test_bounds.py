@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
 import re
@@ -152,7 +153,7 @@ def test_savepoints_have_a_bound() -> None:
     for _ in range(10_000):
         transaction.savepoint("again")
     transaction.release("again")
-    transaction.rollback_to("again")
+    asyncio.run(transaction.rollback_to("again"))
     for number in range(MAX_SAVEPOINTS - 1):
         transaction.savepoint(f"s{number}")
     with pytest.raises(WireError, match="at most"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import struct
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,11 @@ import pytest
 from tests.pgwire.frames import Frames
 from tests.pgwire.test_clients import psql
 from tests.pgwire.written import Written, written
+from tests.waiting import BOUND, until
 from tidemark_pgwire import gateway
+from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.writes.body import Body
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
 UTC = datetime.UTC
@@ -324,3 +330,74 @@ def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:
         connection.execute("INSERT INTO shop.plain VALUES (1, %s)", ["x" * 100_000])
         assert [len(row[1]) for row in tables.rows("plain")] == [100_000]
         assert not tables.server.server.spool._used
+
+
+def test_rows_wait_for_a_client_for_a_while_alone(tmp_path: Path) -> None:
+    """Its connection is ended, and their room is free: in a block, before Sync, and in a COPY that gets no data. A
+    block that has no rows lasts."""
+    with written(tmp_path, limits=Limits(idle_seconds=1.0)) as tables, tables.server.connect() as reading:
+        spool = tables.server.server.spool
+        reading.execute("BEGIN")
+        for sent in (
+            [(b"Q", b"BEGIN\0"), (b"Q", b"INSERT INTO shop.plain VALUES (1, 'idle')\0")],
+            [(b"Q", b"BEGIN\0"), (b"Q", b"COPY shop.plain FROM STDIN\0"), (b"d", b"1\tidle\n")],
+            [
+                (b"P", b"\0INSERT INTO shop.plain VALUES (1, 'idle')\0\0\0"),
+                (b"B", bytes(8)),
+                (b"E", bytes(5)),
+            ],
+            [(b"Q", b"SET idle_in_transaction_session_timeout = '100ms'\0"), (b"Q", b"BEGIN\0")],
+        ):
+            with Frames(tables.server) as frames:
+                for kind, body in sent:
+                    frames.send(kind, body)
+                assert b"C25P03" in frames.rest()
+            until(lambda: not spool._used and not spool._copies)
+        assert reading.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
+        assert tables.rows("plain") == []
+
+
+def test_a_commit_that_is_canceled_while_cursors_close_has_written_nothing(
+    tables: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error says so. Once the rows are durable, COMMIT is told as done."""
+    closing = threading.Event()
+
+    async def close(portal: Portal) -> None:
+        closing.set()
+        await asyncio.sleep(BOUND)
+
+    with tables.server.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("DECLARE c CURSOR FOR SELECT a FROM s.a")
+        connection.execute("INSERT INTO shop.plain VALUES (1, 'canceled')")
+        with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
+            patched.setattr(Portal, "close", close)
+            committing = threads.submit(connection.execute, "COMMIT")
+            assert closing.wait(BOUND)
+            patched.undo()
+            connections = tables.server.server._connections.values()
+            running = next(each for each in connections if each._running is not None)
+            tables.server.loop.call(running.cancel)
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                committing.result(BOUND)
+        assert connection.info.transaction_status.name == "IDLE"
+        assert tables.calls == []
+        connection.execute("INSERT INTO shop.plain VALUES (2, 'canceled')")
+    assert named(tables, "plain", "canceled") == [(2, "canceled")]
+
+
+def test_threads_keep_large_rows(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk would stop all connections."""
+    names = list[str]()
+
+    def append(body: Body, data: bytes, rows: int) -> None:
+        names.extend([threading.current_thread().name] * bool(rows))
+        appended(body, data, rows)
+
+    appended = Body.append
+    monkeypatch.setattr(Body, "append", append)
+    with tables.server.connect() as connection, connection.transaction():
+        for size in (10_000, 60_000, 10):
+            connection.execute("INSERT INTO shop.plain VALUES (1, %s)", ["large".ljust(size)])
+    assert [name.startswith("rows") for name in names] == [False, True, True]

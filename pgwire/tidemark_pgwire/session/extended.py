@@ -181,8 +181,10 @@ class Extended:
                     raise WireError(errors.NOT_IN_STATE, f'portal "{message.portal}" cannot be run again')
                 bound.finished = True
             tag = await self.run(command, bound.parameters)
-            if session.transaction.is_last and await session.wire.next_kind() == SYNC:
-                await writes.write(session)  # so that its error is this statement's
+            if session.transaction.is_last:
+                following = await session.sent(session.wire.next_kind(), session.idle_limit)
+                if following == SYNC:
+                    await writes.write(session)  # so that its error is this statement's
             session.wire.write(backend.command_complete(tag))
             return
         sent, more = 0, False
@@ -223,8 +225,10 @@ class Extended:
         return await run(self._session, command, parameters)
 
     async def _commit(self, command: Command) -> str:
-        """The rows of the transaction are written first; where that fails, it is rolled back. Raises WireError."""
+        """The rows of the transaction are written; where that fails, it is rolled back. Nothing is awaited after the
+        write: where COMMIT is canceled, its outcome is the write's. Raises WireError."""
         try:
+            await self._session.close_cursors_of_transaction()
             await writes.write(self._session)
         except BaseException:
             await run(self._session, sql.Rollback())

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import SessionFacts
-from tidemark_pgwire.errors import Gone, ProtocolError, WireError
+from tidemark_pgwire.errors import Gone, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
@@ -45,7 +45,8 @@ class Limits:
     """`statement_seconds`: of a statement, SUBSCRIBE excepted; `stall_seconds`: how long a client may read nothing;
     `start_seconds`: from the first byte to the password; `token_seconds`: between looks at the token. `connections`: of
     users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password.
-    `write_bytes`: of rows that are not committed yet, on disk."""
+    `write_bytes`: of rows that are not committed yet, on disk; `idle_seconds`: how long they wait for a client that
+    sends nothing, 0: for ever."""
 
     connections: int = 1000
     statement_seconds: float = 3600.0
@@ -55,6 +56,7 @@ class Limits:
     user_connections: int = 0
     starting: int = 256
     write_bytes: int = SPOOL_BYTES
+    idle_seconds: float = 600.0
 
     @property
     def of_user(self) -> int:
@@ -158,7 +160,9 @@ class Connection:
     def _session(self, login: Login) -> Session:
         settings = Settings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
-        session = Session(self._server.link, self._wire, login.token, facts, settings, self._server.spool)
+        server = self._server
+        idle = server.limits.idle_seconds
+        session = Session(server.link, self._wire, login.token, facts, settings, server.spool, idle)
         self._extended = Extended(session)
         return session
 
@@ -183,21 +187,16 @@ class Connection:
 
     async def _loop(self, session: Session) -> None:
         while True:
-            kind, size = await self._wire.head(MAX_MESSAGE_BYTES)
-            if kind == COPY_DATA:  # of a COPY that was refused
-                async for _ in self._wire.parts(size):
-                    pass
-                continue
-            message = decode(kind, await self._wire.body(size))
+            message = await session.sent(self._next(), session.idle_limit)
             if isinstance(message, frontend.Terminate):
                 return
             if self._skipping and not isinstance(message, frontend.Sync):
                 continue
             try:
                 await self._handle(session, message)
-            except ProtocolError:
-                raise
             except WireError as error:
+                if error.fatal:
+                    raise
                 session.transaction.fail()
                 self._send(error)
                 if isinstance(message, frontend.Query):
@@ -205,6 +204,14 @@ class Connection:
                 else:
                     self._skipping = True
             await self._wire.drain()
+
+    async def _next(self) -> Message:
+        while True:
+            kind, size = await self._wire.head(MAX_MESSAGE_BYTES)
+            if kind != COPY_DATA:
+                return decode(kind, await self._wire.body(size))
+            async for _ in self._wire.parts(size):  # of a COPY that was refused
+                pass
 
     async def _handle(self, session: Session, message: Message) -> None:
         extended = self._extended

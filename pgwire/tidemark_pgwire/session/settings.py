@@ -7,6 +7,7 @@
     tidemark.write_key  of the rows that are written: rows that were written with the same key are not written again
     dialect             postgres or spark: whose SQL statements are
     statement_timeout   ms, or with a unit; 0: the server's limit
+    idle_in_transaction_session_timeout   the same: how long the client sends nothing in a transaction block
 
 The others are PostgreSQL's, and have the values that are true here, or no effect.
 """
@@ -22,7 +23,7 @@ from tidemark_pgwire.errors import ACTIVE_TRANSACTION, INVALID_PARAMETER, NO_ACT
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 
 _READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_read_only"
-_WRITE_KEY = "tidemark.write_key"
+_WRITE_KEY, _IDLE = "tidemark.write_key", "idle_in_transaction_session_timeout"
 SERVER_VERSION = "15.0"
 REPORTED = {
     "server_version": "server_version",
@@ -213,6 +214,11 @@ class Settings:
         """None: no limit of the session's own. The server's holds beside it."""
         return int(self.values["statement_timeout"]) / 1000 or None
 
+    @property
+    def idle_seconds(self) -> float | None:
+        """The same, of a transaction whose client sends nothing."""
+        return int(self.values[_IDLE]) / 1000 or None
+
     def _put(self, name: str, value: str) -> None:
         name = _known(name)
         if len(value) > _MAX_CHARACTERS:
@@ -289,11 +295,14 @@ def _zone(value: str) -> str:
         raise _wrong("timezone", value, "It is a name such as Europe/Berlin.") from None
 
 
-def _timeout(value: str) -> str:
-    found = _DURATION.fullmatch(value.strip())
-    if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
-        raise _wrong("statement_timeout", value)
-    return str(int(int(found[1]) * _UNITS_MS[found[2]]))
+def _timeout(name: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        found = _DURATION.fullmatch(value.strip())
+        if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
+            raise _wrong(name, value)
+        return str(int(int(found[1]) * _UNITS_MS[found[2]]))
+
+    return check
 
 
 def _as_of(value: str) -> str:
@@ -331,5 +340,5 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "dialect": _dialect,
     "datestyle": _datestyle,
     "timezone": _zone,
-    "statement_timeout": _timeout,
+    **{name: _timeout(name) for name in ("statement_timeout", _IDLE)},
 }

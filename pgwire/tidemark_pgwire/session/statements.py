@@ -6,11 +6,13 @@ text ──► command ──► a command of the session: done at once, with a 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import TypeVar
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Description, Relation, SessionFacts
@@ -42,13 +44,15 @@ from tidemark_protocol.types import SqlType
 RELATIONS_SECONDS = 1.0
 """How long a session uses a list of relations before it asks the gateway again."""
 MAX_CURSORS = 64
+T = TypeVar("T")
 Done = str
 """The tag of a command that has no rows."""
 
 
 @dataclass
 class Session:
-    """What the statements of one connection share."""
+    """What the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends nothing;
+    0: for ever."""
 
     link: GatewayLink
     wire: Wire
@@ -56,6 +60,7 @@ class Session:
     facts: SessionFacts
     settings: Settings
     spool: Spool
+    idle_seconds: float = 0
     transaction: Transaction = field(default_factory=Transaction)
     cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
     """Portals of DECLARE, and whether each outlives its transaction."""
@@ -95,6 +100,26 @@ class Session:
             self._table = (now, (source, table), found)
         return found
 
+    @property
+    def idle_limit(self) -> float | None:
+        """How many seconds the client may send nothing between statements; None: for ever."""
+        waits = self.transaction.pending is not None
+        limits = (
+            self.idle_seconds if waits else None,
+            self.settings.idle_seconds if waits or self.transaction.explicit else None,
+        )
+        return min((each for each in limits if each), default=None)
+
+    async def sent(self, coming: Awaitable[T], limit: float | None) -> T:
+        """What the client sends next. Raises WireError where it sends nothing for so many seconds."""
+        if limit is None:
+            return await coming
+        try:
+            async with asyncio.timeout(limit):
+                return await coming
+        except TimeoutError:
+            raise errors.idle() from None
+
     def require_writable(self, tag: str) -> None:
         """Raises WireError."""
         if self.settings.read_only:
@@ -119,6 +144,9 @@ class Session:
 
     async def end_transaction(self) -> None:
         self.transaction.end()
+        await self.close_cursors_of_transaction()
+
+    async def close_cursors_of_transaction(self) -> None:
         for name, (_, hold) in list(self.cursors.items()):
             if not hold:
                 await self.close_cursor(name)
@@ -323,7 +351,7 @@ async def _transact(session: Session, command: Command) -> Done:
             settings.rollback()
             await session.end_transaction()
         case sql.Rollback(to):
-            transaction.rollback_to(to)
+            await transaction.rollback_to(to)
         case sql.Savepoint(name):
             transaction.savepoint(name)
             return "SAVEPOINT"

@@ -11,6 +11,7 @@ Without BEGIN a message of statements, or all up to Sync, is a transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from tidemark_pgwire.errors import (
     FEATURE_NOT_SUPPORTED,
@@ -23,7 +24,11 @@ from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, Mark
 from tidemark_pgwire.writes.table import WrittenTable, other_table
 
-MAX_SAVEPOINTS = 200
+MAX_SAVEPOINTS, MAX_OF_NAME = 200, 10
+"""Savepoints of a transaction; and of those of one name that follow each other, as some drivers set one before each
+statement, the newest ones that can be gone back to."""
+LOST = (-1, -1)
+"""The mark of older ones."""
 
 
 @dataclass
@@ -45,8 +50,7 @@ class Transaction:
         self.as_of: int | None = None
         self.pending: Pending | None = None
         self._savepoints = list[tuple[str, int, Mark | None]]()
-        """Each name, how often it was set in a row (some drivers set the same one before each statement), and the rows
-        of then."""
+        """Each name, how often it was set in a row, and the rows of then."""
 
     @property
     def state(self) -> bytes:
@@ -68,9 +72,9 @@ class Transaction:
         self.forget_rows()
 
     def fail(self) -> None:
-        """Note that a statement failed."""
+        """Note that a statement failed. Rows that no savepoint keeps are forgotten."""
         self.failed = self.explicit
-        if not self.explicit:
+        if all(mark is None for _, _, mark in self._savepoints):
             self.forget_rows()
 
     def rows_of(self, table: WrittenTable) -> Body | None:
@@ -113,10 +117,11 @@ class Transaction:
         mark = self.pending.body.mark if self.pending is not None else None
         if self._savepoints and self._savepoints[-1][::2] == (name, mark):
             self._savepoints[-1] = name, self._savepoints[-1][1] + 1, mark
-        elif len(self._savepoints) >= MAX_SAVEPOINTS:
+            return
+        self._shorten(name)
+        if len(self._savepoints) >= MAX_SAVEPOINTS:
             raise WireError(LIMIT_EXCEEDED, f"a transaction has at most {MAX_SAVEPOINTS} savepoints: release one")
-        else:
-            self._savepoints.append((name, 1, mark))
+        self._savepoints.append((name, 1, mark))
 
     def release(self, name: str) -> None:
         self._require_explicit("RELEASE SAVEPOINT")
@@ -124,15 +129,30 @@ class Transaction:
         _, times, mark = self._savepoints[at]
         self._savepoints[at:] = [(name, times - 1, mark)] if times > 1 else []
 
-    def rollback_to(self, name: str) -> None:
+    async def rollback_to(self, name: str) -> None:
+        """Raises WireError."""
         self._require_explicit("ROLLBACK TO SAVEPOINT")
         at = self._found(name)
+        if (mark := self._savepoints[at][2]) == LOST:
+            raise WireError(
+                LIMIT_EXCEEDED,
+                f'the rows of this savepoint "{name}" are not known any more: more than {MAX_OF_NAME} of its name were '
+                "set after it",
+                hint="ROLLBACK, or set savepoints of several names.",
+            )
         del self._savepoints[at + 1 :]
         self.failed = False
-        if (mark := self._savepoints[at][2]) is None:
+        if mark is None:
             self.forget_rows()
         elif self.pending is not None:
-            self.pending.body.back(mark)
+            body = self.pending.body
+            await body.during(partial(body.back, mark))
+
+    def _shorten(self, name: str) -> None:
+        """Before one more of the name: the two oldest of a long run of it become one that is lost."""
+        run = self._savepoints[-MAX_OF_NAME:]
+        if len(run) == MAX_OF_NAME and all(each[0] == name for each in run):
+            self._savepoints[-MAX_OF_NAME : 2 - MAX_OF_NAME] = [(name, run[0][1] + run[1][1], LOST)]
 
     def _require_explicit(self, what: str) -> None:
         if not self.explicit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from tidemark_pgwire import errors
@@ -22,7 +22,7 @@ from tidemark_pgwire.statements.commands import CopyIn
 from tidemark_pgwire.statements.inserts import Insert, TableName
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
-from tidemark_pgwire.writes.body import Body
+from tidemark_pgwire.writes.body import Body, whole
 from tidemark_pgwire.writes.cells import lines
 from tidemark_pgwire.writes.rows import csv_of, header_of
 from tidemark_pgwire.writes.table import WrittenTable
@@ -44,7 +44,8 @@ async def insert(session: Session, command: Insert, parameters: Sequence[Paramet
     size = sum(len(cell.text or "") for row in command.rows for cell in row)
     size += sum(len(each.text or "") for each in parameters)
     made = make() if size < LARGE_BYTES else await asyncio.to_thread(make)
-    _body(session, table).append(made, len(command.rows))
+    body = _body(session, table)
+    await body.during(partial(body.append, made, len(command.rows)), len(made))
     return f"INSERT 0 {len(command.rows)}"
 
 
@@ -68,8 +69,8 @@ async def copy(session: Session, command: CopyIn) -> str:
         async for data in _data(session):
             blocks.add(data)
             if blocks.is_full:
-                await _ended(session, partial(keep, False))
-        await _ended(session, partial(keep, True))
+                await whole(session.spool.parsers, partial(keep, False))
+        await whole(session.spool.parsers, partial(keep, True))
     assert session.transaction.pending is not None
     session.transaction.pending.copied = blocks if before == 0 else None
     return f"COPY {body.rows - before}"
@@ -102,31 +103,18 @@ async def write(session: Session) -> None:
         session.wire.write(backend.notice(text))
 
 
-async def _ended(session: Session, keep: Callable[[], None]) -> None:
-    """Parse a block by a thread, to its end also where this task is canceled: its rows must not come after a ROLLBACK
-    TO."""
-    running, canceled = asyncio.get_running_loop().run_in_executor(session.spool.parsers, keep), False
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            canceled = True
-    if canceled:
-        running.exception()  # retrieved
-        raise asyncio.CancelledError
-    running.result()
-
-
 async def _data(session: Session) -> AsyncIterator[bytes]:
-    """What the client sends, until it is complete. Raises WireError: the client breaks it off."""
-    wire = session.wire
+    """What the client sends, until it is complete. Raises WireError: the client breaks it off, or sends nothing for too
+    long."""
+    wire, limit = session.wire, session.idle_seconds or None
     while True:
-        kind, size = await wire.head(MAX_MESSAGE_BYTES)
+        kind, size = await session.sent(wire.head(MAX_MESSAGE_BYTES), limit)
         if kind == COPY_DATA:
-            async for part in wire.parts(size):
+            parts = wire.parts(size)
+            while part := await session.sent(anext(parts, b""), limit):
                 yield part
             continue
-        body = await wire.body(size)
+        body = await session.sent(wire.body(size), limit)
         if kind == b"c":
             return
         if kind == b"f":

@@ -1,16 +1,19 @@
 """The csv of one transaction: in memory while it is small, then in a temporary file.
 
+    rows ──► in memory, up to MEMORY_BYTES: work of the event loop ──► a file: work of threads
+
 All bodies of a server share `Spool`: the bytes of all, and of one user half of them, are bounded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from tidemark_pgwire.errors import WireError
@@ -18,7 +21,7 @@ from tidemark_pgwire.errors import WireError
 SPOOL_BYTES = 2 << 30
 MEMORY_BYTES = 64 << 10
 PIECE_BYTES = 1 << 20
-COPIES, PARSERS = 64, 2
+COPIES, PARSERS, WRITERS = 64, 2, 4
 """The memory of a parser is several times that of a block."""
 TOO_MANY = "53400"
 Mark = tuple[int, int]
@@ -26,12 +29,14 @@ Mark = tuple[int, int]
 
 
 class Spool:
-    """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: of the data of COPY."""
+    """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: threads for the data of COPY;
+    `writers`: for other work with files."""
 
     def __init__(self, most: int = SPOOL_BYTES) -> None:
         self._most, self._lock = most, threading.Lock()
         self._used, self._copies = Counter[str](), Counter[str]()
         self.parsers = ThreadPoolExecutor(PARSERS, "copy")
+        self.writers = ThreadPoolExecutor(WRITERS, "rows")
 
     def take(self, user: str, size: int) -> None:
         """Count bytes; negative ones are free again. Raises WireError: there is no room."""
@@ -66,21 +71,31 @@ class Body:
 
     def __init__(self, spool: Spool, user: str, header: bytes) -> None:
         self._spool, self._user, self.size, self.rows = spool, user, 0, 0
-        self._closed, self._lock = False, threading.Lock()
+        self._closed = self._on_disk = False
+        self._lock, self._using = threading.Lock(), threading.Lock()  # of the numbers; of the file: held for its work
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (closed below)
         self.append(header, 0)
 
     def append(self, data: bytes, rows: int) -> None:
         """Nothing where the body was closed meanwhile. Raises WireError: there is no room."""
-        with self._lock:
-            if self._closed:
-                return
-            self._spool.take(self._user, len(data))
-            self.size, self.rows = self.size + len(data), self.rows + rows
+        with self._using:
+            with self._lock:
+                if self._closed:
+                    return
+                self._spool.take(self._user, len(data))
+                self.size, self.rows = self.size + len(data), self.rows + rows
+                self._on_disk |= self.size > MEMORY_BYTES
             with _disk_errors():
                 self._file.seek(0, os.SEEK_END)
                 self._file.write(data)
                 self._file.flush()
+
+    async def during(self, work: Callable[[], None], size: int = 0) -> None:
+        """Do work that uses the file, and appends so many bytes: by a thread where it is on disk."""
+        if self._on_disk or self.size + size > MEMORY_BYTES:
+            await whole(self._spool.writers, work)
+        else:
+            work()
 
     @property
     def mark(self) -> Mark:
@@ -89,13 +104,15 @@ class Body:
     def back(self, mark: Mark) -> None:
         """Forget what came after the mark. Raises WireError."""
         size, rows = mark
-        with self._lock, _disk_errors():
-            if self._closed:
-                return
-            self._file.seek(size)
-            self._file.truncate()
-            self._spool.take(self._user, size - self.size)
-            self.size, self.rows = size, rows
+        with self._using:
+            with _disk_errors():
+                if not self._closed:
+                    self._file.seek(size)
+                    self._file.truncate()
+            with self._lock:
+                if not self._closed:
+                    self._spool.take(self._user, size - self.size)
+                    self.size, self.rows = size, rows
 
     def pieces(self) -> Iterator[bytes]:
         """All bytes, from the first one on. Nothing is appended meanwhile. Another reader may not be at its end."""
@@ -105,19 +122,42 @@ class Body:
             yield piece
 
     def _piece(self, at: int) -> bytes:
-        with self._lock:
+        with self._using:
             if self._closed:
                 return b""
             self._file.seek(at)
             return self._file.read(PIECE_BYTES)
 
     def close(self) -> None:
+        """Give the room back at once. A thread closes a file on disk, which takes the disk's time."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._spool.take(self._user, -self.size)
-                with suppress(OSError):  # the file has no name, so it is gone all the same
-                    self._file.close()
+            if self._closed:
+                return
+            self._closed = True
+            self._spool.take(self._user, -self.size)
+        if self._on_disk:
+            self._spool.writers.submit(self._close_file)
+        else:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        with self._using, suppress(OSError):  # the file has no name, so it is gone all the same
+            self._file.close()
+
+
+async def whole(threads: Executor, work: Callable[[], None]) -> None:
+    """Work of a thread, to its end also where this task is canceled: what it appends must not come behind a later
+    ROLLBACK TO."""
+    running, canceled = asyncio.get_running_loop().run_in_executor(threads, work), False
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            canceled = True
+    if canceled:
+        running.exception()  # retrieved
+        raise asyncio.CancelledError
+    running.result()
 
 
 @contextmanager
