@@ -118,7 +118,8 @@ async def _lead(context: ReconcileContext, options: Options, tasks: Background, 
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
     tables = RetainedTables(context, operator.deleter)
-    gateway = Gateway(context, operator.sources, tables, options.state, options.gateway, options.gateway_file)
+    parts = context, operator.sources, tables
+    gateway = Gateway(*parts, options.state, options.gateway, options.gateway_file, options.defines)
     announced = _announced(context, options)
     try:
         await operator.start()

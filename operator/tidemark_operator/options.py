@@ -32,6 +32,8 @@ class Options:
     lease_namespace: str
     gateway: ListenerConfig
     gateway_file: Path
+    defines: bool
+    """Whether SQL defines Dataflows."""
     gateway_service: GatewayService | None
     planner: str | None
     metrics_port: int | None
@@ -100,6 +102,7 @@ def parse(arguments: Sequence[str]) -> Options:
         given.lease_namespace,
         _listening(given),
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
+        not given.no_definitions,
         _service(given),
         given.planner,
         given.metrics_port,
@@ -165,6 +168,11 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--gateway-host-name", action="append", default=[], help="a further DNS name in that certificate (repeatable)"
+    )
+    group.add_argument(
+        "--no-definitions",
+        action="store_true",
+        help="refuse CREATE, ALTER and DROP of SQL (default: users who may write a Dataflow do so by SQL)",
     )
 
 

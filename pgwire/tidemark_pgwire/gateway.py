@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import grpc
@@ -44,6 +44,8 @@ _SQLSTATES = {
     grpc.StatusCode.UNAVAILABLE: errors.CANNOT_CONNECT_NOW,
     grpc.StatusCode.UNIMPLEMENTED: errors.FEATURE_NOT_SUPPORTED,
 }
+REPLACED_SECONDS = 3600.0
+"""How long a channel that was replaced is kept for the calls that are on it."""
 WRITE_SECONDS = 60.0
 """How long a call that writes rows is made again: a replica that restarts takes some seconds more than a leader."""
 _REFUSED = (
@@ -59,14 +61,49 @@ _OF_ROWS = "23505"
 T = TypeVar("T")
 
 
+class Channel:
+    """To one address of the gateway. `stub`: making one costs more than a call."""
+
+    def __init__(self, at: Gateway) -> None:
+        self.at, self._channel = at, async_channel(at)
+        self.stub = GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+        self._calls, self._replaced = 0, False
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[GatewayStub]:
+        """Calls of the block are on this channel, also where it is replaced meanwhile."""
+        self._calls += 1
+        try:
+            yield self.stub
+        finally:
+            self._calls -= 1
+            self._close_unused()
+
+    def replace(self) -> None:
+        """Close once the last call has ended, at the latest after REPLACED_SECONDS."""
+        self._replaced = True
+        self._close_unused()
+        if self._closing is None:
+            asyncio.get_running_loop().call_later(REPLACED_SECONDS, self._close)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    def _close_unused(self) -> None:
+        if self._replaced and not self._calls:
+            self._close()
+
+    def _close(self) -> None:
+        self._closing = self._closing or asyncio.ensure_future(self.close())
+
+
 class GatewayLink:
     """`find`: the gateway's address, without a token; called again where the gateway is away."""
 
     def __init__(self, find: Callable[[], Gateway]) -> None:
         self._find = find
-        self._at: Gateway | None = None
-        self._channel: grpc.aio.Channel | None = None
-        self._stub: GatewayStub | None = None  # of the channel: making one costs more than a call
+        self._channel: Channel | None = None
         self._opening = asyncio.Lock()
 
     async def user(self, token: str) -> str:
@@ -103,7 +140,8 @@ class GatewayLink:
         try:
             while True:
                 try:
-                    return await (await self._connected()).Insert(_messages(header, body, size), **_call(token))
+                    with (await self._connected()).used() as stub:
+                        return await stub.Insert(_messages(header, body, size), **_call(token))
                 except grpc.aio.AioRpcError as failed:
                     code, error = failed.code(), wire_error(failed)
                 except asyncio.CancelledError:  # also where the channel was closed under the call
@@ -154,22 +192,22 @@ class GatewayLink:
 
     @asynccontextmanager
     async def _streaming(self, start: Callable[[GatewayStub], Any], sql: str) -> AsyncIterator[tuple[Any, Any]]:
-        calls = list[Any]()
+        with ExitStack() as calls:
 
-        async def begin(stub: GatewayStub) -> Any:
-            calls.append(start(stub))
-            first = await calls[-1].read()
-            if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
-                raise WireError(errors.INTERNAL_ERROR, "the gateway's answer has no header: it is of another version")
-            return first
+            async def begin(channel: Channel) -> tuple[Any, Any]:
+                with ExitStack() as held:
+                    call = start(held.enter_context(channel.used()))
+                    held.callback(call.cancel)
+                    first = await call.read()
+                    if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
+                        text = "the gateway's answer has no header: it is of another version"
+                        raise WireError(errors.INTERNAL_ERROR, text)
+                    calls.push(held.pop_all())
+                return first, call
 
-        try:
-            first = await self._asked(begin, sql)
+            begun = await self._begun(begin, sql)
             with call_errors(sql):
-                yield first, calls[-1]
-        finally:
-            for call in calls:
-                call.cancel()
+                yield begun
 
     async def _written(self, ask: Callable[[GatewayStub], Awaitable[Any]], sql: str = "") -> str:
         try:
@@ -180,31 +218,37 @@ class GatewayLink:
             raise
 
     async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
+        async def begin(channel: Channel) -> T:
+            with channel.used() as stub:
+                return await ask(stub)
+
+        return await self._begun(begin, sql)
+
+    async def _begun(self, begin: Callable[[Channel], Awaitable[T]], sql: str) -> T:
         for delay in RETRY_SECONDS:
             try:
-                return await ask(await self._connected())
+                return await begin(await self._connected())
             except grpc.aio.AioRpcError as failed:
                 if failed.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise wire_error(failed, sql) from None
             await asyncio.sleep(delay)
             await self._find_again()
         try:
-            return await ask(await self._connected())
+            return await begin(await self._connected())
         except grpc.aio.AioRpcError as failed:
             raise wire_error(failed, sql) from None
 
-    async def _connected(self) -> GatewayStub:
-        if self._stub is not None:
-            return self._stub
+    async def _connected(self) -> Channel:
+        if self._channel is not None:
+            return self._channel
         async with self._opening:
-            if self._channel is None or self._stub is None:
+            if self._channel is None:
                 try:
-                    self._at = await asyncio.to_thread(self._find)
+                    found = await asyncio.to_thread(self._find)
                 except Error as error:
                     raise WireError(errors.CANNOT_CONNECT_NOW, f"the gateway cannot be found: {error}") from None
-                self._channel = async_channel(self._at)
-                self._stub = GatewayStub(self._channel)  # type: ignore[no-untyped-call]
-            return self._stub
+                self._channel = Channel(found)
+            return self._channel
 
     async def _find_again(self) -> None:
         """An operator on this machine has another port after each start."""
@@ -212,9 +256,9 @@ class GatewayLink:
             found = await asyncio.to_thread(self._find)
         except Error:
             return
-        if self._channel is not None and found != self._at:
-            before, self._channel, self._stub = self._channel, None, None
-            asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(before.close()))
+        if self._channel is not None and found != self._channel.at:
+            before, self._channel = self._channel, None
+            before.replace()
 
 
 def _unknown(why: str) -> WireError:

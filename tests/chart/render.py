@@ -77,7 +77,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "clientCertificates": True,
                 "http": True,
             },
-            "pgwire": {"enabled": True, "tls": {"secretName": "pgwire-tls"}},
+            "pgwire": {
+                "enabled": True,
+                "tls": {"secretName": "pgwire-tls"},
+                "writeBytes": 4 << 30,
+                "idleInTransactionSeconds": 60,
+            },
             "userRoles": {"create": False},
             "metrics": {
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

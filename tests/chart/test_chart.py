@@ -158,6 +158,18 @@ def test_pgwire_understands_its_arguments() -> None:
     assert options.gateway_ca == mounts["gateway"] / "ca.crt"
     [secret] = [volume["secret"] for volume in spec["volumes"] if volume["name"] == "gateway"]
     assert (secret["secretName"], [item["key"] for item in secret["items"]]) == ("query-tls", ["ca.crt"])
+    assert (options.write_bytes, options.idle_in_transaction_seconds) == (4 << 30, 60)
+    [room] = [volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "tmp"]
+    assert int(room) > options.write_bytes
+
+
+@pytest.mark.parametrize(("case", "defines"), [("default", False), ("watched", True)])
+def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(case: str, defines: bool) -> None:
+    [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
+    assert parse(spec["containers"][0]["args"]).defines is defines
+    rules = [rule for body in kept(case) if body["kind"] == "ClusterRole" for rule in body["rules"] or ()]
+    may = [rule for rule in rules if rule["resources"] == ["dataflows"] and "create" in rule["verbs"]]
+    assert bool(may) is defines
 
 
 def test_policies_of_replicas_name_their_ports_and_roles() -> None:

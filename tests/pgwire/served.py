@@ -180,10 +180,10 @@ class Loop:
 class Served:
     """`answers`: what statements are answered; `port`, `authority`: of the server."""
 
-    def __init__(self, folder: Path, allowed: Sequence[str], limits: Limits, tls: bool) -> None:
+    def __init__(self, folder: Path, allowed: Sequence[str], limits: Limits, tls: bool, defines: bool) -> None:
         self.loop, self.folder, self.answers, self.objects = Loop(), folder, Answers(), Objects()
         self.api_server = ApiServer(*allowed)
-        self._limits, self._tls = limits, tls
+        self._limits, self._tls, self._defines = limits, tls, defines
         self.authority = folder / "authority.crt"
         signing = Authority.named("pgwire")
         self.authority.write_bytes(signing.pair.certificate)
@@ -220,7 +220,8 @@ class Served:
         parts = {"registry": self.registry, "fleet": fleet, "running": fleet.get, "planner": planner, "cache": cache}
         context = cast(ReconcileContext, SimpleNamespace(**parts, kube=self.objects, peers=None))
         sources, tables = cast(DataSourceReconciler, None), cast(RetainedTables, None)
-        self.gateway = Gateway(context, sources, tables, self.folder, ListenerConfig(), self.folder / "gateway.json")
+        file = self.folder / "gateway.json"
+        self.gateway = Gateway(context, sources, tables, self.folder, ListenerConfig(), file, self._defines)
         self.gateway._door = Authenticator("own", cast(Reviews, self.api_server))
         await self.gateway.start()
         self.address = replace(self.address, address=json.loads((self.folder / "gateway.json").read_text())["address"])
@@ -264,9 +265,13 @@ class Served:
 
 @contextmanager
 def served(
-    folder: Path, allowed: Sequence[str] = ALLOWED, limits: Limits | None = None, tls: bool = True
+    folder: Path,
+    allowed: Sequence[str] = ALLOWED,
+    limits: Limits | None = None,
+    tls: bool = True,
+    defines: bool = True,
 ) -> Iterator[Served]:
-    made = Served(folder, allowed, limits or Limits(), tls)
+    made = Served(folder, allowed, limits or Limits(), tls, defines)
     try:
         yield made
     finally:

@@ -12,7 +12,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tests.pgwire.frames import Frames, secured
 from tests.pgwire.served import LISTS, MAY_READ, TOKEN, Rows, Served, served
 from tests.waiting import BOUND, until
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_pgwire import gateway
 from tidemark_pgwire.messages.wire import WRITE_AHEAD_BYTES
 from tidemark_pgwire.session.session import Limits
 from tidemark_protocol.frontier import Frontier
@@ -173,6 +176,34 @@ def test_subscribe_has_no_limit_of_time(tmp_path: Path, ask: Callable[[psycopg.C
         teller.join()
 
 
+def test_a_query_goes_on_where_the_gateway_has_another_address(tmp_path: Path) -> None:
+    """Its channel is closed once it has ended, whatever its time."""
+    with served(tmp_path) as server, server.connect() as connection, ThreadPoolExecutor(1) as threads:
+        server.answers.held = held = server.loop.call(asyncio.Event)
+        asking = threads.submit(connection.execute, "SELECT a FROM s.a")
+        until(lambda: server.answers.read)
+        before, server.address = server.link._channel, replace(server.address, token="another")
+        server.loop.run(server.link._find_again())
+        assert server.loop.run(server.link.user(TOKEN)) == "anne"
+        assert before is not None
+        assert (before._closing, before._calls) == (None, 1)
+        server.loop.call(held.set)
+        assert asking.result(BOUND).fetchall() == [(1,), (2,), (3,)]
+        until(lambda: before._closing is not None and before._closing.done())
+
+
+def test_a_channel_that_was_replaced_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "REPLACED_SECONDS", 0.1)
+    with served(tmp_path) as server, server.connect() as connection, ThreadPoolExecutor(1) as threads:
+        server.answers.held = server.loop.call(asyncio.Event)
+        asking = threads.submit(connection.execute, "SELECT a FROM s.a")
+        until(lambda: server.answers.read)
+        server.address = replace(server.address, token="another")
+        server.loop.run(server.link._find_again())
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            asking.result(BOUND)
+
+
 def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:
     with served(tmp_path) as server, Frames(server) as frames:
         server.answers.held = server.loop.call(asyncio.Event)
@@ -191,7 +222,8 @@ def test_a_client_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
         frames.send(b"Q", b"SELECT a FROM s.a\0")
 
         def written_ahead() -> int:
-            wires = [each._wire._transport for each in server.server._connections.values()]
+            connected = [each._wire for each in server.server._connections.values() if not each._wire.lost.done()]
+            wires = [wire._transport for wire in connected]
             return sum(wire.get_write_buffer_size() for wire in wires if wire is not None)
 
         def ended() -> bool:

@@ -24,6 +24,13 @@ def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def without_definitions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    allowed = (*ALLOWED, "create dataflows in namespace ns", *MAY_DEFINE)
+    with served(tmp_path_factory.mktemp("without"), allowed, defines=False) as made:
+        yield made
+
+
 @pytest.fixture
 def server(module_server: Served) -> Served:
     module_server.says(lambda sql, dialect: ONE)
@@ -149,3 +156,17 @@ def test_the_extended_protocol_describes_no_rows(server: Served) -> None:
         answers = dict(frames.until_ready())
     assert b"n" in answers
     assert answers[b"C"] == b"DROP VIEW\0"
+
+
+@pytest.mark.parametrize("text", [
+    "CREATE MATERIALIZED VIEW delays AS SELECT a FROM s.a",
+    "ALTER MATERIALIZED VIEW delays AS SELECT a FROM s.a",
+    "DROP MATERIALIZED VIEW IF EXISTS delays",
+])  # fmt: skip
+def test_an_operator_without_definitions_refuses_them(without_definitions: Served, text: str) -> None:
+    """Also edits by those who may patch the Dataflow, which need no further right of the operator."""
+    with without_definitions.connect() as connection:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="--no-definitions"):
+            connection.execute(text.encode())
+        assert connection.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
+    assert without_definitions.objects.bodies == {}

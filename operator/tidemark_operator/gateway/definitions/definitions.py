@@ -54,10 +54,10 @@ def _api_errors() -> Iterator[None]:
 
 
 class Definitions:
-    """The definitions of one gateway."""
+    """The definitions of one gateway. `allowed`: whether there are some, by the operator's --no-definitions."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
-        self._context, self._limits = context, limits
+    def __init__(self, context: ReconcileContext, limits: Limits, allowed: bool = True) -> None:
+        self._context, self._limits, self._allowed = context, limits, allowed
 
     async def define(self, access: Access, request: Any) -> str:
         """Create or edit the Dataflow; returns what became of it.
@@ -67,13 +67,23 @@ class Definitions:
             WriteUnknown: the API server did not answer.
             Forbidden, TooMany, PlannerUnavailable, ReviewUnavailable: as for a query.
         """
+        self._require_allowed()
         with _api_errors():
             return await self._define(access, request)
 
     async def drop(self, access: Access, request: Any) -> str:
         """Delete the Dataflow, whoever created it; returns what became of it. Raises as `define`."""
+        self._require_allowed()
         with _api_errors():
             return await self._drop(access, request)
+
+    def _require_allowed(self) -> None:
+        if not self._allowed:
+            raise DefinitionRefused(
+                "0A000",
+                "Dataflows are not defined by SQL here (--no-definitions of the operator, pgwire.ddl of the chart): "
+                "use kubectl",
+            )
 
     async def _define(self, access: Access, request: Any) -> str:
         if request.action not in ACTIONS:
@@ -234,11 +244,8 @@ def _absent(name: str, kind: str) -> DefinitionRefused:
 
 def _refusal(error: ApiError) -> Exception:
     text = _message(error)
-    if error.status == 403 and " cannot " in text:  # of a right; quotas and policies say other things
-        advice = "the chart's value pgwire.ddl gives the operator the right"
-        return DefinitionRefused("42501", f"the API server refuses the operator, though you may: {text}; {advice}")
-    if error.status == 403:
-        return DefinitionRefused("42501", f"the API server refuses it: {text}")
+    if error.status == 403:  # a right of the operator, a quota, a policy: their reason in the Status is the same one
+        return DefinitionRefused("42501", f"the API server refuses the operator's write: {text}")
     if error.status == 404:
         return DefinitionRefused("42P01", text)
     if error.status in (400, 422):

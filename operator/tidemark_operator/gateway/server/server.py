@@ -65,7 +65,8 @@ STOP_SECONDS = 1.0
 
 
 class Gateway(gateway_pb2_grpc.GatewayServicer):
-    """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files."""
+    """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files. `defines`:
+    whether SQL defines Dataflows."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         state: Path,
         listening: ListenerConfig,
         file: Path,
+        defines: bool = True,
     ) -> None:
         self._context, self._sources, self._tables = context, sources, tables
         self._state, self._listening, self._file = state, listening, file
@@ -86,7 +88,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
         self._inserts = Inserts(context, self._limits)
-        self._definitions = Definitions(context, self._limits)
+        self._definitions = Definitions(context, self._limits, defines)
         self._http: HttpServer | None = None
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
