@@ -108,8 +108,10 @@ class Scope:
     """The arrangements of bindings that are read by a key, and the exported indexes of objects."""
     keeps_once: bool = True
     """Whether what reads a binding by a key shares its arrangement. Not inside a loop, where rows carry iterations."""
-    spools: int = 0
     numbers: Iterator[int] = field(default_factory=count)
+    """Those of arrangements. A loop's body, a scope of its own, goes on with these counters."""
+    loops: Iterator[int] = field(default_factory=count)
+    spools: Iterator[int] = field(default_factory=count)
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
         """Allocate the arrangement of a stateful operator."""
@@ -119,8 +121,11 @@ class Scope:
 
     def new_spool(self) -> str:
         """A new name for a stream that one stage reads several times."""
-        self.spools += 1
-        return f"spool{self.spools}"
+        return f"spool{next(self.spools)}"
+
+    def new_loop(self) -> str:
+        """A new name for a recursion. What enters a recursion may itself be one, which is lowered meanwhile."""
+        return f"loop{next(self.loops)}"
 
     def next_arrangement(self, kind: str) -> ArrangementId:
         """An id that no arrangement of the dataflow has or had."""

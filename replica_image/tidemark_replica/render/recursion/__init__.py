@@ -57,7 +57,7 @@ class _Names:
 class _Lowering:
     def __init__(self, scope: Scope, plan: LetRec, lower: Lower) -> None:
         self._scope, self._plan, self._lower = scope, plan, lower
-        self._name = f"loop{len(scope.fragments)}"
+        self._name = scope.new_loop()
         self._names = {
             b.id: _Names(f"{self._name}-{n}", f"{self._name}-{n}-leaves") for n, b in enumerate(plan.bindings)
         }
