@@ -20,8 +20,12 @@ from tests.oracle.harness import SINK, DataflowHarness, consolidated, contents, 
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import KINDS
 from tests.oracle.oracle import Oracle
+from tests.oracle.tables import TU
 from tests.oracle.variants import read_index
+from tests.render.test_own_indexes import described, reads
+from tests.render.test_shared_arrangements import BOTH
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import StepFailed
 from tidemark_replica.render.execution import prepare
@@ -45,12 +49,30 @@ def test_crash_in_every_kind_of_operator_leaves_the_state(
     with harness(oracle.spark, tmp_path / "disturbed", case.tables, history) as disturbed:
         fault = Fault(disturbed.folder / "fault", where, how, ATTEMPTS)
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
-        assert cut_short(oracle, disturbed, case, fault, middle, end) == expected
+        assert cut_short(disturbed, oracle.describe(case, disturbed), fault, middle, end) == expected
 
 
-def cut_short(oracle: Oracle, of: DataflowHarness, case: Case, fault: Fault, middle: int, end: int) -> Counter[Any]:
+@pytest.mark.parametrize("where", ["before report", "after report"])
+def test_crash_of_an_index_and_of_the_view_that_reads_it(
+    oracle: Oracle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """The worker dies in the fragment that keeps the index, or when it has ended: both views stay where they were."""
+    history = random_history(TU, 14, changes=8)
+    middle, end = history.times[4], history.last + 1
+    read = reads(BOTH, 0)["on the right, and with itself"]
+    with harness(oracle.spark, tmp_path / "quiet", TU, history) as quiet:
+        expected = quiet.run(described(quiet, BOTH, read), [middle, end])
+    with harness(oracle.spark, tmp_path / "disturbed", TU, history) as disturbed:
+        fault = Fault(disturbed.folder / "fault", where, "kill", ATTEMPTS)
+        monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
+        assert cut_short(disturbed, described(disturbed, BOTH, read), fault, middle, end) == expected
+
+
+def cut_short(
+    of: DataflowHarness, description: DataflowDescription, fault: Fault, middle: int, end: int
+) -> Counter[Any]:
     """All updates, over a step that fails until its attempts are used up and is run again."""
-    dataflow = of.build(oracle.describe(case, of))
+    dataflow = of.build(description)
     made: Counter[Any] = Counter(delta(of.step(dataflow, middle), SINK))
     before = sorted(of.store.arrangements(), key=lambda m: m.arrangement)
     step = dataflow.plan_step(Frontier.at(end), of.inputs(dataflow, end))
