@@ -57,12 +57,14 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 DEFINES = ("--verb=create,patch,delete", "--resource=dataflows.compute.tidemark.dev")
+WRITES = ("--verb=create", "--resource=datasources.compute.tidemark.dev/rows")
 
 
 def account(system: System, name: str) -> str:
-    """A token of a new ServiceAccount, which may read every row of the namespace, list objects, and define views."""
+    """A token of a new ServiceAccount, which may read and write every row of the namespace, list objects, and define
+    views."""
     system.kubectl("create", "serviceaccount", name)
-    for right, rules in (("rows", RULES), ("lists", LISTS), ("defines", DEFINES)):
+    for right, rules in (("rows", RULES), ("lists", LISTS), ("defines", DEFINES), ("writes", WRITES)):
         system.kubectl("create", "role", f"{name}-{right}", *rules)
         bound = (f"--role={name}-{right}", f"--serviceaccount={system.namespace}:{name}")
         system.kubectl("create", "rolebinding", f"{name}-{right}", *bound)
@@ -96,11 +98,64 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
         assert token not in (tmp_path / "pgwire.log").read_text()
 
 
-def _answered(connection: psycopg.Connection[Any], sql: str) -> bool:
+def test_insert_and_copy_write_what_a_view_shows(system: System, tmp_path: Path) -> None:
+    """Each transaction at one time; what is rolled back was never there. A COPY goes on where the operator is another
+    one at its COMMIT."""
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "batch", "type": "STRING"}]
+    table = {"name": "lines", "columns": columns, "primaryKey": ["id"]}
+    system.apply("DataSource", "sqlshop", {"instance": "default", "tick": "200ms", "table": {"tables": [table]}})
+    count = "SELECT batch, count(*) AS n, sum(id) AS ids FROM sqlshop.lines GROUP BY batch"
+    system.dataflow("sqlbatches", count, index={"key": ["batch"]})
+    system.wait_hydrated("sqlbatches")
+    token = account(system, "writer")
+    with serving(system, tmp_path) as options, psycopg.connect(**options, password=token) as connection:
+        wait_for("the table", lambda: _writes(connection))
+        with connection.transaction():
+            connection.execute("INSERT INTO sqlshop.lines VALUES (1, 'block'), (2, 'block')")
+            connection.execute("INSERT INTO sqlshop.lines (batch, id) VALUES (%s, %s)", ["block", 3])
+        with connection.transaction(force_rollback=True):
+            connection.execute("INSERT INTO sqlshop.lines VALUES (4, 'rolled')")
+        _copy(connection, range(1000, 3000), "copied")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            _copy(connection, range(2999, 5000), "twice")
+        connection.execute("BEGIN")
+        _copy(connection, range(5000, 6000), "moved")
+        system.kill_operator()
+        system.start_operator()
+        connection.execute("COMMIT")
+        expected = {("block", 3, 6), ("copied", 2000, sum(range(1000, 3000))), ("moved", 1000, sum(range(5000, 6000)))}
+        wait_for("the rows", lambda: set(_rows(connection, "SELECT batch, n, ids FROM sqlbatches")) == expected)
+        assert set(_rows(connection, count)) == expected
+
+
+def _writes(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the table is there, and the user may write it. Nothing is written."""
     try:
-        return bool(connection.execute(sql.encode()).fetchall())
-    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.CannotConnectNow):
+        with connection.transaction(force_rollback=True):
+            connection.execute("INSERT INTO sqlshop.lines VALUES (0, 'probe')")
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable, psycopg.OperationalError):
         return False
+    return True
+
+
+def _copy(connection: psycopg.Connection[Any], ids: range, batch: str) -> None:
+    with connection.cursor() as cursor:
+        with cursor.copy("COPY sqlshop.lines (id, batch) FROM STDIN") as into:
+            for id in ids:
+                into.write_row((id, batch))
+        assert cursor.statusmessage == f"COPY {len(ids)}"
+
+
+def _rows(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
+    """None where they cannot be read now."""
+    try:
+        return connection.execute(sql.encode()).fetchall()
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.CannotConnectNow):
+        return []
+
+
+def _answered(connection: psycopg.Connection[Any], sql: str) -> bool:
+    return bool(_rows(connection, sql))
 
 
 def _values(connection: psycopg.Connection[Any]) -> None:
