@@ -100,6 +100,16 @@ def kafka(**table: Any) -> dict[str, Any]:
     return manifest("DataSource", {"instance": "default", "kafka": {"brokers": ["kafka:9092"], "tables": [entry]}})
 
 
+def followed(transactions: str, **table: Any) -> dict[str, Any]:
+    """A DataSource of one topic of Debezium, whose transactions are followed."""
+    columns = [{"name": "n", "type": "STRING"}]
+    key = {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}
+    given = {"envelope": "debezium", "format": "json", "columns": columns, "key": key} | table
+    made = kafka(**given)
+    made["spec"]["kafka"]["transactions"] = {"topic": transactions}
+    return made
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]

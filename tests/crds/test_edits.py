@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, bucket, delta, files, kafka, postgres, written
+from tests.crds.manifests import ABSENT, bent, bucket, delta, files, followed, kafka, postgres, written
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broad]
@@ -17,6 +17,7 @@ DELTA = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
 WRITTEN = {"loadGenerator": ABSENT, "table": written()["spec"]["table"]}
 POSTGRES = {"loadGenerator": ABSENT, "postgres": postgres()["spec"]["postgres"]}
 KAFKA = {"loadGenerator": ABSENT, "kafka": kafka()["spec"]["kafka"]}
+FOLLOWED = {"loadGenerator": ABSENT, "kafka": followed("shop.transaction")["spec"]["kafka"]}
 SECRETS = {"loadGenerator": ABSENT, "files": bucket(secret="a", endpoint="http://store")["spec"]["files"]}
 FILES = {"loadGenerator": ABSENT, "files": files()["spec"]["files"]}
 
@@ -60,6 +61,7 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", KAFKA, {}, "kafka is immutable"),
     ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "nothing but tables can be changed"),
     ("DataSource", KAFKA, KAFKA | {"kafka.group": "g"}, "nothing but tables can be changed"),
+    ("DataSource", FOLLOWED, FOLLOWED | {"kafka.transactions": ABSENT}, "nothing but tables can be changed"),
     (
         "DataSource",
         KAFKA,

@@ -18,6 +18,7 @@ from tests.crds.manifests import (
     delta,
     files,
     files_in,
+    followed,
     kafka,
     kafka_sink,
     long_form,
@@ -146,6 +147,15 @@ def test_defaults_of_a_topic_agree(table: dict[str, Any], kubectl: Kubectl) -> N
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+
+
+def test_topics_whose_transactions_are_followed_agree(kubectl: Kubectl) -> None:
+    least = followed("shop.transaction", start={"at": "earliest"})
+    completed = kubectl.create(least)
+    source = DataSource.parse(completed)
+
+    assert source == DataSource.parse({**completed, "spec": least["spec"]})
+    assert source.source.transactions == "shop.transaction"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)

@@ -326,5 +326,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(KAFKA_SINK, registry="https://registry:8081", registry_secret="registry"),
     replace(TOPIC_TABLE, envelope="upsert", key_format="avro", key_schema=KafkaSchema(subject="k"), key_framed=True),
     replace(SOURCE_TABLE, key_schema='"int"'),
+    replace(TOPICS, transactions="shop.transaction"),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -75,7 +75,9 @@ class KafkaSource:
     """Topics of one cluster. `brokers`: `host:port` each. `secret`: names a Secret with settings of the connection;
     empty: none is needed. `group`: the consumer group whose offsets show how far the tables are; empty: none.
     `max_bytes_per_tick`: of keys and values, for each table. `registry`: the URL of a registry of schemas, empty
-    without one; `registry_secret`: names a Secret with `username` and `password`, or `token`, and perhaps `ca.crt`."""
+    without one; `registry_secret`: names a Secret with `username` and `password`, or `token`, and perhaps `ca.crt`.
+    `transactions`: the topic of Debezium's transaction metadata, by which tables of envelope `debezium` take whole
+    transactions; empty: record by record."""
 
     brokers: tuple[str, ...]
     tables: tuple[KafkaTable, ...]
@@ -84,3 +86,4 @@ class KafkaSource:
     max_bytes_per_tick: int = 64 << 20
     registry: str = ""
     registry_secret: str = ""
+    transactions: str = ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
 
 from confluent_kafka import Consumer
 
@@ -19,16 +21,27 @@ from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpd
 from tidemark_replica.storage.kafka.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.kafka.framing import TooManySchemas
 from tidemark_replica.storage.kafka.positions import Position
-from tidemark_replica.storage.kafka.reader import BATCH_RECORDS, TopicReader
+from tidemark_replica.storage.kafka.reader import BATCH_BYTES, BATCH_RECORDS, TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
-from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOO_MANY_ERRORS, TOPIC_REPLACED, TRUNCATED
+from tidemark_replica.storage.kafka.stop import (
+    GAPS,
+    OFFSET_GONE,
+    OTHER_ORIGIN,
+    TOO_MANY_ERRORS,
+    TOPIC_REPLACED,
+    TRUNCATED,
+    BrokersAway,
+)
 from tidemark_replica.storage.kafka.topics import Topic, Topics
+from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
 LOG = logging.getLogger(__name__)
 WAIT_SECONDS = 0.5
 """How long a table waits for records that it knows of, or for the end of a partition."""
+STALLED_SECONDS = 30.0
+"""How long a table waits for records that were there before, when it reads them again."""
 Destination = tuple[IngestedTable, Shard]
 
 
@@ -42,13 +55,20 @@ class Progress:
 
 
 class FollowedTopic:
-    """A table's topic. `registry`: what knows the schemas of framed records. `open_consumer` makes a client. Raises
-    SourceUnusable."""
+    """A table's topic. `registry`: what knows the schemas of framed records. `open_consumer` makes a client. `prefix`:
+    of the topics of a connector whose transactions are followed, empty where none are. Raises SourceUnusable."""
 
     def __init__(
-        self, table: KafkaTable, registry: SchemaRegistry | None, open_consumer: Callable[[], Consumer]
+        self,
+        table: KafkaTable,
+        registry: SchemaRegistry | None,
+        open_consumer: Callable[[], Consumer],
+        prefix: str = "",
     ) -> None:
         self.table, self._open_consumer = table, open_consumer
+        self._prefix = prefix if table.envelope == "debezium" else ""
+        self.ahead: ReadAhead | None = None
+        """What was read for `take`."""
         self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
@@ -74,10 +94,11 @@ class FollowedTopic:
         if self._key_decoder is not None:
             self.keyed = KeyedRecords(self.table, self._schema, self._decoder, self._key_decoder, table[1])
 
-    def begin(self, topics: Topics) -> Position:
-        """The position at which the table begins. Raises TableStopped, BrokersAway."""
+    def begin(self, topics: Topics, joined: int) -> Position:
+        """The position at which the table begins. `joined`: where the last transaction ended that is bound. Raises
+        TableStopped, BrokersAway."""
         topic = self.described(topics)
-        return Position(topic.id, topics.start(self.table, topic))
+        return self._joining(Position(topic.id, topics.start(self.table, topic)), topic, topics, joined)
 
     def described(self, topics: Topics) -> Topic:
         """The topic as the brokers describe it now. Raises TableStopped, BrokersAway."""
@@ -90,29 +111,115 @@ class FollowedTopic:
         """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
         BrokersAway, RegistryAway, StorageError; no file stays staged then."""
+        reader = self._opened(bound)
+        reader.records_max = self._records_max
+        wait = 0.0 if reader.problem else min(WAIT_SECONDS, seconds)
+        batches = reader.read(bytes_max, wait, seconds)
+        try:
+            rows, letters, places = self._staged(batches, bound, time, bytes_max)
+        except TooManySchemas:
+            self._records_max = max(1, self._records_max // 4)
+            raise
+        self._records_max = min(2 * self._records_max, BATCH_RECORDS)
+        return Progress(Position(bound.topic_id, dict(reader.offsets), places, dict(reader.epochs)), rows, letters)
+
+    def read_ahead(
+        self, bound: Position, memory: int, bytes_max: int, seconds: float, watermark: int, more: bool
+    ) -> None:
+        """Reads records that `take` gives, about `bytes_max` bytes of them; at most `memory` bytes are kept. `more`:
+        the others wait for this table, so it reads on when memory is full. Raises TableStopped, BrokersAway."""
+        reader = self._opened(bound)
+        if self.ahead is None:
+            self.ahead = ReadAhead(self.table.topic, self._prefix, memory)
+        ahead = self.ahead
+        if ahead.is_full and not more:
+            return
+        reader.pause(ahead.crowded(len(reader.offsets)))
+        wait = 0.0 if reader.problem else min(WAIT_SECONDS, seconds)
+        for records in reader.read(bytes_max, wait, seconds):
+            ahead.add(records, watermark)
+            reader.pause(ahead.crowded(len(reader.offsets)))
+            if ahead.is_full and not more:
+                return
+
+    def take(
+        self,
+        bound: Position,
+        time: Time,
+        cut: Mapping[int, int],
+        fate_of: FateOf,
+        rank_of: RankOf,
+        is_whole: Callable[[str], bool],
+    ) -> Progress:
+        """Stages the rows of the records before the cut. Raises TableStopped, BrokersAway, StorageError; no file stays
+        staged then."""
+        assert self._reader is not None
+        assert self.ahead is not None
+        reader, ahead, size = self._reader, self.ahead, self.ahead.bytes
+        taken, counts = ahead.take(cut, fate_of, rank_of, is_whole)
+        last: dict[int, Any] = {}
+
+        def counted() -> Iterator[list[Any]]:
+            for records in self._again(bound, cut) if ahead.is_over else iter([taken]):
+                last.update((record.partition(), record) for record in records)
+                if found := [record for record in records if counts(record)]:
+                    yield found
+
+        rows, letters, places = self._staged(counted(), bound, time, size)
+        epochs = {}
+        for partition, offset in cut.items():
+            epoch = reader.epochs.get(partition) if offset == reader.offsets[partition] else None
+            if offset == bound.offsets.get(partition):
+                epoch = bound.epochs.get(partition)
+            elif partition in last and last[partition].offset() + 1 == offset:
+                epoch = last[partition].leader_epoch()
+            if epoch is not None:
+                epochs[partition] = epoch
+        if ahead.is_over:
+            self.close()
+        history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
+        return Progress(Position(bound.topic_id, dict(cut), places, epochs, history, bound.joined), rows, letters)
+
+    def _again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
+        """The records from the bound position to the cut, which are more than memory holds. Raises BrokersAway."""
+        assert self._reader is not None
+        begins = {p: bound.offsets.get(p, begin) for p, begin in self._reader.begins.items()}
+        reader = TopicReader(self._open_consumer(), self.table.topic, begins, bound.epochs)
+        deadline = monotonic() + STALLED_SECONDS
+        try:
+            while any(reader.offsets[p] < offset for p, offset in cut.items()):
+                reader.pause({p for p, offset in cut.items() if reader.offsets[p] >= offset})
+                for records in reader.read(BATCH_BYTES, WAIT_SECONDS, STALLED_SECONDS):
+                    deadline = monotonic() + STALLED_SECONDS
+                    yield [record for record in records if record.offset() < cut[record.partition()]]
+                if monotonic() > deadline:
+                    raise BrokersAway(reader.problem or f"topic {self.table.topic}: no record comes")
+        finally:
+            reader.close()
+
+    def _opened(self, bound: Position) -> TopicReader:
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets, bound.epochs)
-        self._reader.records_max = self._records_max
+        return self._reader
+
+    def _staged(
+        self, batches: Iterable[list[Any]], bound: Position, time: Time, size: int
+    ) -> tuple[StagedFile | None, StagedFile | None, dict[int, str]]:
+        """The staged files of the table and of its dead letters, and the places of its last events."""
         assert self._destination is not None
         events = DebeziumEnvelopes(bound.event_places)
-        maker = self._maker(time, bytes_max, events)
-        wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
-        batches = self._reader.read(bytes_max, wait, seconds)
+        maker = self._maker(time, size, events)
         rows = letters = None
         try:
             rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=self._schema)
             if self._letters is not None:
                 location, columns = self._letters[0].shard.location, arrow_schema(DEAD_LETTER_COLUMNS)
                 letters = write_staged(location, maker.letters, schema=columns)
-        except BaseException as error:
-            if isinstance(error, TooManySchemas):
-                self._records_max = max(1, self._records_max // 4)
+        except BaseException:
             self.discard(Progress(bound, rows))
             raise
-        self._records_max = min(2 * self._records_max, BATCH_RECORDS)
         self._unbound = (maker.malformed, events.repeated)
-        position = Position(bound.topic_id, dict(self._reader.offsets), events.places, dict(self._reader.epochs))
-        return Progress(position, rows, letters)
+        return rows, letters, events.places
 
     def _maker(self, time: Time, bytes_max: int, events: DebeziumEnvelopes) -> RowMaker | KeyedUpdates:
         if self.keyed is None:
@@ -148,13 +255,18 @@ class FollowedTopic:
         if self._reader is not None and (new := sorted(set(topic.partitions) - self._reader.offsets.keys())):
             self._reader.add(topics.first(topic, new))
 
-    def recheck(self, bound: Position, why: str, topics: Topics) -> Position:
+    def rejoin(self, bound: Position, topics: Topics, joined: int) -> Position:
+        """The position from which a table goes on that was not there while transactions were bound. Raises
+        TableStopped, BrokersAway."""
+        return self._joining(bound, self.described(topics), topics, joined)
+
+    def recheck(self, bound: Position, why: str, topics: Topics, joined: int) -> Position:
         """The position from which a table that stopped for the reason `why` goes on. A record that is gone stays gone:
         offsets that fit again may be those of other records. Raises TableStopped where it cannot go on, BrokersAway."""
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
-        if why in (TOO_MANY_ERRORS, TRUNCATED):
+        if why in (TOO_MANY_ERRORS, TRUNCATED, OTHER_ORIGIN):
             raise TableStopped(why, f"topic {topic.name} cannot be read on")
         if why == OFFSET_GONE:
             raise TableStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
@@ -166,9 +278,9 @@ class FollowedTopic:
                     f"{ends[partition]}; the next one of the table is {offset}"
                 )
                 raise TableStopped(OFFSET_GONE, text)
-        return bound
+        return self._joining(bound, topic, topics, joined)
 
-    def skipped(self, bound: Position, topics: Topics) -> Position:
+    def skipped(self, bound: Position, topics: Topics, joined: int) -> Position:
         """The position behind a gap (`onGap: skip`). Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         first, ends = topics.first(topic), topics.ends(topic)
@@ -176,10 +288,23 @@ class FollowedTopic:
         offsets = {p: min(max(before.get(p, first[p]), first[p]), ends[p]) for p in topic.partitions}
         self.close()
         LOG.warning("table %s: goes on behind a gap, at offsets %s", self.table.name, offsets)
-        return Position(topic.id, offsets)
+        return self._joining(Position(topic.id, offsets), topic, topics, joined)
+
+    def _joining(self, position: Position, topic: Topic, topics: Topics, joined: int) -> Position:
+        """The position, from which a table that follows transactions takes those whole that end after `joined`."""
+        return replace(position, history=topics.ends(topic), joined=joined) if self._prefix else position
 
     def skips(self, stopped: TableStopped) -> bool:
         return self.table.on_gap == "skip" and stopped.reason in GAPS
+
+    @property
+    def follows_transactions(self) -> bool:
+        return bool(self._prefix)
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """The next records to be read, by partition; none while no client is open."""
+        return self._reader.offsets if self._reader is not None else {}
 
     def lag(self) -> int | None:
         """Offsets that the table is behind; None while no client is open."""
@@ -190,6 +315,7 @@ class FollowedTopic:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+        self.ahead = None
 
     def end(self) -> None:
         """Nothing else is called afterwards, except `set_destinations`."""

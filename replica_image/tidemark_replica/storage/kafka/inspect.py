@@ -15,6 +15,7 @@ from tidemark_replica.storage.kafka.decoding import key_columns, value_columns
 from tidemark_replica.storage.kafka.encodings import Encoding, key_of, values_of
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
 from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
+from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.keyed_rows.unique import NO_KEY
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -36,6 +37,7 @@ def registry_of(spec: KafkaSource, read_secret: ReadSecret) -> SchemaRegistry | 
 def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, ...]:
     """The source's tables, dead-letter tables included; schemas that are elsewhere are looked up. Raises
     IngestionError."""
+    _check_transactions(spec)
     tables, registry, pinned = [], registry_of(spec, read_secret), 0
     for given in spec.tables:
         schema, key_schema = (_found(each, read_secret, registry) for each in (values_of(given), key_of(given)))
@@ -76,6 +78,22 @@ def _check(table: KafkaTable) -> None:
     except TypeNotSupported as error:
         raise SourceUnusable(f"{where}: {error}") from None
     check_column_names(table.name, columns_of(table))
+
+
+def _check_transactions(spec: KafkaSource) -> None:
+    """The tables that follow the transactions of a connector are those of its topics."""
+    if not spec.transactions:
+        return
+    prefix = prefix_of(spec.transactions)
+    followed = [table for table in spec.tables if table.envelope == "debezium"]
+    if not followed:
+        raise SourceUnusable("transactions are followed by tables of envelope debezium, and there is none")
+    for table in followed:
+        if not table.topic.startswith(prefix):
+            text = f"topic {table.topic} does not begin with {prefix}, as that of the transactions does"
+            raise SourceUnusable(f"table {table.name}: {text}")
+        if table.start != "earliest":
+            raise SourceUnusable(f"table {table.name}: with transactions it starts at earliest, not {table.start}")
 
 
 def _check_key(table: KafkaTable) -> None:

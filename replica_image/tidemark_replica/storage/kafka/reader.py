@@ -39,15 +39,19 @@ class TopicReader:
     ) -> None:
         self._consumer, self._topic, self.records_max = consumer, topic, BATCH_RECORDS
         self.offsets, self.epochs = dict(offsets), dict(epochs or {})
+        self.begins = dict(offsets)
+        """The first record that is read of each partition."""
         self.problem = ""
         """Why no records come; empty while they do."""
         self._ended: set[int] = set()
+        self._paused: set[int] = set()
         self._average = BATCH_BYTES // 64  # of a record's bytes, high before the first is known
         self._assign()
 
     def add(self, offsets: Mapping[int, int]) -> None:
         """Reads these partitions, too."""
         self.offsets |= offsets
+        self.begins |= offsets
         self._consumer.incremental_assign([TopicPartition(self._topic, p, o) for p, o in offsets.items()])
 
     def read(self, bytes_max: int, wait_s: float, seconds: float) -> Iterator[list[Any]]:
@@ -66,6 +70,14 @@ class TopicReader:
                 taken += size
                 deadline = monotonic() + wait_s
                 yield records
+
+    def pause(self, partitions: set[int]) -> None:
+        """Reads on in all partitions but these."""
+        if stays := partitions - self._paused:
+            self._consumer.pause([TopicPartition(self._topic, p) for p in stays])
+        if goes := self._paused - partitions:
+            self._consumer.resume([TopicPartition(self._topic, p) for p in goes])
+        self._paused = set(partitions)
 
     def lag(self) -> int:
         """How many offsets the ends are ahead, by what the client knows without asking."""

@@ -32,6 +32,9 @@ from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
+from tidemark_replica.storage.kafka.transactions.log import TransactionsUnreadable
+from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
+from tidemark_replica.storage.kafka.transactions.whole import WholeTransactions
 from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
@@ -41,6 +44,8 @@ LOOK_SECONDS = 10.0
 SHOW_SECONDS = 5.0
 READ_SECONDS = 2.0
 """How long the tables read in a tick, all together."""
+AHEAD_BYTES = 256 << 20
+"""Records that wait for their transactions, of all tables; more are dropped and read again."""
 PAUSE_SECONDS_MAX = 30.0
 """How long a table waits for the registry at most, before it is tried again."""
 _STOPPED = "stopped"
@@ -72,7 +77,11 @@ class KafkaIngestion(Source):
     def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
         self._spec, self._connection = spec, Connection(spec, read_secret)
         registry = registry_of(spec, read_secret)
-        self._tables = {t.name: FollowedTopic(t, registry, self._consumer) for t in spec.tables}
+        prefix = prefix_of(spec.transactions) if spec.transactions else ""
+        self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in spec.tables}
+        together = {name: topic for name, topic in self._tables.items() if topic.follows_transactions}
+        self._whole = WholeTransactions(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
+        self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
         self._undecoded: dict[str, _Wait] = {}
         """Tables that wait for the registry."""
         self._bindings = StagedBindings()
@@ -92,6 +101,7 @@ class KafkaIngestion(Source):
         self._bindings.resume(bound)
         self._take_positions()
         self._recheck = set(self._stopped)
+        self._whole.resume(self._bindings.positions)
         by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
         for name, topic in self._tables.items():
             topic.set_destinations(by_name[name], by_name.get(name + DEAD_LETTER))
@@ -104,9 +114,15 @@ class KafkaIngestion(Source):
         self._problems = {}
         try:
             topics = self._look()
-            for name in self._tables:
-                self._advance(name, time, topics, reads, changes)
+            readable = self._read_log(topics)
+            for name, topic in self._tables.items():
+                if readable or not topic.follows_transactions:
+                    self._advance(name, time, topics, reads, changes)
+            if readable:
+                self._advance_together(time, topics, reads, changes)
             self._verify(topics, reads, changes)
+            if readable:
+                self._note_transactions(reads, changes)
         except BrokersAway as error:
             self._problems[""] = str(error)
             self._disconnect(reads)
@@ -120,6 +136,7 @@ class KafkaIngestion(Source):
 
     def confirm(self, binding: pa.Table) -> None:
         self._bindings.confirm(binding)
+        self._whole.confirm(self._bindings.positions)
         self._take_positions()
         for topic in self._tables.values():
             topic.bound(Time(self._time + 1))
@@ -158,7 +175,14 @@ class KafkaIngestion(Source):
         texts = list(dict.fromkeys([*self._problems.values(), *problems]))
         registry = list(dict.fromkeys(wait.why for wait in self._undecoded.values()))
         gaps = [gap.text(name) for name, gap in self._gaps.items() if gap.is_recent(self._time)]
-        found = {"BrokersAway": texts, "RegistryAway": registry, "GapSkipped": gaps}
+        found = {
+            "BrokersAway": texts,
+            "RegistryAway": registry,
+            "TransactionsUnreadable": [self._whole.problem] if self._whole.problem else [],
+            "GapSkipped": gaps,
+        }
+        reason, text = self._whole.held()
+        found |= {reason: [text]} if reason else {}
         return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)
 
     def close(self) -> None:
@@ -218,12 +242,20 @@ class KafkaIngestion(Source):
         try:
             if bound is None or stopped:
                 why = self._reason(name)
-                reads[name] = Progress(topic.begin(topics) if bound is None else topic.recheck(bound, why, topics))
+                joined = self._whole.joined
+                begun = topic.begin(topics, joined) if bound is None else topic.recheck(bound, why, topics, joined)
+                reads[name] = Progress(begun)
                 changes[(name, _STOPPED)] = None
+            elif topic.follows_transactions and name not in self._whole.members:
+                reads[name] = Progress(topic.rejoin(bound, topics, self._whole.joined))
             else:
                 self._take_look(name, bound, topics)
-                seconds = READ_SECONDS / len(self._tables)
-                reads[name] = topic.read(bound, time, self._spec.max_bytes_per_tick, seconds)
+                seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
+                if topic.follows_transactions:
+                    watermark, more = self._whole.log.watermark, self._whole.needs(name)
+                    topic.read_ahead(bound, self._memory, size, seconds, watermark, more)
+                else:
+                    reads[name] = topic.read(bound, time, size, seconds)
                 self._undecoded.pop(name, None)
         except RegistryAway as error:
             self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))
@@ -232,6 +264,62 @@ class KafkaIngestion(Source):
         except BrokersAway as error:
             self._problems[name] = str(error)
             topic.close()
+
+    def _read_log(self, topics: Topics) -> bool:
+        """Reads the topic of transactions, where they are followed. Returns whether it can be read. Raises
+        BrokersAway."""
+        if not self._spec.transactions:
+            return False
+        try:
+            self._whole.log.read(topics, READ_SECONDS)
+        except TransactionsUnreadable as error:
+            self._unreadable(error)
+            return False
+        if self._whole.log.problem:
+            self._problems["transactions"] = self._whole.log.problem
+        elif not self._whole.log.is_settled:
+            text = f"topic {self._spec.transactions} has no END of a transaction yet: tables begin behind the next one"
+            self._whole.problem = f"NoTransaction: {text}"
+        return self._whole.log.is_settled and not self._whole.log.problem
+
+    def _unreadable(self, error: TransactionsUnreadable) -> None:
+        self._whole.restart()
+        self._whole.problem = str(error)
+
+    def _advance_together(
+        self, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
+    ) -> None:
+        """Takes whole transactions into all tables that follow them. Raises BrokersAway."""
+        together = [name for name, topic in self._tables.items() if topic.follows_transactions]
+        live = [name for name in together if name not in self._stopped]
+        moving = {name: self._bound[name] for name in live if name in self._bound and name not in reads}
+        try:
+            chosen = self._whole.choose(moving, topics, bool(live) and len(moving) == len(live))
+            if self._whole.passing:
+                self._whole.log.check(topics)
+        except TransactionsUnreadable as error:
+            self._unreadable(error)
+            return
+        whole = self._whole
+        for name, cut in chosen.items():
+            bound = self._bound[name]
+            try:
+                if cut != bound.offsets:
+                    fates = whole.fate_of(bound)
+                    reads[name] = self._tables[name].take(bound, time, cut, fates, whole.rank_of, whole.is_whole)
+            except TableStopped as error:
+                self._stop(name, error, topics, reads, changes)
+
+    def _note_transactions(self, reads: Mapping[str, Progress], changes: dict[Entry, str | None]) -> None:
+        """Adds the entries of the transactions that the binding has: after all that may still fail."""
+        if self._whole.problem:
+            return
+        for name, why in self._whole.lost.items():
+            before = self._gaps.get(name, Gaps())
+            changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, why).to_json()
+        names = [name for name, topic in self._tables.items() if topic.follows_transactions]
+        known = [name for name in names if name in self._bound or name in reads]
+        changes.update(self._whole.entries(name for name in known if name not in self._stopped or name in reads))
 
     def _take_look(self, name: str, bound: Position, topics: Topics) -> None:
         """Takes the answer of the last look at the topic, if it came."""
@@ -270,7 +358,7 @@ class KafkaIngestion(Source):
         self._undecoded.pop(name, None)
         try:
             if bound is not None and topic.skips(error):
-                reads[name] = Progress(topic.skipped(bound, topics))
+                reads[name] = Progress(topic.skipped(bound, topics, self._whole.joined))
                 changes[(name, _STOPPED)] = None
                 before = self._gaps.get(name, Gaps())
                 changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
@@ -279,6 +367,8 @@ class KafkaIngestion(Source):
         except TableStopped as other:
             error = other
         except BrokersAway as away:
+            if topic.follows_transactions:
+                raise  # the others would have transactions that this table does not have
             self._problems[name] = str(away)
             return
         self._recheck.discard(name)
@@ -297,4 +387,5 @@ class KafkaIngestion(Source):
             if name in reads:
                 topic.discard(reads[name])
             topic.close()
+        self._whole.restart()
         self._admin, self._looking, self._look_at = None, {}, 0.0

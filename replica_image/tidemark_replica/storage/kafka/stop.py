@@ -5,6 +5,8 @@ TopicReplaced    a topic of the same name was created anew
 OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
 NotAuthorized    the credentials do not allow to read the topic
 Truncated        the table of a database was truncated, whose change events the topic has
+OtherOrigin      an event is of another table than its topic's name says, of another connector than PostgreSQL's, or has
+                 no transaction any more (with `transactions` alone)
 TooManyErrors    a table by key would have more errors of malformed records than it may keep
 """
 
@@ -18,6 +20,7 @@ OFFSET_GONE = "OffsetGone"
 NOT_AUTHORIZED = "NotAuthorized"
 TRUNCATED = "Truncated"
 TOO_MANY_ERRORS = "TooManyErrors"
+OTHER_ORIGIN = "OtherOrigin"
 GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""
 

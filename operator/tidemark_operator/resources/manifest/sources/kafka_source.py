@@ -27,6 +27,7 @@ def parse_kafka(fields: Fields) -> KafkaSource:
         max_bytes_per_tick=fields.integer("maxBytesPerTick", MAX_BYTES_PER_TICK),
         registry=registry.text("url") if registry is not None else "",
         registry_secret=registry.text("secret", "") if registry is not None else "",
+        transactions=fields.child("transactions").text("topic") if fields.has("transactions") else "",
     )
 
 

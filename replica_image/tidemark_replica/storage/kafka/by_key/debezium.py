@@ -10,7 +10,7 @@
 Keys and values are JSON, with or without `schema` and `payload`. Debezium delivers an event at least once: after a
 restart it begins somewhat earlier, so events come again. An event is left out where its place in the database's log
 shows that it came before. Any other event is applied, also where it came before: a row is an older one until the next
-events are read, and no event is lost.
+events are read, and no event is lost. With `transactions`, repeats of whole transactions do not come here.
 """
 
 from __future__ import annotations

@@ -1,0 +1,160 @@
+"""What Debezium's connector of PostgreSQL says of transactions (`provide.transaction.metadata`), in JSON with or
+without schemas.
+
+    topic of transactions   {"status": "BEGIN", "id": "728:26391608", ...}
+                            {"status": "END", "id": "728:26392432", "event_count": 6, "ts_ms": 1795755236270,
+                             "data_collections": [{"data_collection": "public.items", "event_count": 2}, ...]}
+    change event            {"op": "c", ..., "transaction": {"id": "728:26392008", "total_order": 5,
+                                                              "data_collection_order": 3},
+                             "source": {..., "sequence": "[\\"26391500\\",\\"26392008\\"]"}}
+
+The number before the colon is the transaction; the one after it is a position in the log of the database. The position
+of END is that of the commit, so positions of END grow from transaction to transaction. The first number of `sequence`
+is the position of the commit before the event's transaction; the first transaction of a connector has none there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20})")
+_NO_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
+POSTGRESQL = "postgresql"
+_NULL = msgspec.Raw(b"null")
+
+
+class _Block(msgspec.Struct):
+    id: str
+    data_collection_order: int
+
+
+class _Origin(msgspec.Struct):
+    connector: str = ""
+    schema: str | None = None
+    table: str | None = None
+    sequence: str | None = None
+
+
+class _Change(msgspec.Struct):
+    op: str | None = None
+    transaction: _Block | None = None
+    source: _Origin | None = None
+    payload: msgspec.Raw = _NULL
+
+
+class _Count(msgspec.Struct):
+    data_collection: str
+    event_count: int
+
+
+class _Boundary(msgspec.Struct):
+    status: str | None = None
+    id: str | None = None
+    ts_ms: int | None = None
+    data_collections: list[_Count] | None = None
+    payload: msgspec.Raw = _NULL
+
+
+_decode_change = msgspec.json.Decoder(_Change).decode
+_decode_boundary = msgspec.json.Decoder(_Boundary).decode
+_decode_sequence = msgspec.json.Decoder(list[str | None]).decode
+
+
+class NotUnderstood(ValueError):
+    """A record is none of PostgreSQL's connector with transaction metadata. The message says why."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a change event says of its transaction. `id` empty: it has none. `position`: of the event in the log.
+    `order`: the event's number among those of its table. `commit_before`: the position of the commit before the
+    transaction, None where it is not known. `table`: as the counts of END name it."""
+
+    id: str
+    position: int
+    order: int
+    commit_before: int | None
+    table: str
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The begin of a transaction, or its end with the numbers of events by table. `counts` None: the begin. `position`:
+    in the log, `ms`: of the commit."""
+
+    id: str
+    position: int
+    ms: int
+    counts: Mapping[str, int] | None
+
+
+def mark_of(value: bytes | None) -> Mark | None:
+    """The mark of a record of a table; None where it is no change event: an event of a snapshot, a message, a record
+    without a value, or one that is malformed. Raises NotUnderstood."""
+    if value is None:
+        return None
+    try:
+        event = _decode_change(value)
+        if event.op is None and event.payload != _NULL:
+            event = _decode_change(event.payload)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if event.op not in ("c", "u", "d", "t"):
+        return None
+    origin = event.source or _Origin()
+    if origin.connector != POSTGRESQL:
+        raise NotUnderstood(f"the event is of connector {origin.connector[:100]!r}, and not of {POSTGRESQL}")
+    table = f"{origin.schema}.{origin.table}"
+    if event.transaction is None:
+        return Mark("", 0, 0, _commit_before(origin.sequence), table)
+    id, position = _split(event.transaction.id)
+    return Mark(id, position, event.transaction.data_collection_order, _commit_before(origin.sequence), table)
+
+
+def boundary_of(value: bytes | None) -> Boundary | None:
+    """What a record of the topic of transactions says; None where it has no value. Raises NotUnderstood."""
+    if value is None:
+        return None
+    try:
+        event = _decode_boundary(value)
+        if event.status is None and event.payload != _NULL:
+            event = _decode_boundary(event.payload)
+    except (msgspec.MsgspecError, RecursionError):
+        raise NotUnderstood("it is no BEGIN or END in JSON") from None
+    if event.id is None or event.status not in ("BEGIN", "END"):
+        raise NotUnderstood("it is no BEGIN or END")
+    id, position = _split(event.id)
+    if event.status == "BEGIN":
+        return Boundary(id, position, event.ts_ms or 0, None)
+    counts: dict[str, int] = {}
+    for each in event.data_collections or ():
+        counts[each.data_collection] = counts.get(each.data_collection, 0) + each.event_count
+    return Boundary(id, position, event.ts_ms or 0, counts)
+
+
+def prefix_of(topic: str) -> str:
+    """What the names of a connector's topics begin with; `topic`: that of its transactions."""
+    return topic.rpartition(".")[0] + "."
+
+
+def is_of(table: str, topic: str, prefix: str) -> bool:
+    """Whether the topic has the events of the table, which is named as END does."""
+    return prefix + _NO_TOPIC.sub("_", table) == topic
+
+
+def _split(id: str) -> tuple[str, int]:
+    if (found := _ID.fullmatch(id)) is None:
+        raise NotUnderstood(f"the id of its transaction is {id[:100]!r}, and none of PostgreSQL's")
+    return found[1], int(found[2])
+
+
+def _commit_before(sequence: str | None) -> int | None:
+    try:
+        first = (_decode_sequence(sequence or "[]") or [None])[0]
+        return int(first) if first is not None else None
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None

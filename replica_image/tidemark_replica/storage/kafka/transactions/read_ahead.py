@@ -1,0 +1,209 @@
+"""Records of one table that were read and that no binding has: some of them are of transactions that are pending.
+
+    partition 0:   7 7 7 │ 8 8 │ 7 7 │ 9        runs of records of one transaction; 7 has come again
+    partition 1:   7 │ 8 │ 9 9
+                     └ cut after 7
+
+The records are in memory up to a bound. Past it they are dropped, and read again once it is known where the cut is; the
+runs and the numbers of events stay, so that a transaction may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN
+from tidemark_replica.storage.kafka.transactions.metadata import Mark, NotUnderstood, is_of, mark_of
+
+RUNS_MAX = 200_000
+"""Runs of one table that are remembered, of all partitions; a partition with its share of them is not read on."""
+
+
+class Fate(Enum):
+    """What becomes of a run."""
+
+    TAKEN = 0
+    DROPPED = 1
+    WAITS = 2
+
+
+@dataclass(slots=True)
+class Run:
+    """Records of one transaction, from the offset `begin` of a partition to the next run; orders grow within it. `id`
+    empty: of no transaction. `position`: of its first event. `fresh`: the offset of the first event with a greater
+    order than all before it in the partition, None without one."""
+
+    id: str
+    partition: int
+    begin: int
+    position: int = 0
+    commit_before: int | None = None
+    last: int = 0
+    fresh: int | None = None
+
+
+@dataclass
+class _Seen:
+    """Events of one transaction: by partition the greatest order and the number of events without repeats; all
+    bytes."""
+
+    partitions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    bytes: int = 0
+
+
+FateOf = Callable[[Run, int], Fate]
+"""Of a run, and the greatest rank before it in its partition."""
+RankOf = Callable[[str], int]
+"""The rank of a transaction that is pending; -1 of any other one."""
+
+
+class ReadAhead:
+    """The records that the reader of a topic is ahead of the bindings. `prefix`: of the connector's topics;
+    `bytes_max`: of records in memory."""
+
+    def __init__(self, topic: str, prefix: str, bytes_max: int) -> None:
+        self._topic, self._prefix, self._bytes_max = topic, prefix, bytes_max
+        self._records: list[Any] = []
+        self._runs: dict[int, list[Run]] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._tables = set[str]()
+        """The names of tables that are those of the topic."""
+        self.bytes = 0
+        """Of the records that were read and not taken."""
+        self.is_over = False
+        """Whether records were dropped."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= self._bytes_max
+
+    def crowded(self, partitions: int) -> set[int]:
+        """The partitions with as many runs as are remembered, where there are so many partitions."""
+        return {p for p, runs in self._runs.items() if len(runs) >= max(1, RUNS_MAX // max(1, partitions))}
+
+    def add(self, records: Sequence[Any], watermark: int) -> None:
+        """Takes records that were read next. Raises TableStopped where an event is not one of the topic's table by
+        PostgreSQL's connector, or has no transaction although those before `watermark` have one."""
+        if self.is_full:
+            self.is_over, self._records = True, []
+        for record in records:
+            size = _size(record)
+            self.bytes += size
+            if (value := record.value()) is not None:
+                self._mark(record, self._checked(record, value, watermark), size)
+        if not self.is_over:
+            self._records += records
+
+    def count(self, id: str) -> int:
+        """The events of the transaction that were read, without those that came again."""
+        seen = self._seen.get(id)
+        return sum(count for _, count in seen.partitions.values()) if seen is not None else 0
+
+    def bytes_of(self, id: str) -> int:
+        """The bytes of the transaction's events that were read."""
+        seen = self._seen.get(id)
+        return seen.bytes if seen is not None else 0
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """Those of which records were read."""
+        return self._runs.keys()
+
+    def front(self, partition: int, at: int, fate_of: FateOf) -> int:
+        """The number of the first run of the partition, from `at` on, that waits."""
+        runs = self._runs.get(partition, ())
+        while at < len(runs) and fate_of(runs[at], -1) is not Fate.WAITS:
+            at += 1
+        return at
+
+    def run(self, partition: int, at: int) -> Run | None:
+        runs = self._runs.get(partition, ())
+        return runs[at] if at < len(runs) else None
+
+    def has_later(self, partition: int, rank: int, rank_of: RankOf) -> bool:
+        """Whether the partition has an event of a transaction that began behind `rank`."""
+        return any(rank_of(run.id) > rank for run in reversed(self._runs.get(partition, ())))
+
+    def cut(self, ends: Mapping[int, int], fate_of: FateOf) -> dict[int, int]:
+        """By partition, the offset up to which records may be bound. `ends`: the next record to be read."""
+        found = {}
+        for partition, end in ends.items():
+            run = self.run(partition, self.front(partition, 0, fate_of))
+            found[partition] = end if run is None else run.begin
+        return found
+
+    def take(
+        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, is_whole: Callable[[str], bool]
+    ) -> tuple[list[Any], Callable[[Any], bool]]:
+        """The records before the cut, in order, none where they were dropped; and whether one of them counts.
+        `is_whole`: of a transaction, whether its orders say which of its events came again. They are given once."""
+        begins: dict[int, list[int]] = {}
+        counted: dict[int, list[float]] = {}
+        for partition, runs in self._runs.items():
+            number, top = bisect_right([run.begin for run in runs], cut[partition] - 1), -1
+            begins[partition], counted[partition] = [run.begin for run in runs[:number]], []
+            for run in runs[:number]:
+                is_dropped = fate_of(run, top) is Fate.DROPPED
+                first = run.begin if not run.id or not is_whole(run.id) else run.fresh
+                counted[partition].append(float("inf") if is_dropped or first is None else first)
+                top = max(top, rank_of(run.id))
+                self._seen.pop(run.id, None)
+            del runs[:number]
+
+        def counts(record: Any) -> bool:
+            of, offset = begins.get(record.partition(), []), record.offset()
+            at = bisect_right(of, offset) - 1
+            return at < 0 or offset >= counted[record.partition()][at]
+
+        taken = [record for record in self._records if record.offset() < cut[record.partition()]]
+        self._records = [record for record in self._records if record.offset() >= cut[record.partition()]]
+        self.bytes = sum(map(_size, self._records))
+        return taken, counts
+
+    def _checked(self, record: Any, value: bytes, watermark: int) -> Mark | None:
+        try:
+            mark = mark_of(value)
+        except NotUnderstood as why:
+            raise self._stopped(record, str(why)) from None
+        if mark is None:
+            return None
+        if mark.table not in self._tables:
+            if not is_of(mark.table, self._topic, self._prefix):
+                raise self._stopped(record, f"the event is of table {mark.table}, and the topic's name does not say so")
+            self._tables.add(mark.table)
+        if not mark.id and watermark and mark.commit_before is not None and mark.commit_before >= watermark:
+            text = "the event has no transaction, and those before it have: set provide.transaction.metadata again"
+            raise self._stopped(record, text)
+        return mark if mark.id else None
+
+    def _mark(self, record: Any, mark: Mark | None, size: int) -> None:
+        partition, offset = record.partition(), record.offset()
+        runs = self._runs.setdefault(partition, [])
+        last = runs[-1] if runs else None
+        if mark is None:
+            if last is None or last.id:
+                runs.append(Run("", partition, offset))
+            return
+        if last is None or (last.id, last.commit_before) != (mark.id, mark.commit_before) or mark.order <= last.last:
+            last = Run(mark.id, partition, offset, mark.position, mark.commit_before)
+            runs.append(last)
+        last.last = mark.order
+        seen = self._seen.setdefault(mark.id, _Seen())
+        seen.bytes += size
+        top, count = seen.partitions.get(partition, (0, 0))
+        if mark.order > top:
+            seen.partitions[partition] = (mark.order, count + 1)
+            last.fresh = offset if last.fresh is None else last.fresh
+
+    def _stopped(self, record: Any, why: str) -> TableStopped:
+        where = f"partition {record.partition()} of topic {self._topic} at offset {record.offset()}"
+        return TableStopped(OTHER_ORIGIN, f"{where}: {why}")
+
+
+def _size(record: Any) -> int:
+    return len(record) + len(record.key() or b"")

@@ -1,0 +1,231 @@
+"""Which transactions are whole, and up to where the records of each table may be bound.
+
+Only what the topics say counts, never how long something takes:
+
+    whole       END is there, and each table has as many events as END says
+    undecided   the connector began again within the transaction, so END may count from there alone. It is whole once
+                each partition of each table has an event of a later transaction: events of a partition are in order
+    lost        fewer events than END says, and each partition has an event of a later transaction: none will come.
+                `onGap: skip` takes the transaction without them
+
+Transactions are bound in their order, up to the first one that is not whole. A table that begins, or goes on after it
+stood still, takes what ended before (`joined`) record by record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from confluent_kafka import Consumer
+
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
+from tidemark_replica.storage.kafka.positions import Position
+from tidemark_replica.storage.kafka.topics import Topics
+from tidemark_replica.storage.kafka.transactions.fronts import Fronts
+from tidemark_replica.storage.kafka.transactions.log import Transaction, TransactionLog
+from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
+from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, ReadAhead, Run
+from tidemark_replica.storage.staged_bindings import Entry
+
+SHOWN_SECONDS = 10.0
+"""How long a transaction is pending before a warning says so."""
+_MEMBERS = ("", "transactions/tables")
+UNDECIDED = "Kafka Connect began again within it, so its END does not say how many events it has"
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """Why nothing more is bound: what waits, the reason, and since when."""
+
+    id: str
+    reason: str
+    why: str
+    since: float
+
+
+class WholeTransactions:
+    """The transactions of one connector. `tables`: those that follow it, by name."""
+
+    def __init__(
+        self, topic: str, tables: Mapping[str, FollowedTopic], open_consumer: Callable[[], Consumer], size_max: int
+    ) -> None:
+        self.log = TransactionLog(topic, open_consumer)
+        self._tables, self._size_max, self._prefix = tables, size_max, prefix_of(topic)
+        self._hold: _Hold | None = None
+        self.members: frozenset[str] = frozenset()
+        """The tables that have all transactions that are bound. Any other one joins anew."""
+        self.passing: dict[str, Transaction] = {}
+        """The transactions that the next binding has, in their order."""
+        self.problem = ""
+        """Why the topic of transactions cannot be read; empty while it can."""
+        self.lost: dict[str, str] = {}
+        """By table, the lost events of transactions that the next binding has (`onGap: skip`)."""
+
+    def choose(self, bound: Mapping[str, Position], topics: Topics, is_complete: bool) -> dict[str, dict[int, int]]:
+        """Chooses the transactions of the next binding. `bound`: the positions of tables that are not stopped.
+        `is_complete`: these are all; otherwise no transaction is bound. Returns, of each table, the cut. Raises
+        BrokersAway."""
+        self.passing, self.lost, self.problem = {}, {}, ""
+        hold = self._chosen(bound, topics) if is_complete else None
+        same = self._hold is not None and hold is not None and (self._hold.id, self._hold.why) == (hold.id, hold.why)
+        self._hold = self._hold if same else hold
+        return {
+            name: ahead.cut(self._tables[name].offsets, self.fate_of(position))
+            for name, position in bound.items()
+            if (ahead := self._tables[name].ahead) is not None
+        }
+
+    def fate_of(self, position: Position) -> FateOf:
+        """The fates of runs of a table."""
+
+        def found(run: Run, top: int) -> Fate:
+            log, before = self.log, run.commit_before
+            if not run.id or (before is not None and before < position.joined):
+                return Fate.TAKEN
+            if before is not None and before < log.watermark:
+                return Fate.DROPPED
+            if run.id in log.pending:
+                if run.id not in self.passing:
+                    return Fate.WAITS
+                return Fate.TAKEN if log.pending[run.id].rank >= top else Fate.DROPPED
+            if before is not None:
+                return Fate.WAITS
+            end = log.passed.get(run.id)
+            if end is not None and run.position <= end:
+                return Fate.TAKEN if end <= position.joined else Fate.DROPPED
+            return Fate.TAKEN if run.begin < position.history.get(run.partition, 0) else Fate.WAITS
+
+        return found
+
+    def rank_of(self, id: str) -> int:
+        one = self.log.pending.get(id)
+        return one.rank if one is not None else -1
+
+    def is_whole(self, id: str) -> bool:
+        """Whether the orders of the transaction's events say which of them came again."""
+        one = self.passing.get(id)
+        return one is not None and not one.is_undecided
+
+    def needs(self, name: str) -> bool:
+        """Whether the others wait for this table."""
+        oldest = next(iter(self.log.pending.values()), None)
+        if oldest is None or oldest.counts is None or (ahead := self._tables[name].ahead) is None:
+            return False
+        return oldest.is_undecided or ahead.count(oldest.id) < self._wanted(oldest, name)
+
+    @property
+    def joined(self) -> int:
+        """Where the last transaction ends that the next binding has."""
+        return self.log.joined(self.passing)
+
+    def entries(self, members: Iterable[str]) -> dict[Entry, str | None]:
+        """The entries of the next binding. `members`: the tables that take their part in it."""
+        return self.log.entries(self.passing) | {_MEMBERS: json.dumps(sorted(members))}
+
+    def resume(self, entries: Mapping[Entry, str]) -> None:
+        """Goes on behind the bindings so far."""
+        self.restart()
+        self.log.resume(entries)
+        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+
+    def confirm(self, entries: Mapping[Entry, str]) -> None:
+        """A binding has what was chosen; `entries`: all that are bound."""
+        self.log.confirm(self.passing, entries)
+        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+        self.passing, self.lost = {}, {}
+
+    def restart(self) -> None:
+        """All clients were closed; the tables are read from their bound positions."""
+        self.log.close()
+        self.passing, self.lost, self._hold, self.problem = {}, {}, None, ""
+
+    def held(self) -> tuple[str, str]:
+        """The reason and the text of what the tables wait for, if they do so for long; else both empty."""
+        if self._hold is None or monotonic() - self._hold.since < SHOWN_SECONDS:
+            return "", ""
+        return self._hold.reason, f"transaction {self._hold.id} of topic {self.log.topic}: {self._hold.why}"
+
+    def _chosen(self, bound: Mapping[str, Position], topics: Topics) -> _Hold | None:
+        """Takes transactions in their order, up to the first one that is not whole. Returns why it is not."""
+        ahead = {name: found for name in bound if (found := self._tables[name].ahead) is not None}
+        if unread := sorted(bound.keys() - ahead.keys()):
+            return _Hold("", "TransactionPending", f"table {unread[0]} is not read yet", monotonic())
+        fronts = Fronts(ahead, {name: self.fate_of(at) for name, at in bound.items()}, self.log.pending)
+        if fronts.unknown is not None:
+            return self._unknown(*fronts.unknown)
+        dropped = {name: 0 for name, one in ahead.items() if one.is_over}
+        end = self.log.watermark
+        for one in self.log.pending.values():
+            lost: dict[str, str] = {}
+            reason, why = self._missing(one, ahead, topics, lost)
+            if not why and one.end <= end:
+                reason, why = "TransactionPending", "it ended before an earlier one, and nothing says which is right"
+            if why:
+                return _Hold(one.id, reason, why, monotonic())
+            for name in dropped:  # these are read again, so not much more than a binding may have
+                dropped[name] += ahead[name].bytes_of(one.id)
+            if self.passing and any(size > self._size_max for size in dropped.values()):
+                return None
+            self.passing[one.id] = one
+            if not fronts.chosen(one):
+                del self.passing[one.id]
+                why = "events before its own are of a transaction whose END has not come"
+                return _Hold(one.id, "TransactionPending", why, monotonic())
+            self.lost, end = self.lost | lost, one.end
+        return None
+
+    def _unknown(self, name: str, run: Run) -> _Hold:
+        where = f"partition {run.partition} of topic {self._tables[name].table.topic} at offset {run.begin}"
+        why = f"{where} has an event of it, and its BEGIN or END has not come. Where retention removed it: set"
+        why += " a longer retention.ms of the topic of transactions, and create another DataSource"
+        return _Hold(run.id, "TransactionUnknown", why, monotonic())
+
+    def _missing(
+        self, one: Transaction, ahead: Mapping[str, ReadAhead], topics: Topics, lost: dict[str, str]
+    ) -> tuple[str, str]:
+        """The reason and the text why the transaction is not whole; empty where it is. `lost` takes events that will
+        not come."""
+        if one.counts is None:
+            return "TransactionPending", "its END has not come"
+        for name, read in ahead.items():
+            table, wanted, count = self._tables[name], self._wanted(one, name), read.count(one.id)
+            if not one.is_undecided and count == wanted:
+                continue
+            open = self._open_partition(one, name, topics)
+            later = f"{open} has no event of a later transaction yet: change a row that is there"
+            if one.is_undecided or count > wanted:
+                if open:
+                    return "TransactionUndecided", f"{UNDECIDED}. {later}"
+                continue
+            text = f"table {name} has {count} of its {wanted} events"
+            if open:
+                return "TransactionPending", f"{text}; {later}, if they do not come"
+            if table.table.on_gap != "skip":
+                how = "remove the table, or create another DataSource, with onGap: skip or a longer retention"
+                return "TransactionIncomplete", f"{text}, and events of later ones: the others are lost; {how}"
+            lost[name] = f"transaction {one.id}: {text}"
+        return "", ""
+
+    def _open_partition(self, one: Transaction, name: str, topics: Topics) -> str:
+        """A partition of the table without an event of a later transaction, which may still get events of this one;
+        empty without one. A later transaction began behind the END of this one."""
+        table, rank = self._tables[name], one.ended_rank
+        assert table.ahead is not None
+        assert rank is not None
+        for partition in sorted(table.offsets):
+            if not table.ahead.has_later(partition, rank, self.rank_of):
+                return f"partition {partition} of topic {table.table.topic}"
+        try:
+            unread = sorted(set(table.described(topics).partitions) - table.offsets.keys())
+        except TableStopped as error:
+            return f"a partition of topic {table.table.topic} ({error})"
+        return f"partition {unread[0]} of topic {table.table.topic}" if unread else ""
+
+    def _wanted(self, one: Transaction, name: str) -> int:
+        """How many events of the table the end of the transaction names."""
+        topic, counts = self._tables[name].table.topic, one.counts or {}
+        return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))
