@@ -31,6 +31,7 @@ RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 CALL_SECONDS = 30.0
 """The deadline of calls that read no rows."""
 GATEWAY_SILENT = "the gateway does not answer"
+PERHAPS_STORED = "The change may be stored or not: look at it, then run the statement again."
 _KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
 _SQLSTATES = {
     grpc.StatusCode.INVALID_ARGUMENT: "42000",
@@ -144,8 +145,10 @@ class GatewayLink:
                         return await stub.Insert(_messages(header, body, size), **_call(token))
                 except grpc.aio.AioRpcError as failed:
                     code, error = failed.code(), wire_error(failed)
-                except asyncio.CancelledError:  # also where the channel was closed under the call
-                    if (task := asyncio.current_task()) is None or task.cancelling():
+                except WireError as missing:  # the gateway cannot be found, so this call was not made
+                    code, error = grpc.StatusCode.FAILED_PRECONDITION, missing
+                except asyncio.CancelledError:
+                    if _is_canceled():
                         raise
                     code, error = grpc.StatusCode.UNAVAILABLE, WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT)
                 maybe |= code not in (*_REFUSED, *_NOT_YET)
@@ -214,8 +217,10 @@ class GatewayLink:
             return str((await self._asked(ask, sql)).outcome)
         except WireError as error:
             if error.sqlstate == errors.CANNOT_CONNECT_NOW and str(error) == GATEWAY_SILENT:
-                error.hint = "The change may be stored or not: look at it, then run the statement again."
+                error.hint = PERHAPS_STORED
             raise
+        except asyncio.CancelledError:
+            raise WireError(errors.QUERY_CANCELED, "canceling a definition", hint=PERHAPS_STORED) from None
 
     async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
         async def begin(channel: Channel) -> T:
@@ -259,6 +264,12 @@ class GatewayLink:
         if self._channel is not None and found != self._channel.at:
             before, self._channel = self._channel, None
             before.replace()
+
+
+def _is_canceled() -> bool:
+    """Whether this task was. A call also raises CancelledError where its channel was closed under it."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _unknown(why: str) -> WireError:

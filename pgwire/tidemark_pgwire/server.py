@@ -109,11 +109,15 @@ class PgServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Send every client the reason, and end its connection."""
+        """Send every client the reason, and end its connection. Calls that write rows have STOP_SECONDS to end."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections.values()):
             connection.end(WireError(errors.ADMIN_SHUTDOWN, "the server ends: connect anew"))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        for connection in list(self._connections.values()):
+            connection.cancel()  # its client is told that the outcome is unknown
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
             for task in late:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -80,6 +83,44 @@ def test_a_body_that_cannot_be_closed_takes_no_room(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(body._file, "close", full)
     body.close()
     spool.take("anne", 2048)
+
+
+def test_rows_that_were_lost_on_their_way_to_disk_are_not_written() -> None:
+    """A full disk may take a part of those in memory, and NULs would stand for the others."""
+
+    async def scenario() -> None:
+        spool, rows = Spool(), b"1\n" * (MEMORY_BYTES // 4 * 3 // 2)
+        body = Body(spool, "anne", b"h\n")
+        transaction = begun(body)
+        transaction.pending, pending = None, transaction.pending
+        transaction.savepoint("none")
+        transaction.pending = pending
+        await body.during(partial(body.append, rows, 1), len(rows))
+        transaction.savepoint("some")
+        with small_files(), pytest.raises(WireError, match="cannot be kept") as failed:
+            await body.during(partial(body.append, rows, 1), len(rows))
+        assert failed.value.sqlstate == "53100"
+        transaction.fail()
+        with pytest.raises(WireError, match="cannot be kept"):
+            await transaction.rollback_to("some")
+        assert transaction.failed
+        with pytest.raises(WireError, match="cannot be kept"):
+            list(body.pieces())
+        await transaction.rollback_to("none")
+        assert (transaction.failed, transaction.pending) == (False, None)
+        await asyncio.to_thread(until, lambda: not spool._used)
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES // 4, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class Used:

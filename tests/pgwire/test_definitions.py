@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import ALLOWED, ONE, Served, served
 from tests.pgwire.test_statements import unresolved
+from tests.waiting import BOUND
 
 VERBS = ("create", "patch", "delete")
 NAMES = ("delays", "d-e", "s-a-b-idx", "s-a-b-c-idx", "i")
@@ -106,6 +109,24 @@ def test_a_transaction_or_a_message_with_others_defines_nothing(server: Served) 
             connection.execute(text + " WHERE a = %s", [1])
     assert server.objects.bodies == {}
     assert server.answers.asked == []
+
+
+def test_a_definition_that_is_canceled_may_be_stored_and_its_error_says_so(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def create(resource: Any, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        await created(resource, namespace, body)
+        await asyncio.sleep(BOUND)
+        raise AssertionError
+
+    created = server.objects.create
+    monkeypatch.setattr(server.objects, "create", create)
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '2s'")
+        with pytest.raises(psycopg.errors.QueryCanceled) as failed:
+            connection.execute("CREATE MATERIALIZED VIEW delays AS SELECT a FROM s.a")
+        assert "may be stored" in str(failed.value.diag.message_hint)
+    assert "delays" in server.objects.bodies
 
 
 def test_a_missing_right_and_a_refused_query_are_named(server: Served) -> None:

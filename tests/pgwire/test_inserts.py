@@ -20,6 +20,8 @@ from tests.pgwire.frames import Frames
 from tests.pgwire.test_clients import psql
 from tests.pgwire.written import Written, written
 from tests.waiting import BOUND, until
+from tidemark.errors import Error
+from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import gateway
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.session import Limits
@@ -147,6 +149,34 @@ def test_crash_a_lost_answer_is_asked_for_again_and_the_rows_are_there_once(tabl
     assert named(tables, "plain", "lost") == [(1, "lost")]
     assert len(tables.calls) == 2
     assert len({*tables.calls}) == 1
+
+
+def test_a_gateway_that_cannot_be_found_after_a_lost_answer_is_looked_for_again(
+    tables: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator on this machine has no address while it starts: the rows are durable already."""
+    found = [Gateway("127.0.0.1:1", ""), None, None]
+
+    def find() -> Gateway:
+        if found and (other := found.pop(0)) is not None:
+            return other
+        if found:
+            raise Error("gateway.json does not exist")
+        return tables.server.address
+
+    def lost(ingestion: str, header: Any, pieces: Any) -> Any:
+        pending = tables.put(ingestion, header, pieces)
+        while pending.answer(1.0) is None:
+            pass
+        tables.write = tables.put
+        tables.server.link._find = find
+        raise WriteUnknown("the ingestion ended; repeat the call with the same key")
+
+    monkeypatch.setattr(tables.server.link, "_find", tables.server.link._find)
+    tables.write = lost
+    with tables.server.connect() as connection:
+        assert connection.execute("INSERT INTO shop.plain VALUES (1, 'found')").statusmessage == "INSERT 0 1"
+    assert (named(tables, "plain", "found"), found) == ([(1, "found")], [])
 
 
 def test_a_call_that_is_lost_after_a_minute_is_asked_for_again(

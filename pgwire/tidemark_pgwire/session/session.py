@@ -22,7 +22,7 @@ from tidemark_pgwire.errors import Gone, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
-from tidemark_pgwire.messages.wire import COPY_DATA, Wire
+from tidemark_pgwire.messages.wire import CLOSE_SECONDS, COPY_DATA, Wire
 from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
@@ -93,24 +93,26 @@ class Connection:
         self._running: asyncio.Task[None] | None = None
         self._canceled = False
         self._skipping = False
+        self._session: Session | None = None
+        self._ending: WireError | None = None
+        """Why the connection ends, once it is known."""
 
     async def serve(self) -> None:
         """Until the client goes, or sends what is no message."""
-        session: Session | None = None
         watch: asyncio.Task[None] | None = None
         try:
             login = await self._begin()
             if login is None:
                 return
-            session = self._session(login)
-            self._greet(session)
+            self._session = self._opened(login)
+            self._greet(self._session)
             watch = asyncio.create_task(self._watch_token(login.token), name="token of a session")
-            await self._loop(session)
+            await self._loop(self._session)
         except TimeoutError:
             self._send(WireError(errors.INVALID_AUTHORIZATION, "the connection was not begun in time", fatal=True))
         except WireError as error:
             error.fatal = True
-            self._send(error)
+            self._send(self._ending or error)
         except Gone:
             pass
         except Exception:
@@ -119,9 +121,9 @@ class Connection:
         finally:
             if watch is not None:
                 watch.cancel()
-            if session is not None:
+            if self._session is not None:
                 await self._extended.close_portals()
-                await session.close()
+                await self._session.close()
             await self._wire.close()
 
     def cancel(self) -> None:
@@ -135,10 +137,15 @@ class Connection:
         self._wire.abort()
 
     def end(self, error: WireError) -> None:
-        """Send the client the reason, and end the connection."""
+        """Send the client the reason, and end the connection. A statement that runs is canceled, unless its call writes
+        rows: they may be durable, so the client has its outcome before the reason."""
         error.fatal = True
-        self._send(error)
-        self._wire.finish()
+        self._ending = error
+        if self._running is None:
+            self._send(error)
+            self._wire.finish()
+        elif self._session is None or not self._session.is_writing:
+            self._running.cancel()
 
     # --- the start ---
 
@@ -157,7 +164,7 @@ class Connection:
         server.enter(self, login.user)
         return login
 
-    def _session(self, login: Login) -> Session:
+    def _opened(self, login: Login) -> Session:
         settings = Settings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
         server = self._server
@@ -187,10 +194,10 @@ class Connection:
 
     async def _loop(self, session: Session) -> None:
         while True:
-            message = await session.sent(self._next(), session.idle_limit)
+            message = await session.sent(self._next(), session.idle_limit if self._ending is None else CLOSE_SECONDS)
             if isinstance(message, frontend.Terminate):
                 return
-            if self._skipping and not isinstance(message, frontend.Sync):
+            if (self._skipping or self._ending is not None) and not isinstance(message, frontend.Sync):
                 continue
             try:
                 await self._handle(session, message)
@@ -204,6 +211,9 @@ class Connection:
                 else:
                     self._skipping = True
             await self._wire.drain()
+            answered = isinstance(message, frontend.Query | frontend.Sync)  # to ReadyForQuery
+            if self._ending is not None and (answered or not self._wire.has_received):
+                raise self._ending
 
     async def _next(self) -> Message:
         while True:
@@ -237,8 +247,11 @@ class Connection:
         self._skipping = False
         if not session.transaction.explicit:
             try:
-                await self._limited(session, writes.write(session))
+                if session.transaction.is_last:
+                    await self._limited(session, writes.write(session))
             except WireError as error:
+                if error.fatal:
+                    raise
                 session.transaction.fail()
                 self._send(error)
             await self._extended.close_portals()
@@ -295,7 +308,10 @@ class Connection:
 
     async def _limited(self, session: Session, work: Coroutine[Any, Any, None], endless: bool = False) -> None:
         """`endless`: the session's own limit alone holds. Raises WireError where the statement takes too long or is
-        canceled, Gone where its client goes."""
+        canceled, or the connection ends; Gone where its client goes."""
+        if self._ending is not None:
+            work.close()
+            raise self._ending
         limits = (session.settings.statement_seconds, None if endless else self._server.limits.statement_seconds)
         limit = min((each for each in limits if each), default=None)
         self._running = task = asyncio.create_task(work, name="statement")
@@ -313,6 +329,8 @@ class Connection:
             _forget(task)
             raise Gone
         if task.cancelled():
+            if self._ending is not None:
+                raise self._ending
             why = "user request" if canceled else "statement timeout"
             raise WireError(errors.QUERY_CANCELED, f"canceling statement due to {why}")
         task.result()

@@ -52,7 +52,7 @@ Done = str
 @dataclass
 class Session:
     """What the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends nothing;
-    0: for ever."""
+    0: for ever. `is_writing`: while the call that writes its rows runs."""
 
     link: GatewayLink
     wire: Wire
@@ -61,6 +61,7 @@ class Session:
     settings: Settings
     spool: Spool
     idle_seconds: float = 0
+    is_writing: bool = False
     transaction: Transaction = field(default_factory=Transaction)
     cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
     """Portals of DECLARE, and whether each outlives its transaction."""

@@ -140,13 +140,13 @@ class Transaction:
                 "set after it",
                 hint="ROLLBACK, or set savepoints of several names.",
             )
-        del self._savepoints[at + 1 :]
-        self.failed = False
         if mark is None:
             self.forget_rows()
         elif self.pending is not None:
             body = self.pending.body
             await body.during(partial(body.back, mark))
+        del self._savepoints[at + 1 :]
+        self.failed = False
 
     def _shorten(self, name: str) -> None:
         """Before one more of the name: the two oldest of a long run of it become one that is lost."""

@@ -93,10 +93,12 @@ async def write(session: Session) -> None:
             format="csv",
             key=pending.key,
         )
+        session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
         raise _placed(error, pending) from None
     finally:
+        session.is_writing = False
         pending.body.close()
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"

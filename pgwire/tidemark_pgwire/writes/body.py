@@ -72,12 +72,13 @@ class Body:
     def __init__(self, spool: Spool, user: str, header: bytes) -> None:
         self._spool, self._user, self.size, self.rows = spool, user, 0, 0
         self._closed = self._on_disk = False
+        self._broken = ""
         self._lock, self._using = threading.Lock(), threading.Lock()  # of the numbers; of the file: held for its work
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (closed below)
         self.append(header, 0)
 
     def append(self, data: bytes, rows: int) -> None:
-        """Nothing where the body was closed meanwhile. Raises WireError: there is no room."""
+        """Nothing where the body was closed meanwhile. Raises WireError: there is no room, or the body is broken."""
         with self._using:
             with self._lock:
                 if self._closed:
@@ -85,7 +86,7 @@ class Body:
                 self._spool.take(self._user, len(data))
                 self.size, self.rows = self.size + len(data), self.rows + rows
                 self._on_disk |= self.size > MEMORY_BYTES
-            with _disk_errors():
+            with self._disk():
                 self._file.seek(0, os.SEEK_END)
                 self._file.write(data)
                 self._file.flush()
@@ -102,10 +103,10 @@ class Body:
         return self.size, self.rows
 
     def back(self, mark: Mark) -> None:
-        """Forget what came after the mark. Raises WireError."""
+        """Forget what came after the mark. Raises WireError: the body is broken."""
         size, rows = mark
         with self._using:
-            with _disk_errors():
+            with self._disk():
                 if not self._closed:
                     self._file.seek(size)
                     self._file.truncate()
@@ -115,7 +116,8 @@ class Body:
                     self.size, self.rows = size, rows
 
     def pieces(self) -> Iterator[bytes]:
-        """All bytes, from the first one on. Nothing is appended meanwhile. Another reader may not be at its end."""
+        """All bytes, from the first one on. Nothing is appended meanwhile. Another reader may not be at its end. Raises
+        WireError: the body is broken."""
         at = 0
         while piece := self._piece(at):
             at += len(piece)
@@ -125,8 +127,9 @@ class Body:
         with self._using:
             if self._closed:
                 return b""
-            self._file.seek(at)
-            return self._file.read(PIECE_BYTES)
+            with self._disk():
+                self._file.seek(at)
+                return self._file.read(PIECE_BYTES)
 
     def close(self) -> None:
         """Give the room back at once. A thread closes a file on disk, which takes the disk's time."""
@@ -139,6 +142,18 @@ class Body:
             self._spool.writers.submit(self._close_file)
         else:
             self._close_file()
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Raises WireError where the block fails, or an earlier one did: it may have lost any byte, as when the rows in
+        memory went to disk."""
+        if self._broken:
+            raise WireError("53100", self._broken)
+        try:
+            yield
+        except OSError as error:
+            self._broken = f"the rows cannot be kept until they are committed: {error.strerror}"
+            raise WireError("53100", self._broken) from None
 
     def _close_file(self) -> None:
         with self._using, suppress(OSError):  # the file has no name, so it is gone all the same
@@ -158,12 +173,3 @@ async def whole(threads: Executor, work: Callable[[], None]) -> None:
         running.exception()  # retrieved
         raise asyncio.CancelledError
     running.result()
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        text = f"the rows cannot be kept until they are committed: {error.strerror}"
-        raise WireError("53100", text) from None
