@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     if unknown := set(wanted) - {lane.name for lane in (*LANES, SLOW)}:
         parser.error(f"no lane is called {', '.join(sorted(unknown))}")
     adopt_orphans()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(SIGNALLED + number))
+    signal.signal(signal.SIGTERM, _end)
     broad = given.broad or f"{turn_of(commit_of_checkout(), BROAD_SHARES)}/{BROAD_SHARES}"
     if broad != "all":
         others += [f"--broad={broad}", f"--broad-minutes={BROAD_MINUTES}"]
@@ -73,6 +73,12 @@ def main(arguments: list[str]) -> int:
         return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
+
+
+def _end(number: int, frame: object) -> None:
+    """End by an exception, so that lanes are interrupted and waited for: a second signal would leave their servers."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(SIGNALLED + number)
 
 
 if __name__ == "__main__":
