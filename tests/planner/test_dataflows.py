@@ -67,7 +67,9 @@ def _gets(plan: Plan) -> Iterator[Get]:
 @pytest.mark.parametrize(
     ("top", "key", "read_by"),
     [
-        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k WHERE b.x > 1", ("k",), [(0,)]),
+        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k WHERE t.m > 1", ("k",), [(0,)]),
+        ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k WHERE b.x > 1", ("k",), [()]),
+        ("SELECT b.x FROM base b JOIN s.u ON b.k = u.k AND b.k = u.y", ("k",), [()]),
         ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k", ("x",), [()]),
         ("SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k", None, [()]),
         ("SELECT b.x FROM base b JOIN s.t ON b.k = t.k JOIN s.u ON u.k = t.k", ("k",), [(0,)]),
@@ -88,7 +90,8 @@ def _gets(plan: Plan) -> Iterator[Get]:
 def test_a_later_view_joins_the_index_of_an_earlier_one(
     catalyst: Catalyst, top: str, key: tuple[str, ...] | None, read_by: list[tuple[int, ...]]
 ) -> None:
-    """By its key, where it has all columns that are equal to others; unless what is computed below the join may fail.
+    """By its key, where that has one column for each equality; unless what is computed below the join filters or may
+    fail.
 
     Inside a recursion it reads the rows.
     """

@@ -62,11 +62,17 @@ class Imports:
     def indexed_input(self, base: Hir, row: FilterProject) -> IndexedInput | None:
         """The rows that `row` makes of a scan, in the form of the scanned collection's indexes; None where there is no
         index.
+
+        An index of the dataflow itself serves no filtered rows: the filter would move above the join, which then pairs
+        what a copy of the filtered rows would not have. An import saves reading the collection, which may be worth it.
         """
-        indexes = list(self._indexes(base.id)) if isinstance(base, Scan) else []
-        if not indexes or any(is_fallible(e) or reads_clock(e) for e in row.all_expressions):
+        if not isinstance(base, Scan):
             return None
-        assert isinstance(base, Scan)
+        indexes = list(self._indexes(base.id))
+        if not indexes or (row.predicates and base.id not in self._relations):
+            return None
+        if any(is_fallible(e) or reads_clock(e) for e in row.all_expressions):
+            return None
         columns = base.columns
         over = FilterProject(
             tuple(map_columns(p, columns.__getitem__) for p in row.predicates),

@@ -40,7 +40,7 @@ from tidemark_replica.render.continual_task import lower_changes, lower_continua
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.join import lower_join
-from tidemark_replica.render.join.indexes import columns_of
+from tidemark_replica.render.join.indexes import columns_of, key_columns
 from tidemark_replica.render.join.linear import self_joined
 from tidemark_replica.render.plan.fragments import (
     Fragments,
@@ -98,7 +98,7 @@ def _streamed(description: DataflowDescription) -> set[GlobalId | LocalId]:
     """The names that some plan reads otherwise than by an index that the dataflow exports."""
     kept = {(e.on, e.key) for e in description.index_exports}
     gets = (get for built in description.objects for get in gets_of(built.plan))
-    return {get.id for get in gets if (get.id, columns_of(get.key or ())) not in kept}
+    return {get.id for get in gets if (get.id, key_columns(get)) not in kept}
 
 
 def _exports(

@@ -61,11 +61,11 @@ def equalities_on_index(
 ) -> list[KeyEquality] | None:
     """The equalities on the first key of an index that serves a lookup; None if none does.
 
-    `whole`: only a key that has the columns of all equalities serves it.
+    `whole`: only a key of all equalities serves it, since those on no column of the key would be filters.
     """
-    read = {end.index if isinstance(end := getattr(m, side), ColumnRef) else None for m in meetings}
     for key in keys:
-        if key and not (whole and read - set(key)) and (found := equalities_on_key(meetings, key, side)):
+        found = equalities_on_key(meetings, key, side) if key else None
+        if found and not (whole and len(found) < len(meetings)):
             return found
     return None
 

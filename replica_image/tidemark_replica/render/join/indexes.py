@@ -15,7 +15,7 @@ def index_of(scope: Scope, plan: Plan) -> SharedArrangement | None:
     if not isinstance(plan, Get):
         return None
     if plan.id in scope.arranged:
-        return next((a for a in scope.arranged[plan.id] if a.layout.key == columns_of(plan.key or ())), None)
+        return next((a for a in scope.arranged[plan.id] if a.layout.key == key_columns(plan)), None)
     return scope.imported.get(GlobalId(plan.id))
 
 
@@ -28,6 +28,11 @@ def indexes_of(scope: Scope, plan: Plan) -> list[SharedArrangement]:
     imports = scope.description.index_imports
     collections = {i.on for i in imports if isinstance(plan, Get) and i.id == plan.id}
     return [scope.imported[i.id] for i in imports if i.on in collections]
+
+
+def key_columns(get: Get) -> tuple[int, ...] | None:
+    """The columns of the key by which a collection is read; None where it is read by none, or not by columns alone."""
+    return None if get.key is None else columns_of(get.key)
 
 
 def columns_of(key: Sequence[ScalarExpr]) -> tuple[int, ...] | None:
