@@ -44,9 +44,10 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["disk", "s3"])
+@pytest.fixture(scope="module", params=["disk", pytest.param("s3", marks=pytest.mark.broad)])
 def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    """Everything that takes this runs twice: on local disk, and on S3 with the server in the environment."""
+    """Everything that takes this runs twice: on local disk, and on S3 with the server in the environment (in a run of
+    `make test` an eighth of the tests)."""
     if request.param == "disk":
         folder = tmp_path_factory.mktemp("places")
         yield Places(str(folder), folder)

@@ -13,7 +13,7 @@ import pytest
 from tidemark.literals import bind
 from tidemark_planner.catalyst.analyser import Catalyst
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.broad]
 SMALL, LARGE = Decimal("-1E-38"), Decimal("12345678901234567890123456789012345678")
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456)
 
