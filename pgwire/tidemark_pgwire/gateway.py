@@ -230,18 +230,17 @@ class GatewayLink:
         return await self._begun(begin, sql)
 
     async def _begun(self, begin: Callable[[Channel], Awaitable[T]], sql: str) -> T:
-        for delay in RETRY_SECONDS:
-            try:
-                return await begin(await self._connected())
-            except grpc.aio.AioRpcError as failed:
-                if failed.code() is not grpc.StatusCode.UNAVAILABLE:
-                    raise wire_error(failed, sql) from None
-            await asyncio.sleep(delay)
-            await self._find_again()
-        try:
+        with call_errors(sql):
+            for delay in RETRY_SECONDS:
+                try:
+                    return await begin(await self._connected())
+                except grpc.aio.AioRpcError as failed:
+                    if failed.code() is not grpc.StatusCode.UNAVAILABLE:
+                        raise
+                await asyncio.sleep(delay)
+                await self._find_again()
             return await begin(await self._connected())
-        except grpc.aio.AioRpcError as failed:
-            raise wire_error(failed, sql) from None
+        raise AssertionError
 
     async def _connected(self) -> Channel:
         if self._channel is not None:
@@ -307,6 +306,9 @@ class call_errors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, grpc.aio.AioRpcError):
             raise wire_error(error, self._sql) from None
+        if isinstance(error, asyncio.CancelledError) and not _is_canceled():
+            hint = "Its address changed, and the call was on the old one for too long: ask again."
+            raise WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint=hint) from None
 
 
 def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:

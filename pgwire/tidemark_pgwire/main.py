@@ -28,6 +28,13 @@ from tidemark_pgwire.watchdog import watch
 LOG = logging.getLogger(__name__)
 
 
+def seconds(text: str) -> float:
+    """Raises ValueError, ArgumentTypeError."""
+    if not (number := float(text)) >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="tidemark-pgwire", description=(__doc__ or "").split("\n")[0])
     found.add_argument("--listen", default="127.0.0.1:5432", metavar="HOST:PORT", help="default: %(default)s")
@@ -51,13 +58,13 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument(
         "--statement-seconds",
-        type=float,
+        type=seconds,
         default=limits.statement_seconds,
         help="a longer statement ends, SUBSCRIBE excepted; default: %(default)s",
     )
     found.add_argument(
         "--stall-seconds",
-        type=float,
+        type=seconds,
         default=limits.stall_seconds,
         help="a client that takes nothing of its rows for so long is disconnected; default: %(default)s",
     )
@@ -70,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument(
         "--idle-in-transaction-seconds",
-        type=float,
+        type=seconds,
         default=limits.idle_seconds,
         help="a client that sends nothing for so long, while its rows wait for COMMIT or for more of COPY, is "
         "disconnected, and they are forgotten; 0: never; default: %(default)s",

@@ -147,7 +147,7 @@ def _copy(connection: psycopg.Connection[Any], ids: range, batch: str) -> None:
 
 
 def _rows(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
-    """None where they cannot be read now."""
+    """No rows where they cannot be read now."""
     try:
         return connection.execute(sql.encode()).fetchall()
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.CannotConnectNow):

@@ -6,6 +6,7 @@ import asyncio
 import random
 import resource
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ import pytest
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Transaction
-from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, Body, Spool, whole
+from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, whole
 
 
 def test_two_readers_do_not_disturb_each_other() -> None:
@@ -123,6 +124,20 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def test_the_room_of_a_file_is_free_once_the_disk_has_it_back() -> None:
+    """ROLLBACK in a loop would fill a slow disk."""
+    spool, go_on = Spool(6 * MEMORY_BYTES), threading.Event()
+    body = Body(spool, "anne", b"h\n")
+    body.append(bytes(2 * MEMORY_BYTES), 1)
+    for _ in range(WRITERS):
+        spool.writers.submit(go_on.wait, BOUND)
+    body.close()
+    with pytest.raises(WireError, match="at most"):
+        spool.take("anne", 2 * MEMORY_BYTES)
+    go_on.set()
+    until(lambda: not spool._used)
+
+
 class Used:
     """A file that notes in which threads it is used."""
 
@@ -158,8 +173,7 @@ def test_threads_alone_use_a_file_on_disk(size: int) -> None:
         await transaction.rollback_to("one")
         assert (body.rows, body.size) == (1, size + 2)
         transaction.end()
-        assert not spool._used
-        await asyncio.to_thread(until, lambda: used.closed)
+        await asyncio.to_thread(until, lambda: not spool._used)
         return used.threads, threading.get_ident()
 
     threads, here = asyncio.run(asyncio.wait_for(scenario(), BOUND))
@@ -187,9 +201,10 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
     async def scenario(seed: int) -> None:
         dice = random.Random(seed)
         body = Body(Spool(), "anne", b"h\n")
-        transaction, model, rows = begun(body), list[tuple[str, int]](), 0
+        transaction, model, rows = begun(body), list[tuple[str, int, int]](), 0
+        times = Counter[str]()
         for _ in range(2000):
-            names = [name for name, _ in model]
+            names = [name for name, _, _ in model]
             match dice.choices(("insert", "savepoint", "release", "back"), (9, 9, 1, 1))[0]:
                 case "insert":
                     body.append(b"1\n", 1)
@@ -198,10 +213,11 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
                     name = dice.choices(("auto", "a", "b"), (40, 1, 1))[0]
                     if len(model) < 5 or name == "auto":
                         transaction.savepoint(name)
-                        model.append((name, rows))
+                        times[name] += 1
+                        model.append((name, rows, times[name]))
                 case "release":
                     for _ in range(min(dice.choice((1, 1, 1, 15)), len(model))):
-                        names = [name for name, _ in model]
+                        names = [name for name, _, _ in model]
                         at = _last(names, names[-1] if dice.random() < 0.9 else dice.choice(names))
                         transaction.release(names[at])
                         del model[at:]
@@ -213,6 +229,8 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
                         await transaction.rollback_to(model[at][0])
                     except WireError as error:
                         refused.append(error.sqlstate)
+                        name, _, time = model[at]
+                        assert times[name] - time >= MAX_OF_NAME, "the newest ones can be gone back to"
                     else:
                         del model[at + 1 :]
                         rows = model[at][1]
@@ -227,9 +245,13 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
     for _ in range(5000):
         transaction.savepoint("PGJDBC_AUTOSAVE")
         body.append(b"1\n", 1)
-    assert len(transaction._savepoints) == MAX_OF_NAME
-    asyncio.run(transaction.rollback_to("PGJDBC_AUTOSAVE"))
-    assert body.rows == 4999
+    assert len(transaction._savepoints) == MAX_OF_NAME + 1
+    for newest in range(1, MAX_OF_NAME + 1):
+        asyncio.run(transaction.rollback_to("PGJDBC_AUTOSAVE"))
+        assert body.rows == 5000 - newest
+        transaction.release("PGJDBC_AUTOSAVE")
+    with pytest.raises(WireError, match="the newest 10"):
+        asyncio.run(transaction.rollback_to("PGJDBC_AUTOSAVE"))
     transaction.end()
 
 

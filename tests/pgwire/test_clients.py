@@ -193,15 +193,22 @@ def test_a_query_goes_on_where_the_gateway_has_another_address(tmp_path: Path) -
 
 
 def test_a_channel_that_was_replaced_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements on it are neither canceled nor late: they can be asked again."""
     monkeypatch.setattr(gateway, "REPLACED_SECONDS", 0.1)
-    with served(tmp_path) as server, server.connect() as connection, ThreadPoolExecutor(1) as threads:
+    with served(tmp_path) as server, ThreadPoolExecutor(2) as threads:
         server.answers.held = server.loop.call(asyncio.Event)
-        asking = threads.submit(connection.execute, "SELECT a FROM s.a")
-        until(lambda: server.answers.read)
-        server.address = replace(server.address, token="another")
-        server.loop.run(server.link._find_again())
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            asking.result(BOUND)
+        with server.connect() as first, server.connect() as second:
+            asking = [
+                threads.submit(first.execute, "SELECT a FROM s.a"),
+                threads.submit(second.execute, "SUBSCRIBE s.a AS OF 300"),
+            ]
+            until(lambda: server.answers.read and server.running.clients.subscribes == 1)
+            server.address = replace(server.address, token="another")
+            server.loop.run(server.link._find_again())
+            for each in asking:
+                with pytest.raises(psycopg.errors.CannotConnectNow) as failed:
+                    each.result(BOUND)
+                assert "address changed" in str(failed.value.diag.message_hint)
 
 
 def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.pgwire.served import ONE, Served, served
 from tests.waiting import BOUND, until
 from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire.gateway import GatewayLink
-from tidemark_pgwire.main import main
+from tidemark_pgwire.main import main, parser
 from tidemark_pgwire.server import ListenerRefused, PgServer
 from tidemark_pgwire.session.session import Limits
 
@@ -235,6 +235,15 @@ def test_clients_are_told_that_the_server_ends(tmp_path: Path) -> None:
         made.loop.run(made.server.close())
         with pytest.raises(psycopg.OperationalError, match="the server ends"):
             connection.execute("SELECT a FROM s.a")
+
+
+@pytest.mark.parametrize("option", ["--idle-in-transaction-seconds", "--statement-seconds", "--stall-seconds"])
+@pytest.mark.parametrize("given", ["-1", "nan", "-inf", "soon"])
+def test_seconds_are_not_negative(option: str, given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each client that waits would be ended at once."""
+    with pytest.raises(SystemExit):
+        parser().parse_args([f"{option}={given}"])
+    assert given in capsys.readouterr().err
 
 
 def test_no_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -148,6 +148,11 @@ class Wire(asyncio.Protocol):
             self._left = size
             yield taken
 
+    @property
+    def unread(self) -> int:
+        """The bytes of the last message that nobody read."""
+        return self._left
+
     async def next_kind(self) -> bytes:
         """The type of the next message, which stays to be read. Raises Gone."""
         await self._until(1)

@@ -122,6 +122,7 @@ class Connection:
             if watch is not None:
                 watch.cancel()
             if self._session is not None:
+                self._session.transaction.forget_rows()  # first: they hold room of others
                 await self._extended.close_portals()
                 await self._session.close()
             await self._wire.close()
@@ -194,7 +195,7 @@ class Connection:
 
     async def _loop(self, session: Session) -> None:
         while True:
-            message = await session.sent(self._next(), session.idle_limit if self._ending is None else CLOSE_SECONDS)
+            message = await self._next(session, session.idle_limit if self._ending is None else CLOSE_SECONDS)
             if isinstance(message, frontend.Terminate):
                 return
             if (self._skipping or self._ending is not None) and not isinstance(message, frontend.Sync):
@@ -215,13 +216,14 @@ class Connection:
             if self._ending is not None and (answered or not self._wire.has_received):
                 raise self._ending
 
-    async def _next(self) -> Message:
+    async def _next(self, session: Session, limit: float | None) -> Message:
+        """`limit`: how many seconds the client may send nothing."""
         while True:
-            kind, size = await self._wire.head(MAX_MESSAGE_BYTES)
-            if kind != COPY_DATA:
-                return decode(kind, await self._wire.body(size))
-            async for _ in self._wire.parts(size):  # of a COPY that was refused
+            async for _ in session.parts(self._wire.unread, limit):  # of a COPY that was refused
                 pass
+            kind, size = await session.sent(self._wire.head(MAX_MESSAGE_BYTES), limit)
+            if kind != COPY_DATA:
+                return decode(kind, b"".join([part async for part in session.parts(size, limit)]))
 
     async def _handle(self, session: Session, message: Message) -> None:
         extended = self._extended

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -120,6 +120,12 @@ class Session:
                 return await coming
         except TimeoutError:
             raise errors.idle() from None
+
+    async def parts(self, size: int, limit: float | None) -> AsyncIterator[bytes]:
+        """The next bytes of the message whose head was read. Raises as `sent`, for each part."""
+        parts = self.wire.parts(size)
+        while part := await self.sent(anext(parts, b""), limit):
+            yield part
 
     def require_writable(self, tag: str) -> None:
         """Raises WireError."""

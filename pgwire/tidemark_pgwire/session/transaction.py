@@ -136,8 +136,8 @@ class Transaction:
         if (mark := self._savepoints[at][2]) == LOST:
             raise WireError(
                 LIMIT_EXCEEDED,
-                f'the rows of this savepoint "{name}" are not known any more: more than {MAX_OF_NAME} of its name were '
-                "set after it",
+                f'the rows of this savepoint "{name}" are not known any more: of one name, the newest '
+                f"{MAX_OF_NAME} count",
                 hint="ROLLBACK, or set savepoints of several names.",
             )
         if mark is None:
@@ -150,9 +150,9 @@ class Transaction:
 
     def _shorten(self, name: str) -> None:
         """Before one more of the name: the two oldest of a long run of it become one that is lost."""
-        run = self._savepoints[-MAX_OF_NAME:]
-        if len(run) == MAX_OF_NAME and all(each[0] == name for each in run):
-            self._savepoints[-MAX_OF_NAME : 2 - MAX_OF_NAME] = [(name, run[0][1] + run[1][1], LOST)]
+        run = self._savepoints[-MAX_OF_NAME - 1 :]
+        if len(run) > MAX_OF_NAME and all(each[0] == name for each in run):
+            self._savepoints[-len(run) :] = [(name, run[0][1] + run[1][1], LOST), *run[2:]]
 
     def _require_explicit(self, what: str) -> None:
         if not self.explicit:

@@ -112,8 +112,7 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
     while True:
         kind, size = await session.sent(wire.head(MAX_MESSAGE_BYTES), limit)
         if kind == COPY_DATA:
-            parts = wire.parts(size)
-            while part := await session.sent(anext(parts, b""), limit):
+            async for part in session.parts(size, limit):
                 yield part
             continue
         body = await session.sent(wire.body(size), limit)

@@ -132,12 +132,11 @@ class Body:
                 return self._file.read(PIECE_BYTES)
 
     def close(self) -> None:
-        """Give the room back at once. A thread closes a file on disk, which takes the disk's time."""
+        """Give the room back. A thread closes a file on disk, which takes the disk's time: then its room is free."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._spool.take(self._user, -self.size)
         if self._on_disk:
             self._spool.writers.submit(self._close_file)
         else:
@@ -156,8 +155,10 @@ class Body:
             raise WireError("53100", self._broken) from None
 
     def _close_file(self) -> None:
-        with self._using, suppress(OSError):  # the file has no name, so it is gone all the same
-            self._file.close()
+        with self._using:
+            with suppress(OSError):  # the file has no name, so it is gone all the same
+                self._file.close()
+            self._spool.take(self._user, -self.size)
 
 
 async def whole(threads: Executor, work: Callable[[], None]) -> None:
