@@ -46,7 +46,7 @@ LANES = (
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
 BROAD_SHARES = 8
-BROAD_MINUTES = 35
+BROAD_MINUTES = 20
 """No broad test begins later, unless all were asked for: a slow machine runs the others to their end."""
 SLOW = Lane("slow", ("-m", "slow"))
 SIGNALLED = 128
