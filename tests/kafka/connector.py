@@ -120,6 +120,10 @@ class Connector:
             self._write(self._queues[to].popleft(), to[1])
         assert self._writer.flush(SECONDS) == 0
 
+    def refuse(self, to: tuple[str, int]) -> Message:
+        """The broker refuses the next message to a partition of a table's topic; it is not written."""
+        return self._queues[(self.topic(to[0]), to[1])].popleft()
+
     def deliver_some(self, draw: random.Random) -> None:
         for to in draw.sample(sorted(self._queues), len(self._queues)):
             self.deliver(to, draw.choice([0, 0, 1, 3, 30]))

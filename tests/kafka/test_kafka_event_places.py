@@ -39,6 +39,14 @@ def test_an_event_that_came_again_is_left_out(connector: str) -> None:
     assert ignored(record(connector, 9), record(connector, 8), record(connector, 9), record(connector, 3, 6)) == {1}
 
 
+def test_the_first_transaction_of_a_connector_has_no_commit_before() -> None:
+    """It comes again like any other one. A connector that is made anew writes it at a later time."""
+    first = '[null, "5"]'
+    assert ignored(record("postgresql", 1, sequence=first), record("postgresql", 9), record("postgresql", 1)) == {2}
+    again, anew = record("postgresql", 1, sequence=first), record("postgresql", 1, 6, sequence=first)
+    assert ignored(record("postgresql", 1, sequence=first), record("postgresql", 9), again, anew) == {2}
+
+
 @pytest.mark.parametrize("other", [{"name": "other"}, {"db": "b"}])
 @pytest.mark.parametrize("connector", ["postgresql", "mysql"])
 def test_events_of_several_databases_in_one_topic_are_all_taken(connector: str, other: dict[str, str]) -> None:
@@ -60,6 +68,6 @@ def test_logs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [place["log"][2] for place in json.loads(events.places[0])] == ["a", "c"]
 
 
-@pytest.mark.parametrize("sequence", ["[" * 50_000, '[null, "1"]', "{}", '["1"]', '["x", "1"]', '["1", "1", "1"]'])
+@pytest.mark.parametrize("sequence", ["[" * 50_000, '["1", null]', "{}", '["1"]', '["x", "1"]', '["1", "1", "1"]'])
 def test_a_sequence_that_is_none_is_no_place(sequence: str) -> None:
     assert not ignored(record("postgresql", 9), record("postgresql", 1, sequence=sequence))

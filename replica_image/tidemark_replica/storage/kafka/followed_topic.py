@@ -124,13 +124,14 @@ class FollowedTopic:
         return Progress(Position(bound.topic_id, dict(reader.offsets), places, dict(reader.epochs)), rows, letters)
 
     def read_ahead(
-        self, bound: Position, memory: int, bytes_max: int, seconds: float, watermark: int, more: bool
+        self, bound: Position, memory: int, runs: int, bytes_max: int, seconds: float, watermark: int, more: bool
     ) -> None:
-        """Reads records that `take` gives, about `bytes_max` bytes of them; at most `memory` bytes are kept. `more`:
-        the others wait for this table, so it reads on when memory is full. Raises TableStopped, BrokersAway."""
+        """Reads records that `take` gives, about `bytes_max` bytes of them; at most `memory` bytes and `runs` are kept.
+        `more`: the others wait for this table, so it reads on when memory is full. Raises TableStopped,
+        BrokersAway."""
         reader = self._opened(bound)
         if self.ahead is None:
-            self.ahead = ReadAhead(self.table.topic, self._prefix, memory)
+            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs)
         ahead = self.ahead
         if ahead.is_full and not more:
             return

@@ -34,6 +34,7 @@ from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
 from tidemark_replica.storage.kafka.transactions.log import TransactionsUnreadable
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
+from tidemark_replica.storage.kafka.transactions.read_ahead import RUNS_MAX
 from tidemark_replica.storage.kafka.transactions.whole import WholeTransactions
 from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
@@ -82,6 +83,7 @@ class KafkaIngestion(Source):
         together = {name: topic for name, topic in self._tables.items() if topic.follows_transactions}
         self._whole = WholeTransactions(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
         self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
+        self._runs = RUNS_MAX // max(1, len(together))
         self._undecoded: dict[str, _Wait] = {}
         """Tables that wait for the registry."""
         self._bindings = StagedBindings()
@@ -253,7 +255,7 @@ class KafkaIngestion(Source):
                 seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
                 if topic.follows_transactions:
                     watermark, more = self._whole.log.watermark, self._whole.needs(name)
-                    topic.read_ahead(bound, self._memory, size, seconds, watermark, more)
+                    topic.read_ahead(bound, self._memory, self._runs, size, seconds, watermark, more)
                 else:
                     reads[name] = topic.read(bound, time, size, seconds)
                 self._undecoded.pop(name, None)
@@ -277,10 +279,10 @@ class KafkaIngestion(Source):
             return False
         if self._whole.log.problem:
             self._problems["transactions"] = self._whole.log.problem
-        elif not self._whole.log.is_settled:
+        elif self._whole.log.is_read and not self._whole.log.is_settled:
             text = f"topic {self._spec.transactions} has no END of a transaction yet: tables begin behind the next one"
             self._whole.problem = f"NoTransaction: {text}"
-        return self._whole.log.is_settled and not self._whole.log.problem
+        return self._whole.log.is_read and self._whole.log.is_settled and not self._whole.log.problem
 
     def _unreadable(self, error: TransactionsUnreadable) -> None:
         self._whole.restart()
@@ -291,7 +293,7 @@ class KafkaIngestion(Source):
     ) -> None:
         """Takes whole transactions into all tables that follow them. Raises BrokersAway."""
         together = [name for name, topic in self._tables.items() if topic.follows_transactions]
-        live = [name for name in together if name not in self._stopped]
+        live = [name for name in together if name not in self._stopped or name in reads]
         moving = {name: self._bound[name] for name in live if name in self._bound and name not in reads}
         try:
             chosen = self._whole.choose(moving, topics, bool(live) and len(moving) == len(live))
@@ -315,7 +317,8 @@ class KafkaIngestion(Source):
         if self._whole.problem:
             return
         for name, why in self._whole.lost.items():
-            before = self._gaps.get(name, Gaps())
+            noted = changes.get((name, _GAPS))  # in this tick
+            before = Gaps.from_json(noted) if noted is not None else self._gaps.get(name, Gaps())
             changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, why).to_json()
         names = [name for name, topic in self._tables.items() if topic.follows_transactions]
         known = [name for name in names if name in self._bound or name in reads]

@@ -139,8 +139,8 @@ def position(source: msgspec.Raw) -> dict[str, Any] | None:
         if sum(map(len, [*log, origin.file or ""])) > NAMES_LENGTH_MAX:
             return None
         if origin.connector == "postgresql" and origin.sequence is not None:
-            last_commit, own = (int(each or "") for each in _decode_sequence(origin.sequence))
-            return {"log": log, "at": [last_commit, own], "ms": origin.ts_ms}
+            last_commit, own = _decode_sequence(origin.sequence)  # a connector's first transaction has no commit before
+            return {"log": log, "at": [int(last_commit or 0), int(own or "")], "ms": origin.ts_ms}
         if origin.connector in ("mysql", "mariadb") and not origin.gtid and origin.file and origin.pos is not None:
             name, _, number = origin.file.rpartition(".")
             at = [int(number), origin.pos, origin.row or 0]

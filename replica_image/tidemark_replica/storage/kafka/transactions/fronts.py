@@ -9,20 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark_replica.storage.kafka.transactions.log import Transaction
-from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, ReadAhead, Run
+from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead, Run
 
 
 class Fronts:
     """`ahead`, `fates`: by table. `pending`: the transactions that may be chosen, which are chosen in their order.
     `unknown`: a run, and its table, that waits for none of them, or perhaps for one that was passed and comes again; it
-    is None where there is no such run, and nothing may be chosen where there is one."""
+    is None where there is no such run, and nothing may be chosen where there is one. `beyond`: a run, and its table, of
+    a transaction that is later than all of them, None without one."""
 
     def __init__(
-        self, ahead: Mapping[str, ReadAhead], fates: Mapping[str, FateOf], pending: Mapping[str, Transaction]
+        self,
+        ahead: Mapping[str, ReadAhead],
+        fates: Mapping[str, FateOf],
+        pending: Mapping[str, Transaction],
+        rank_of: RankOf,
     ) -> None:
-        self._ahead, self._fates, self._pending = ahead, fates, pending
+        self._ahead, self._fates, self._pending, self._rank_of = ahead, fates, pending, rank_of
         self._waiting: dict[str, list[tuple[str, int, int]]] = {}
         self.unknown: tuple[str, Run] | None = None
+        self.beyond: tuple[str, Run] | None = None
         for name, one in ahead.items():
             for partition in one.partitions:
                 self._move(name, partition, 0)
@@ -31,16 +37,17 @@ class Fronts:
         """Moves the fronts that wait for the transaction, as it is chosen now. Returns whether each of them waits for
         nothing more, or for a later one: then all events of this one are before the cut."""
         moved = [self._move(*front) for front in self._waiting.pop(one.id, [])]
-        return self.unknown is None and all(run is None or self._pending[run.id].rank > one.rank for run in moved)
+        return self.unknown is None and all(run is None or self._rank_of(run) > one.rank for run in moved)
 
     def _move(self, name: str, partition: int, at: int) -> Run | None:
         at = self._ahead[name].front(partition, at, self._fates[name])
         run = self._ahead[name].run(partition, at)
         if run is None:
             return None
-        one = self._pending.get(run.id)
-        if one is None or (one.is_again and run.commit_before is None):
+        if self._rank_of(run) < 0:
             self.unknown = self.unknown or (name, run)
-            return run
-        self._waiting.setdefault(run.id, []).append((name, partition, at))
+        elif run.id in self._pending:
+            self._waiting.setdefault(run.id, []).append((name, partition, at))
+        else:
+            self.beyond = self.beyond or (name, run)
         return run

@@ -35,6 +35,7 @@ WAIT_SECONDS = 0.2
 BYTES_PER_READ = 16 << 20
 _TOPIC, _OFFSET = ("", "transactions/topic"), ("", "transactions/offset")
 _WATERMARK, _MS = ("", "transactions/watermark"), ("", "transactions/ms")
+_ANEW = "Give the connector another topic.prefix, and create another DataSource of its topics"
 
 
 class TransactionsUnreadable(BrokersAway):
@@ -74,6 +75,9 @@ class TransactionLog:
         self.watermark, self._ms = 0, 0
         self._begins_behind: int | None = None
         """For a source that begins: all transactions whose END is before this offset are passed."""
+        self._read_to: int | None = None
+        """The end of the topic when it was opened, None once all records before it are read."""
+        self._ended = 0
         self._came_from = ""
         """The transaction of the record before, if it is an END that counts the same as the first one did."""
 
@@ -85,6 +89,16 @@ class TransactionLog:
     def problem(self) -> str:
         """The reason why no records come; empty while they do."""
         return self._reader.problem if self._reader is not None else ""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all is read that was there when the topic was opened, or as many transactions as may be pending."""
+        return self._reader is not None and (self._read_to is None or self.is_full)
+
+    @property
+    def last_end(self) -> int:
+        """Where the last transaction ended of which END is read."""
+        return max(self.watermark, self._ended)
 
     @property
     def is_settled(self) -> bool:
@@ -130,8 +144,10 @@ class TransactionLog:
                     break
         except TableStopped as error:
             raise TransactionsUnreadable(f"{error.reason}: topic of transactions: {error}") from None
-        behind = self._begins_behind
-        if behind is not None and self._reader.offsets[0] >= behind and (self.watermark or not self._reader.begins[0]):
+        behind, at = self._begins_behind, self._reader.offsets[0]
+        if self._read_to is not None and at >= self._read_to:
+            self._read_to = None
+        if behind is not None and at >= behind and (self.watermark or not self._reader.begins[0]):
             self._begins_behind = None
 
     def check(self, topics: Topics) -> Topic:
@@ -141,10 +157,12 @@ class TransactionLog:
             raise TransactionsUnreadable(f"{found.reason}: topic of transactions: {found}")
         if len(found.partitions) != 1:
             text = f"topic {self.topic} has {len(found.partitions)} partitions; the order of transactions needs one"
-            raise TransactionsUnreadable(f"Partitions: {text}. Create the topic with one, and another DataSource")
+            how = "Create the topic with one and, once a transaction has ended there, another DataSource"
+            raise TransactionsUnreadable(f"Partitions: {text}. {how}")
         if self._id and found.id != self._id:
             text = f"topic {self.topic} was created anew: its id is {found.id}, and was {self._id}"
-            raise TransactionsUnreadable(f"TopicReplaced: {text}. Create another DataSource")
+            how = "Create another DataSource once a transaction has ended there"
+            raise TransactionsUnreadable(f"TopicReplaced: {text}. {how}")
         self._id = found.id
         return found
 
@@ -154,7 +172,8 @@ class TransactionLog:
             self._reader.close()
             self._reader = None
         self.pending, self.passed, self._passed_counts = {}, {}, {}
-        self._came_from, self._begins_behind = "", None
+        self._came_from, self._begins_behind, self._read_to, self._ended = "", None, None, 0
+        self._id = self._id if self._is_bound else ""
 
     def _take_entries(self, entries: Mapping[Entry, str]) -> None:
         self._is_bound = _WATERMARK in entries
@@ -171,7 +190,7 @@ class TransactionLog:
             text = f"the next record of topic {self.topic}, {self._bound}, is none of those from {first} to {end}"
             raise TransactionsUnreadable(f"OffsetGone: {text}. Create another DataSource")
         at = max(first, self._bound - BEFORE_RECORDS)
-        self._reader = TopicReader(self._open_consumer(), self.topic, {0: at})
+        self._reader, self._read_to = TopicReader(self._open_consumer(), self.topic, {0: at}), end
 
     def _add(self, record: object, now: float) -> None:
         value, offset = record.value(), record.offset()  # type: ignore[attr-defined]
@@ -179,7 +198,7 @@ class TransactionLog:
             boundary = boundary_of(value)
         except NotUnderstood as why:
             text = f"the record at offset {offset} of topic {self.topic}: {why}. Only PostgreSQL's connector is known"
-            raise TransactionsUnreadable(f"RecordUnknown: {text}") from None
+            raise TransactionsUnreadable(f"RecordUnknown: {text}. {_ANEW}") from None
         if boundary is not None:
             if boundary.counts is None:
                 self._take_begin(boundary, offset, now)
@@ -203,9 +222,10 @@ class TransactionLog:
         if end <= self.watermark:
             if boundary.ms > self._ms:
                 text = f"transaction {id} ended at position {end}, before those that are bound, but at a later time"
-                raise TransactionsUnreadable(f"LogReplaced: topic {self.topic}: {text}. Create another DataSource")
+                raise TransactionsUnreadable(f"LogReplaced: topic {self.topic}: {text}. {_ANEW}")
             self._pass(id, end, counts)
             return
+        self._ended = max(self._ended, end)
         one = self.pending.get(id)
         if one is None:  # its BEGIN is not there, so its events may have been counted from anywhere
             one = self.pending[id] = Transaction(id, offset, now, is_undecided=True)

@@ -21,7 +21,8 @@ from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN
 from tidemark_replica.storage.kafka.transactions.metadata import Mark, NotUnderstood, is_of, mark_of
 
 RUNS_MAX = 200_000
-"""Runs of one table that are remembered, of all partitions; a partition with its share of them is not read on."""
+"""Runs that are remembered, of all tables and partitions; a partition with its share of them is not read on."""
+_MEND = ". Mend the connector, remove the table, and add one of another name"
 
 
 class Fate(Enum):
@@ -36,7 +37,8 @@ class Fate(Enum):
 class Run:
     """Records of one transaction, from the offset `begin` of a partition to the next run; orders grow within it. `id`
     empty: of no transaction. `position`: of its first event. `fresh`: the offset of the first event with a greater
-    order than all before it in the partition, None without one."""
+    order than all before it in the partition, None without one. `count`: how many there are. `is_new`: an event has a
+    greater position than all before it in the partition."""
 
     id: str
     partition: int
@@ -45,29 +47,43 @@ class Run:
     commit_before: int | None = None
     last: int = 0
     fresh: int | None = None
+    count: int = 0
+    is_new: bool = False
 
 
 @dataclass
 class _Seen:
-    """Events of one transaction: by partition the greatest order and the number of events without repeats; all
-    bytes."""
+    """Events of one transaction: by partition the greatest order, the number of events without repeats, and the
+    greatest position; all bytes."""
 
-    partitions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    partitions: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     bytes: int = 0
+
+
+@dataclass
+class Tally:
+    """What the runs of a table say together. `counts`: by transaction, its events that are before all events of later
+    ones in their partition, without those that came again. `behind`: by transaction, a run with an event that is not
+    before, and is none that came again. `latest`: by partition, the greatest rank."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, Run] = field(default_factory=dict)
+    latest: dict[int, int] = field(default_factory=dict)
 
 
 FateOf = Callable[[Run, int], Fate]
 """Of a run, and the greatest rank before it in its partition."""
-RankOf = Callable[[str], int]
-"""The rank of a transaction that is pending; -1 of any other one."""
+RankOf = Callable[[Run], int]
+"""The rank of the run's transaction if it is pending, a greater one than of all that have ended if it is later than
+these; -1 of any other one."""
 
 
 class ReadAhead:
     """The records that the reader of a topic is ahead of the bindings. `prefix`: of the connector's topics;
-    `bytes_max`: of records in memory."""
+    `bytes_max`: of records in memory. `runs_max`: of all partitions."""
 
-    def __init__(self, topic: str, prefix: str, bytes_max: int) -> None:
-        self._topic, self._prefix, self._bytes_max = topic, prefix, bytes_max
+    def __init__(self, topic: str, prefix: str, bytes_max: int, runs_max: int) -> None:
+        self._topic, self._prefix, self._bytes_max, self._runs_max = topic, prefix, bytes_max, runs_max
         self._records: list[Any] = []
         self._runs: dict[int, list[Run]] = {}
         self._seen: dict[str, _Seen] = {}
@@ -84,7 +100,7 @@ class ReadAhead:
 
     def crowded(self, partitions: int) -> set[int]:
         """The partitions with as many runs as are remembered, where there are so many partitions."""
-        return {p for p, runs in self._runs.items() if len(runs) >= max(1, RUNS_MAX // max(1, partitions))}
+        return {p for p, runs in self._runs.items() if len(runs) >= max(1, self._runs_max // max(1, partitions))}
 
     def add(self, records: Sequence[Any], watermark: int) -> None:
         """Takes records that were read next. Raises TableStopped where an event is not one of the topic's table by
@@ -102,7 +118,7 @@ class ReadAhead:
     def count(self, id: str) -> int:
         """The events of the transaction that were read, without those that came again."""
         seen = self._seen.get(id)
-        return sum(count for _, count in seen.partitions.values()) if seen is not None else 0
+        return sum(count for _, count, _ in seen.partitions.values()) if seen is not None else 0
 
     def bytes_of(self, id: str) -> int:
         """The bytes of the transaction's events that were read."""
@@ -125,9 +141,19 @@ class ReadAhead:
         runs = self._runs.get(partition, ())
         return runs[at] if at < len(runs) else None
 
-    def has_later(self, partition: int, rank: int, rank_of: RankOf) -> bool:
-        """Whether the partition has an event of a transaction that began behind `rank`."""
-        return any(rank_of(run.id) > rank for run in reversed(self._runs.get(partition, ())))
+    def tally(self, rank_of: RankOf) -> Tally:
+        found = Tally()
+        for partition, runs in self._runs.items():
+            top = -1
+            for run in runs:
+                if (rank := rank_of(run)) < 0:
+                    continue
+                if rank >= top:
+                    found.counts[run.id], top = found.counts.get(run.id, 0) + run.count, rank
+                elif run.is_new:
+                    found.behind.setdefault(run.id, run)
+            found.latest[partition] = top
+        return found
 
     def cut(self, ends: Mapping[int, int], fate_of: FateOf) -> dict[int, int]:
         """By partition, the offset up to which records may be bound. `ends`: the next record to be read."""
@@ -151,7 +177,7 @@ class ReadAhead:
                 is_dropped = fate_of(run, top) is Fate.DROPPED
                 first = run.begin if not run.id or not is_whole(run.id) else run.fresh
                 counted[partition].append(float("inf") if is_dropped or first is None else first)
-                top = max(top, rank_of(run.id))
+                top = max(top, rank_of(run))
                 self._seen.pop(run.id, None)
             del runs[:number]
 
@@ -169,16 +195,18 @@ class ReadAhead:
         try:
             mark = mark_of(value)
         except NotUnderstood as why:
-            raise self._stopped(record, str(why)) from None
+            raise self._stopped(record, f"{why}{_MEND}") from None
         if mark is None:
             return None
         if mark.table not in self._tables:
             if not is_of(mark.table, self._topic, self._prefix):
-                raise self._stopped(record, f"the event is of table {mark.table}, and the topic's name does not say so")
+                raise self._stopped(
+                    record, f"the event is of table {mark.table}, and the topic's name does not say so{_MEND}"
+                )
             self._tables.add(mark.table)
         if not mark.id and watermark and mark.commit_before is not None and mark.commit_before >= watermark:
             text = "the event has no transaction, and those before it have: set provide.transaction.metadata again"
-            raise self._stopped(record, text)
+            raise self._stopped(record, text + _MEND)
         return mark if mark.id else None
 
     def _mark(self, record: Any, mark: Mark | None, size: int) -> None:
@@ -195,10 +223,12 @@ class ReadAhead:
         last.last = mark.order
         seen = self._seen.setdefault(mark.id, _Seen())
         seen.bytes += size
-        top, count = seen.partitions.get(partition, (0, 0))
+        top, count, position = seen.partitions.get(partition, (0, 0, -1))
+        last.is_new = last.is_new or mark.position > position
         if mark.order > top:
-            seen.partitions[partition] = (mark.order, count + 1)
+            top, count, last.count = mark.order, count + 1, last.count + 1
             last.fresh = offset if last.fresh is None else last.fresh
+        seen.partitions[partition] = (top, count, max(position, mark.position))
 
     def _stopped(self, record: Any, why: str) -> TableStopped:
         where = f"partition {record.partition()} of topic {self._topic} at offset {record.offset()}"

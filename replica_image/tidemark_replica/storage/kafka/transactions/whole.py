@@ -6,7 +6,8 @@ Only what the topics say counts, never how long something takes:
     undecided   the connector began again within the transaction, so END may count from there alone. It is whole once
                 each partition of each table has an event of a later transaction: events of a partition are in order
     lost        fewer events than END says, and each partition has an event of a later transaction: none will come.
-                `onGap: skip` takes the transaction without them
+                `onGap: skip` takes the transaction without them. Events behind those of a later transaction are lost,
+                too: a batch of the producer failed, the next one did not, and Connect wrote them again
 
 Transactions are bound in their order, up to the first one that is not whole. A table that begins, or goes on after it
 stood still, takes what ended before (`joined`) record by record.
@@ -15,6 +16,7 @@ stood still, takes what ended before (`joined`) record by record.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
@@ -28,7 +30,7 @@ from tidemark_replica.storage.kafka.topics import Topics
 from tidemark_replica.storage.kafka.transactions.fronts import Fronts
 from tidemark_replica.storage.kafka.transactions.log import Transaction, TransactionLog
 from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
-from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, ReadAhead, Run
+from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, Run, Tally
 from tidemark_replica.storage.staged_bindings import Entry
 
 SHOWN_SECONDS = 10.0
@@ -97,13 +99,19 @@ class WholeTransactions:
             end = log.passed.get(run.id)
             if end is not None and run.position <= end:
                 return Fate.TAKEN if end <= position.joined else Fate.DROPPED
-            return Fate.TAKEN if run.begin < position.history.get(run.partition, 0) else Fate.WAITS
+            was_there = run.begin < position.history.get(run.partition, 0)
+            return Fate.TAKEN if was_there and run.position <= position.joined else Fate.WAITS
 
         return found
 
-    def rank_of(self, id: str) -> int:
-        one = self.log.pending.get(id)
-        return one.rank if one is not None else -1
+    def rank_of(self, run: Run) -> int:
+        """See `RankOf`."""
+        before, one = run.commit_before, self.log.pending.get(run.id)
+        if before is not None and before < self.log.watermark:
+            return -1
+        if one is not None:  # without the commit before, this may be an event of one that was passed
+            return -1 if one.is_again and before is None else one.rank
+        return sys.maxsize if run.id and before is not None and before >= self.log.last_end else -1
 
     def is_whole(self, id: str) -> bool:
         """Whether the orders of the transaction's events say which of them came again."""
@@ -154,14 +162,17 @@ class WholeTransactions:
         ahead = {name: found for name in bound if (found := self._tables[name].ahead) is not None}
         if unread := sorted(bound.keys() - ahead.keys()):
             return _Hold("", "TransactionPending", f"table {unread[0]} is not read yet", monotonic())
-        fronts = Fronts(ahead, {name: self.fate_of(at) for name, at in bound.items()}, self.log.pending)
+        fates = {name: self.fate_of(at) for name, at in bound.items()}
+        fronts = Fronts(ahead, fates, self.log.pending, self.rank_of)
         if fronts.unknown is not None:
             return self._unknown(*fronts.unknown)
         dropped = {name: 0 for name, one in ahead.items() if one.is_over}
-        end = self.log.watermark
+        oldest, end = next(iter(self.log.pending.values()), None), self.log.watermark
+        has_ended = oldest is not None and oldest.counts is not None
+        tallies = {name: one.tally(self.rank_of) for name, one in ahead.items()} if has_ended else {}
         for one in self.log.pending.values():
             lost: dict[str, str] = {}
-            reason, why = self._missing(one, ahead, topics, lost)
+            reason, why = self._missing(one, tallies, topics, lost)
             if not why and one.end <= end:
                 reason, why = "TransactionPending", "it ended before an earlier one, and nothing says which is right"
             if why:
@@ -176,7 +187,7 @@ class WholeTransactions:
                 why = "events before its own are of a transaction whose END has not come"
                 return _Hold(one.id, "TransactionPending", why, monotonic())
             self.lost, end = self.lost | lost, one.end
-        return None
+        return self._unknown(*fronts.beyond) if fronts.beyond is not None and not self.passing else None
 
     def _unknown(self, name: str, run: Run) -> _Hold:
         where = f"partition {run.partition} of topic {self._tables[name].table.topic} at offset {run.begin}"
@@ -185,23 +196,28 @@ class WholeTransactions:
         return _Hold(run.id, "TransactionUnknown", why, monotonic())
 
     def _missing(
-        self, one: Transaction, ahead: Mapping[str, ReadAhead], topics: Topics, lost: dict[str, str]
+        self, one: Transaction, tallies: Mapping[str, Tally], topics: Topics, lost: dict[str, str]
     ) -> tuple[str, str]:
         """The reason and the text why the transaction is not whole; empty where it is. `lost` takes events that will
         not come."""
         if one.counts is None:
             return "TransactionPending", "its END has not come"
-        for name, read in ahead.items():
-            table, wanted, count = self._tables[name], self._wanted(one, name), read.count(one.id)
-            if not one.is_undecided and count == wanted:
+        for name, tally in tallies.items():
+            table, wanted, count = self._tables[name], self._wanted(one, name), tally.counts.get(one.id, 0)
+            behind = tally.behind.get(one.id)
+            if behind is None and not one.is_undecided and count == wanted:
                 continue
-            open = self._open_partition(one, name, topics)
+            open = self._open_partition(one, name, tally, topics)
             later = f"{open} has no event of a later transaction yet: change a row that is there"
-            if one.is_undecided or count > wanted:
-                if open:
-                    return "TransactionUndecided", f"{UNDECIDED}. {later}"
+            if open and (one.is_undecided or count > wanted):
+                return "TransactionUndecided", f"{UNDECIDED}. {later}"
+            if behind is None and (one.is_undecided or count > wanted):
+                one.is_undecided = True  # orders do not say which events came again
                 continue
             text = f"table {name} has {count} of its {wanted} events"
+            if behind is not None:
+                text = f"partition {behind.partition} of topic {table.table.topic} has events of it at offset"
+                text += f" {behind.begin}, behind those of a later one, as a batch of Kafka Connect had failed before"
             if open:
                 return "TransactionPending", f"{text}; {later}, if they do not come"
             if table.table.on_gap != "skip":
@@ -210,14 +226,13 @@ class WholeTransactions:
             lost[name] = f"transaction {one.id}: {text}"
         return "", ""
 
-    def _open_partition(self, one: Transaction, name: str, topics: Topics) -> str:
+    def _open_partition(self, one: Transaction, name: str, tally: Tally, topics: Topics) -> str:
         """A partition of the table without an event of a later transaction, which may still get events of this one;
         empty without one. A later transaction began behind the END of this one."""
         table, rank = self._tables[name], one.ended_rank
-        assert table.ahead is not None
         assert rank is not None
         for partition in sorted(table.offsets):
-            if not table.ahead.has_later(partition, rank, self.rank_of):
+            if tally.latest.get(partition, -1) <= rank:
                 return f"partition {partition} of topic {table.table.topic}"
         try:
             unread = sorted(set(table.described(topics).partitions) - table.offsets.keys())

@@ -1,0 +1,196 @@
+"""Debezium's transactions where something fails beside them: tables that stop, batches of Kafka Connect's producer,
+slow brokers, databases that are restored, and more transactions than may be pending."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.test_kafka_transactions import NAMES, Shop, contents, end, joined, shown, soon, wait_for
+from tests.kafka.topics import Run, delete_topic, new_topic, produce, spec_of
+from tests.storage.ingestion_samples import oks
+from tidemark_replica.storage.kafka import followed_topic, reader
+from tidemark_replica.storage.kafka.transactions import log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
+__all__ = ["soon"]
+
+
+def test_a_stopped_table_goes_on_while_a_transaction_waits(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tick in which it goes on, the others bind nothing: it has all events of what they bind afterwards."""
+    shop = Shop(kafka)
+    delete_topic(kafka, shop.connector.topic("items"))
+    with Run(tmp_path, shop.spec()) as run:
+        run.until(lambda: run.source.stopped())
+        shop.commit(("orders", 1, "a"))
+        shop.connector.send_all()
+        run.until(lambda: oks(tmp_path, "orders") == [(1, "a")])
+    new_topic(kafka, 2, shop.connector.topic("items"))
+    shop.commit(("orders", 1, "b"), ("items", 1, "b"))
+    shop.connector.send_all()
+    for module in (log, followed_topic):  # the first tick reads all
+        monkeypatch.setattr(module, "WAIT_SECONDS", 3.0)
+    with Run(tmp_path, shop.spec(), term=2) as run:
+        run.tick(2)
+        monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 0.2)
+        run.until(lambda: contents(tmp_path, NAMES) == shown(shop.upstream.states[-1], NAMES))
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "skip"])
+def test_a_batch_that_failed_comes_behind_later_events(kafka: Broker, tmp_path: Path, on_gap: str) -> None:
+    """The broker refuses the batch of a partition, and takes the next one; then Connect begins again before both."""
+    shop = Shop(kafka)
+    table, connector = shop.table("orders", on_gap=on_gap), shop.connector
+    with Run(tmp_path, spec_of(kafka, table, transactions=connector.transaction_topic)) as run:
+        joined(run)
+        shop.commit(("orders", 0, "6"))
+        shop.commit(("orders", 1, "7"), ("orders", 2, "7"))
+        shop.commit(("orders", 3, "8"))
+        assert connector.queue(99) == 10
+        assert connector.refuse(("orders", 1)).at[0] == 1
+        connector.send(0)
+        connector.restart(0)
+        connector.send_all()
+        shop.commit(("orders", 0, "9"), ("orders", 3, "9"))
+        connector.send_all()
+        if on_gap == "stop":
+            wait_for(run, "TransactionIncomplete: transaction 701 of topic")
+            shop.tick(run, 3)
+            assert shop.seen == 1
+            assert "behind those of a later one" in run.source.warning()
+        else:
+            run.until(lambda: (3, "9") in oks(tmp_path, "orders"))
+            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+
+
+def test_another_process_begins_within_the_first_transaction(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic of transactions answers later than those of the tables."""
+    shop = Shop(kafka)
+    shop.commit(("orders", 1, "a"), ("orders", 2, "a"), ("items", 1, "a"), ("items", 2, "a"))
+    shop.connector.send(4)
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        shop.tick(run, 2)
+        assert shop.seen == 0
+    monkeypatch.setattr(log, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 3.0)
+    with Run(tmp_path, shop.spec(), term=2) as run:
+        shop.tick(run, 3)
+        assert shop.seen == 0
+        monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 0.2)
+        monkeypatch.setattr(log, "WAIT_SECONDS", 0.2)
+        shop.connector.send_all()
+        shop.until_last(run)
+
+
+def test_begin_that_comes_after_the_events(kafka: Broker, tmp_path: Path) -> None:
+    """Of the first transaction of a connector, as tables begin: its events do not tell the commit before."""
+    shop = Shop(kafka)
+    shop.commit(("orders", 1, "a"), ("items", 1, "a"))
+    shop.connector.queue(3)
+    for name in NAMES:
+        shop.connector.deliver((shop.connector.topic(name), 1), 9)
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        wait_for(run, "TransactionUnknown: transaction 700 of topic")
+        shop.tick(run, 2)
+        assert shop.seen == 0
+        shop.connector.send_all()
+        shop.until_last(run)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_first_transaction_comes_again(kafka: Broker, tmp_path: Path, whole: bool) -> None:
+    shop = Shop(kafka, 1)
+    shop.commit(("orders", 1, "a"))
+    shop.commit(("orders", 1, "b"))
+    shop.commit(("orders", 3, "c"))
+    shop.connector.send_all()
+    with Run(tmp_path, shop.spec(**({} if whole else {"transactions": ""}))) as run:
+        run.tick(3)
+        run.until(lambda: contents(tmp_path, NAMES) == shown(shop.upstream.states[-1], NAMES))
+        shop.connector.restart(0)
+        shop.connector.send_all()
+        run.until(lambda: run.is_at_end(run.spec.tables[0]))
+        assert contents(tmp_path, NAMES) == shown(shop.upstream.states[-1], NAMES)
+
+
+@pytest.mark.parametrize("bad", ["LogReplaced", "RecordUnknown"])
+def test_a_log_that_is_another_one_holds_the_source(kafka: Broker, tmp_path: Path, bad: str) -> None:
+    """At each tick, and for another process: nothing more is bound."""
+    shop = Shop(kafka)
+    topic = shop.connector.transaction_topic
+    if bad == "LogReplaced":
+        produce(kafka, topic, end("900:90000000"))
+    for name in "abc":
+        shop.commit(("orders", 1, name), ("items", 1, name))
+    shop.connector.send_all()
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        run.until(lambda: contents(tmp_path, NAMES) == shown(shop.upstream.states[-1], NAMES))
+        shop.commit(("orders", 1, "d"), ("items", 1, "d"))
+        shop.connector.queue(99)
+        shop.connector.deliver((topic, 0), 99)
+        if bad == "RecordUnknown":
+            produce(kafka, topic, {"status": "OTHER"})
+        wait_for(run, f"TransactionsUnreadable: {bad}")
+        shop.connector.send_all()
+        stays_held(run, shop, bad)
+    with Run(tmp_path, shop.spec(), term=2) as run:
+        wait_for(run, f"TransactionsUnreadable: {bad}")
+        stays_held(run, shop, bad)
+
+
+def stays_held(run: Run, shop: Shop, why: str) -> None:
+    for _ in range(6):
+        run.tick()
+        assert run.source.warning().startswith(f"TransactionsUnreadable: {why}")
+        assert contents(run.root, NAMES) == shown(shop.upstream.states[3], NAMES)
+
+
+def test_more_transactions_than_may_be_pending(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table has none of the first ones: its event is of a later transaction, whose BEGIN is not read yet."""
+    monkeypatch.setattr(log, "PENDING_MAX", 5)
+    monkeypatch.setattr(reader, "BATCH_RECORDS", 2)
+    shop = Shop(kafka, 1)
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        shop.commit(("orders", 1, "a"), ("items", 1, "a"))
+        shop.connector.send_all()
+        shop.until_last(run)
+    for n in range(12):
+        shop.commit(("orders", 1, f"{n}"))
+    shop.commit(("items", 1, "z"))
+    shop.connector.send_all()
+    with Run(tmp_path, shop.spec(), term=2) as run:
+        shop.until_last(run)
+
+
+def test_a_later_event_beyond_those_that_may_be_pending(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the proof that an undecided transaction is whole."""
+    monkeypatch.setattr(log, "PENDING_MAX", 5)
+    monkeypatch.setattr(reader, "BATCH_RECORDS", 2)
+    shop = Shop(kafka, 1)
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        shop.commit(("orders", 1, "a"), ("orders", 2, "a"), ("items", 1, "a"))
+        shop.connector.send(2)
+        shop.connector.restart(0, 1)
+        shop.connector.send_all()
+        for n in range(12):
+            shop.commit(("orders", 1, f"{n}"))
+        shop.connector.send_all()
+        wait_for(run, "TransactionUndecided")
+        shop.tick(run, 3)
+        assert shop.seen == 0
+        shop.commit(("items", 9, "z"))
+        shop.connector.send_all()
+        shop.until_last(run)
