@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-BOUND = 240.0
+BOUND = 480.0
 
 
 def until(holds: Callable[[], object]) -> None:

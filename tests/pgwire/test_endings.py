@@ -15,7 +15,6 @@ from tests.pgwire.written import Written, written
 from tests.waiting import BOUND, until
 from tidemark_pgwire import errors, server
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.session.extended import Extended
 from tidemark_pgwire.session.session import Connection
 
 EXPIRED = "the token is not valid any more"
@@ -113,17 +112,6 @@ def test_a_call_that_a_server_waits_for_no_more_has_an_unknown_outcome(
         with pytest.raises(psycopg.errors.StatementCompletionUnknown):
             asked.result(BOUND)
         held.go.set()
-
-
-def test_rows_are_forgotten_though_a_portal_cannot_be_closed(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(portals: Extended) -> None:
-        raise ZeroDivisionError
-
-    with tables.server.connect() as connection:
-        connection.execute("BEGIN")
-        connection.execute("INSERT INTO shop.plain VALUES (1, 'kept')")
-        monkeypatch.setattr(Extended, "close_portals", fail)
-    until(lambda: not tables.server.server.spool._used)
 
 
 def test_other_statements_end_at_once_with_the_reason(tables: Written) -> None:
