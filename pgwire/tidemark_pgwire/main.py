@@ -29,9 +29,9 @@ LOG = logging.getLogger(__name__)
 
 
 def seconds(text: str) -> float:
-    """Raises ValueError, ArgumentTypeError."""
+    """An option's number of seconds. Raises ValueError, ArgumentTypeError: it is none, or less than 0."""
     if not (number := float(text)) >= 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds: give 0 or more")
     return number
 
 

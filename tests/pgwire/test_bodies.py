@@ -17,7 +17,7 @@ import pytest
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Transaction
-from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, whole
+from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, run_to_end
 
 
 def test_two_readers_do_not_disturb_each_other() -> None:
@@ -54,7 +54,7 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
             go_on.wait(BOUND)
             kept.append("rows")
 
-        copying = asyncio.create_task(whole(spool.parsers, keep))
+        copying = asyncio.create_task(run_to_end(spool.parsers, keep))
         for _ in range(2):
             await asyncio.sleep(0)
             copying.cancel()
@@ -70,7 +70,7 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
 
 def test_a_thread_that_fails_fails_the_copy() -> None:
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(whole(Spool().parsers, cast(Any, partial(divmod, 1, 0))))
+        asyncio.run(run_to_end(Spool().parsers, cast(Any, partial(divmod, 1, 0))))
 
 
 def test_a_body_that_cannot_be_closed_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,10 +96,10 @@ def test_rows_that_were_lost_on_their_way_to_disk_are_not_written() -> None:
         transaction.pending, pending = None, transaction.pending
         transaction.savepoint("none")
         transaction.pending = pending
-        await body.during(partial(body.append, rows, 1), len(rows))
+        await body.do_file_work(partial(body.append, rows, 1), len(rows))
         transaction.savepoint("some")
         with small_files(), pytest.raises(WireError, match="cannot be kept") as failed:
-            await body.during(partial(body.append, rows, 1), len(rows))
+            await body.do_file_work(partial(body.append, rows, 1), len(rows))
         assert failed.value.sqlstate == "53100"
         transaction.fail()
         with pytest.raises(WireError, match="cannot be kept"):
@@ -167,9 +167,9 @@ def test_threads_alone_use_a_file_on_disk(size: int) -> None:
         body._file = used = cast(Any, Used(body._file))
         transaction = begun(body)
         transaction.savepoint("empty")
-        await body.during(partial(body.append, bytes(size), 1), size)
+        await body.do_file_work(partial(body.append, bytes(size), 1), size)
         transaction.savepoint("one")
-        await body.during(partial(body.append, b"2\n", 1), 2)
+        await body.do_file_work(partial(body.append, b"2\n", 1), 2)
         await transaction.rollback_to("one")
         assert (body.rows, body.size) == (1, size + 2)
         transaction.end()
@@ -194,8 +194,8 @@ def test_rows_of_a_failed_block_are_forgotten_unless_a_savepoint_keeps_them() ->
 
 
 def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
-    """As pgjdbc's autosave sets it. By random histories: what is gone back to is what PostgreSQL would go back to, or
-    it is refused."""
+    """Random histories with the savepoints that pgjdbc's autosave sets: ROLLBACK TO keeps the rows that PostgreSQL
+    would keep, or is refused."""
     refused = list[str]()
 
     async def scenario(seed: int) -> None:

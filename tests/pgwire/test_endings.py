@@ -1,4 +1,4 @@
-"""Statements whose connection ends while they run: what their client is told of what they wrote."""
+"""The server ends a connection while a statement runs: the client is told whether its rows were written."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Transaction:
             self.forget_rows()
         elif self.pending is not None:
             body = self.pending.body
-            await body.during(partial(body.back, mark))
+            await body.do_file_work(partial(body.back, mark))
         del self._savepoints[at + 1 :]
         self.failed = False
 

@@ -22,7 +22,7 @@ from tidemark_pgwire.statements.commands import CopyIn
 from tidemark_pgwire.statements.inserts import Insert, TableName
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
-from tidemark_pgwire.writes.body import Body, whole
+from tidemark_pgwire.writes.body import Body, run_to_end
 from tidemark_pgwire.writes.cells import lines
 from tidemark_pgwire.writes.rows import csv_of, header_of
 from tidemark_pgwire.writes.table import WrittenTable
@@ -45,7 +45,7 @@ async def insert(session: Session, command: Insert, parameters: Sequence[Paramet
     size += sum(len(each.text or "") for each in parameters)
     made = make() if size < LARGE_BYTES else await asyncio.to_thread(make)
     body = _body(session, table)
-    await body.during(partial(body.append, made, len(command.rows)), len(made))
+    await body.do_file_work(partial(body.append, made, len(command.rows)), len(made))
     return f"INSERT 0 {len(command.rows)}"
 
 
@@ -69,8 +69,8 @@ async def copy(session: Session, command: CopyIn) -> str:
         async for data in _data(session):
             blocks.add(data)
             if blocks.is_full:
-                await whole(session.spool.parsers, partial(keep, False))
-        await whole(session.spool.parsers, partial(keep, True))
+                await run_to_end(session.spool.parsers, partial(keep, False))
+        await run_to_end(session.spool.parsers, partial(keep, True))
     assert session.transaction.pending is not None
     session.transaction.pending.copied = blocks if before == 0 else None
     return f"COPY {body.rows - before}"

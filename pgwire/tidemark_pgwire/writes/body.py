@@ -91,10 +91,10 @@ class Body:
                 self._file.write(data)
                 self._file.flush()
 
-    async def during(self, work: Callable[[], None], size: int = 0) -> None:
+    async def do_file_work(self, work: Callable[[], None], size: int = 0) -> None:
         """Do work that uses the file, and appends so many bytes: by a thread where it is on disk."""
         if self._on_disk or self.size + size > MEMORY_BYTES:
-            await whole(self._spool.writers, work)
+            await run_to_end(self._spool.writers, work)
         else:
             work()
 
@@ -161,7 +161,7 @@ class Body:
             self._spool.take(self._user, -self.size)
 
 
-async def whole(threads: Executor, work: Callable[[], None]) -> None:
+async def run_to_end(threads: Executor, work: Callable[[], None]) -> None:
     """Work of a thread, to its end also where this task is canceled: what it appends must not come behind a later
     ROLLBACK TO."""
     running, canceled = asyncio.get_running_loop().run_in_executor(threads, work), False
