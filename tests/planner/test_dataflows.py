@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,8 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport, Settings
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
-from tidemark_protocol.plan.lir import Get, Mfp, Plan, inputs_of
+from tidemark_protocol.plan.lir import Get, Mfp
+from tidemark_replica.render.plan.fragments import gets_of
 
 pytestmark = pytest.mark.spark
 
@@ -53,15 +53,8 @@ def test_views_are_built_once_and_shared(catalyst: Catalyst) -> None:
 
 def key_of_base(planned: Planned) -> list[tuple[int, ...]]:
     """The keys by which the last object's joins read the first object."""
-    gets = [get for get in _gets(planned.objects[-1].plan) if get.id == planned.objects[0].id]
+    gets = [get for get in gets_of(planned.objects[-1].plan) if get.id == planned.objects[0].id]
     return [tuple(k.index for k in get.key or () if isinstance(k, ColumnRef)) for get in gets]
-
-
-def _gets(plan: Plan) -> Iterator[Get]:
-    if isinstance(plan, Get):
-        yield plan
-    for below in inputs_of(plan):
-        yield from _gets(below)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,7 @@ def test_a_later_view_joins_the_index_of_an_earlier_one(
 
     assert key_of_base(outcome) == read_by
     if not read_by:
-        assert [g.key for o in outcome.objects[1:] for g in _gets(o.plan) if g.id == "u1/base"] == [None]
+        assert [g.key for o in outcome.objects[1:] for g in gets_of(o.plan) if g.id == "u1/base"] == [None]
 
 
 def test_a_materialized_view_alone_is_no_index(catalyst: Catalyst) -> None:

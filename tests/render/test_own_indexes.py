@@ -43,7 +43,7 @@ X = Get(LocalId("x"), BOTH.schema)
 
 
 def recursion(first: Plan) -> Plan:
-    """What is reached from the rows of a plan, through its own rows."""
+    """The pairs of a plan, and those that its own pairs lead to from them, in four rounds at most."""
     reached = distinct(Union((project(first, 0, 1), join(first, X, [(1, 0)]))), *refs(BOTH.schema))
     return LetRec((RecursiveBinding(X.id, reached, 4, True),), X)
 

@@ -7,7 +7,7 @@
 Inputs keep the query's order, except that an input that an equality connects to those before it goes first, and among
 these one with a usable index. So a cross join is made only where nothing connects. A stage uses all equalities as its
 key, or those on the key of an imported index, which then needs no copy; the other equalities are filters. An index of
-the dataflow itself serves where its key has them all. A predicate runs at the first stage that has its columns. One
+the dataflow itself serves where they all are on its key. A predicate runs at the first stage that has its columns. One
 that can fail runs at the last stage, on rows that passed the whole join. Columns are dropped as soon as nothing later
 reads them.
 """

@@ -68,7 +68,7 @@ class FollowedTopic:
         self.table, self._open_consumer = table, open_consumer
         self._prefix = prefix if table.envelope == "debezium" else ""
         self.ahead: ReadAhead | None = None
-        """What was read for `take`."""
+        """Records that were read and that `take` has not staged; None while no client is open."""
         self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
