@@ -55,7 +55,7 @@ test: java test-packages venv ## lint, types and the tests, in lanes: an eighth 
 test-ready: types $(CLASS_DATA) control-plane kafka-broker dbt-environment lint
 
 .PHONY: test-all
-test-all: ## `make test` with all of the broad tests (an hour on two cores)
+test-all: ## `make test` with all of the broad tests
 	@$(MAKE) --no-print-directory test LANES="--broad all $(LANES)"
 
 .PHONY: test-fast

@@ -3,8 +3,8 @@
 --resume        leave out what passed, or was skipped, at this commit before
 --times N       so many rounds, one after the other
 --lanes A,B     only these; `slow`, which is none of the four, has the slow tests
---broad K/N     the K-th of N shares of the tests marked `broad`; `all` of them; unless said otherwise, the share of
-                eight whose turn it is at this commit
+--broad K/N     of the tests marked `broad` that are not slow, the K-th of N shares, or `all`; unless said otherwise,
+                the share of eight whose turn it is at this commit
 --share K/N     the K-th of N shares of each lane, by file and by recorded seconds
 --ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
 anything else   is an argument of pytest in every lane, as -k
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,13 +66,17 @@ def main(arguments: list[str]) -> int:
     adopt_orphans()
     signal.signal(signal.SIGTERM, _end)
     broad = given.broad or f"{turn_of(commit_of_checkout(), BROAD_SHARES)}/{BROAD_SHARES}"
-    if broad != "all":
-        others += [f"--broad={broad}", f"--broad-minutes={BROAD_MINUTES}"]
-    lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in (*LANES, SLOW) if lane.name in wanted]
+    lanes = [with_share(lane, broad, others) for lane in (*LANES, SLOW) if lane.name in wanted]
     try:
         return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
+
+
+def with_share(lane: Lane, broad: str, others: Sequence[str] = ()) -> Lane:
+    """The lane with a share of the broad tests. The lane `slow` has all of its tests: it has shares of its own."""
+    share = () if broad == "all" or lane is SLOW else (f"--broad={broad}", f"--broad-minutes={BROAD_MINUTES}")
+    return replace(lane, arguments=(*lane.arguments, *share, *others))
 
 
 def _end(number: int, frame: object) -> None:

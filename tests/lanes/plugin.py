@@ -1,11 +1,11 @@
 """pytest's side of a lane (`-p tests.lanes.plugin`): it writes the ledger, and leaves out tests that others run.
 
 --lane-ledger FILE    append each test's outcome there
---broad-minutes N     skip the broad tests that N minutes after the start have not begun: a slow machine runs fewer
 --lane-passed FILE    leave out the tests that this file names, one a line
 --share K/N           run the K-th of N shares: files are dealt out by their recorded seconds (shares.py)
 --broad K/N           of the tests that are marked `broad`, run the K-th of N shares: end-to-end tests are dealt out by
                       file, as those of a file share a system, and others one by one
+--broad-minutes N     skip the broad tests that N minutes after the start have not begun: a slow machine runs fewer
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def is_broad(item: pytest.Item) -> bool:
 
 
 def unit_of(item: pytest.Item) -> str:
-    """What is dealt out as one: a file of end-to-end tests, or a test."""
+    """The name under which shares deal out a test: an end-to-end test goes with its file, any other one alone."""
     return file_of(item) if item.get_closest_marker("e2e") else item.nodeid
 
 

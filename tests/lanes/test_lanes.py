@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes.__main__ import LANES
+from tests.lanes.__main__ import LANES, SLOW, with_share
 from tests.lanes.ledger import CHECKOUT, Entry, append, entries
 from tests.lanes.runner import Lane, Round
 from tests.lanes.shares import share_of_files, turn_of
@@ -131,6 +131,13 @@ def test_a_run_has_one_share_of_the_broad_tests(lane: Lane, tmp_path: Path) -> N
     assert len(list(chain.from_iterable(broad))) == len(set(chain.from_iterable(broad))) == 18
     assert max(alone) - min(alone) <= 1
     assert sorted(chain.from_iterable(systems)) == ["test_of_system_a.py", "test_of_system_b.py"]
+
+
+def test_slow_tests_are_no_part_of_the_shares_of_broad_tests() -> None:
+    """A test may be both. `make test-slow` runs it at each commit, however late it begins."""
+    assert all("--broad=3/8" in with_share(lane, "3/8").arguments for lane in LANES)
+    assert with_share(SLOW, "3/8") == SLOW
+    assert all(with_share(lane, "all") == lane for lane in LANES)
 
 
 def test_no_broad_test_begins_after_its_minutes(lane: Lane, tmp_path: Path) -> None:
