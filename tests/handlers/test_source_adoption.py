@@ -17,6 +17,7 @@ from tests.handlers.tombstones import deleter
 from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.errors import RevisionUnreadable
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key, key_of
@@ -61,11 +62,21 @@ def leave(folder: Path, part: str, version: int, column: str = "a") -> Shard:
     return shard
 
 
-def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[Kept, dict[str, str]]:
+class Unreadable(Kept):
+    """A newer operator stored it."""
+
+    async def all(self, *_: object) -> dict[int, Any]:
+        raise RevisionUnreadable("revision s-1 has format 99")
+
+
+def reconciled(
+    folder: Path, buried: Sequence[str] = (), kept: Kept | None = None, **spec: Any
+) -> tuple[Kept, dict[str, str]]:
     """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
+    kept = kept or Kept()
 
     async def scenario() -> tuple[Kept, dict[str, str]]:
-        harness, kept, handles = OperatorHarness(), Kept(), ShardHandles()
+        harness, handles = OperatorHarness(), ShardHandles()
         harness.put({"storage": {"location": str(folder)}}, {"instance": "default"})
         running = harness.context.running("ns", "default")
         assert running is not None
@@ -208,3 +219,10 @@ def test_nothing_of_a_source_that_is_gone_holds_its_bindings() -> None:
         await harness.fleet.close()
 
     asyncio.run(scenario())
+
+
+def test_a_revision_of_a_newer_operator_is_a_condition(tmp_path: Path) -> None:
+    """Nothing is pinned beside it, and nothing is ingested."""
+    kept, reasons = reconciled(tmp_path, kept=Unreadable())
+    assert kept.pinned is None
+    assert (reasons["Ingesting"], reasons["Ready"]) == ("RevisionUnreadable", "RevisionUnreadable")

@@ -45,3 +45,15 @@ def test_the_refusal_of_the_spec_before_is_not_of_an_edit() -> None:
         assert state.obstacles.planning == Planning()
 
     play(scenario)
+
+
+def test_an_object_that_is_created_anew_has_no_status_of_its_predecessor() -> None:
+    """Until it is reconciled."""
+
+    def scenario(reading: Reading) -> None:
+        state = dataflow("b", rev("b", 1, imports=["a/i/1"], tables=()))
+        reading.context.registry.put_dataflow(state)
+        again = body("Dataflow", SPEC, "b", uid="another")
+        assert status_of(reading.context, key_of(DATAFLOWS, again), again, 0) is None
+
+    play(scenario)

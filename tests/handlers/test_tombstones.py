@@ -12,15 +12,19 @@ from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
 from tests.waiting import BOUND
 from tidemark_operator.controller.controller_events import ShardRemoved
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.handlers.deletion import table_deletion
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.kube.client import DATAFLOWS, ApiError
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
+
+D = Key(DATAFLOWS, "ns", "d")
+VIEW = TableAddress(ShardId("uid/v/v1"), "/data/ns/d/v/v1")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_must_a_table_of_a_tombstone_is_deleted_without_a_resync() -> None:
         cast(Any, running.core).send_to = lambda _, command: sent.put_nowait(command)
         collecting = asyncio.create_task(operator.deleter.collecting.run())
 
-        await operator.deleter.bury(Key(DATAFLOWS, "ns", "d"), TableAddress(ShardId("uid/v/v1"), "/data/ns/d/v/v1"))
+        await operator.deleter.bury(D, VIEW, lambda: None)
         await buried.listed.wait()
         running.replicas[r1].online = True
         operator.replica_changed(running, r1)
@@ -206,3 +210,87 @@ def test_tombstones_of_a_namespace_are_collected_by_one_at_a_time() -> None:
         await harness.fleet.close()
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_table_whose_name_is_taken_while_its_tombstone_is_stored_is_not_deleted() -> None:
+    """The new object may have adopted the table before the tombstone was there."""
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), Buried(), list[DeleteShard]()
+        buried.bodies = []
+        harness.put(READABLE, ONE)
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        running.replicas[ReplicaId("r1")].online = True
+        cast(Any, running.core).send_to = lambda _, command: sent.append(command)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+
+        def check() -> None:
+            if buried.bodies:  # d was created meanwhile
+                raise QueryRefused("Dataflow d exists")
+
+        with pytest.raises(QueryRefused):
+            await tables.bury(D, VIEW, check)
+        await tables.collect("ns")
+
+        assert (buried.bodies, sent) == ([], [])
+        assert await tables.locations("ns") == frozenset()
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_table_that_is_to_be_deleted_already_stays_so() -> None:
+    async def scenario() -> None:
+        harness, buried = OperatorHarness(), Buried(VIEW.location)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+
+        await tables.bury(D, VIEW, lambda: None)
+
+        assert [body["metadata"]["name"] for body in buried.bodies] == ["tombstone-old"]
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_tombstone_that_cannot_be_removed_does_not_stop_those_behind_it() -> None:
+    async def scenario() -> None:
+        harness, sent = OperatorHarness(), list[DeleteShard]()
+        buried = KeepsTheFirst(VIEW.location, "/data/ns/e/v/v1")
+        harness.put(READABLE, ONE)
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        r1 = ReplicaId("r1")
+        running.replicas[r1].online = True
+        cast(Any, running.core).send_to = lambda _, command: sent.append(command)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        await tables.collect("ns")
+        for command in sent:
+            tables.requests.answered(running.name, r1, ShardDeleted(command.id), 0)
+
+        with pytest.raises(ApiError):
+            await tables.collect("ns")
+
+        assert [body["metadata"]["name"] for body in buried.bodies] == ["tombstone-0"]
+        await harness.fleet.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+class KeepsTheFirst(Buried):
+    """A tombstone for each location. The API server refuses to remove the first one."""
+
+    def __init__(self, *locations: str) -> None:
+        super().__init__()
+        self.bodies = [
+            {
+                "metadata": {"name": f"tombstone-{n}", "uid": "u"},
+                "data": {"shards": [{"id": f"old/{at}", "location": at}]},
+            }
+            for n, at in enumerate(locations)
+        ]
+
+    async def delete(self, _: object, namespace: str, name: str, uid: str) -> None:
+        if name == "tombstone-0":
+            raise ApiError(500, "not now")
+        self.bodies = [body for body in self.bodies if body["metadata"]["name"] != name]

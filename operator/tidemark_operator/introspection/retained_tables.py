@@ -17,6 +17,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
@@ -151,9 +152,11 @@ class RetainedTables:
             found = await self._find_published(namespace, address[1], address[2], instance)
         else:
             found = await self._find(namespace, table, instance)
-        self._refuse_existing(namespace, address[1], found)
+        check = partial(self._refuse_existing, namespace, address[1], found)
         try:
-            await self._deleter.bury(Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location))
+            await self._deleter.bury(
+                Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location), check
+            )
         except ApiError as error:
             raise QueryNotReady(f"the deletion of table {table} could not be stored: {error}; ask again") from None
         return found.location

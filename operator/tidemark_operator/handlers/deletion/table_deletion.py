@@ -142,12 +142,31 @@ class TableDeleter:
         self.requests.forget(table for table in tables if table not in left)  # `collect` goes on with the others
         return True
 
-    async def bury(self, key: Key, table: TableAddress) -> None:
-        """Store that a table which no object has is to be deleted; `collect` does it. `key`: of the object that had it.
-        Raises ApiError."""
-        digest = hashlib.sha256(table.location.encode()).hexdigest()[:40]
-        if not await self._store(key, f"{WITHOUT_OWNER}{digest}", [table]):
-            raise ApiError(403, f"namespace {key.namespace} is being deleted")
+    async def bury(self, key: Key, table: TableAddress, check: Callable[[], None]) -> None:
+        """Stores that a table which no object has is to be deleted; `collect` does it.
+
+        Arguments:
+            key: of the object that had the table.
+            check: raises where an object has the table, or may be about to adopt it. It is called before the tombstone
+                is stored and again afterwards: no object that appears later adopts the table. A tombstone that it
+                refuses is removed.
+
+        Raises:
+            ApiError: the tombstone could not be stored, or not be removed.
+        """
+        check()
+        name = f"{WITHOUT_OWNER}{hashlib.sha256(table.location.encode()).hexdigest()[:40]}"
+        async with self._turn(key.namespace):  # before the second check nothing is collected
+            if table.location in await self.locations(key.namespace):
+                return
+            if not await self._tombstones.store(key, name, [table]):
+                raise ApiError(403, f"namespace {key.namespace} is being deleted")
+            try:
+                check()
+            except Exception:
+                await self._tombstones.remove_of(key.namespace, name)
+                raise
+        self.collect_soon(key.namespace)
 
     async def _store(self, key: Key, uid: str, tables: Sequence[TableAddress]) -> bool:
         """Stores a tombstone, and begins with it. False if the namespace is being deleted. Raises ApiError."""
@@ -170,14 +189,17 @@ class TableDeleter:
         """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. Returns whether a
         replica that is online can delete a table that is left; others wait for an instance with their storage. Raises
         ApiError."""
-        async with self._turns.setdefault(namespace, asyncio.Lock()):  # a second one would ask for tables that are gone
+        async with self._turn(namespace):  # a second one would ask for tables that are gone
             return await self._collect(namespace)
+
+    def _turn(self, namespace: str) -> asyncio.Lock:
+        return self._turns.setdefault(namespace, asyncio.Lock())
 
     async def _collect(self, namespace: str) -> bool:
         instances = [running for running in self._fleet.of(namespace) if running.online]
         if not instances:
             return False
-        left_here = False
+        left_here, failure = False, None
         for tombstone in await self._tombstones.list(namespace):
             adopted = table_owners(self._registry, namespace, but=tombstone.owner_uid)
             tables = [table for table in tombstone.tables if table.location not in adopted]
@@ -186,9 +208,14 @@ class TableDeleter:
             if left := self.requests.ask(None, tables, now_ms()):
                 storages = [running.config.storage_location for running in instances]
                 left_here |= any(is_below(storage, table.location) for storage in storages for table in left)
-            else:
+                continue
+            try:
                 await self._tombstones.remove(namespace, tombstone)
                 self.requests.forget(tombstone.tables)
+            except ApiError as error:
+                failure = error  # the other tombstones do not wait for this one
+        if failure is not None:
+            raise failure
         return left_here
 
     async def locations(self, namespace: str) -> frozenset[str]:

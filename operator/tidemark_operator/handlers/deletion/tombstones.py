@@ -92,8 +92,14 @@ class Tombstones:
             self._locations.pop(key.namespace, None)
         return True
 
+    async def remove_of(self, namespace: str, owner_uid: str) -> None:
+        """Removes the tombstone of this owner. Raises ApiError."""
+        for tombstone in await self.list(namespace):
+            if tombstone.owner_uid == owner_uid:
+                await self.remove(namespace, tombstone)
+
     async def remove(self, namespace: str, tombstone: Tombstone) -> None:
-        """Its tables are gone. Raises ApiError."""
+        """Raises ApiError."""
         await self._kube.delete(REVISIONS, namespace, tombstone.name, tombstone.uid)
         self._locations.pop(namespace, None)
 

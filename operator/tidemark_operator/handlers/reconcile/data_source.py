@@ -20,7 +20,7 @@ from tidemark_operator.catalogue.file_requests import Requests, added, recorded,
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.controller.ingester_choice import Candidates, Ingester, choose_ingester
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, RevisionUnreadable
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.data_source_deletion import DataSourceDeletion, pinned_shards
@@ -108,10 +108,13 @@ class DataSourceReconciler:
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Returns the seconds until it must be reconciled again, if time alone can change something. Raises ApiError,
-        ResourceError, RevisionUnreadable."""
+        ResourceError."""
         source = DataSource.parse(body)
         state = self.adopt(key, body)
-        again = await self._reconcile(state, source, body)
+        try:
+            again = await self._reconcile(state, source, body)
+        except RevisionUnreadable as error:
+            state.refused, again = IngestionFailure("RevisionUnreadable", str(error)), None
         state.reconciled = source.meta.generation
         return again
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, PendingRevision, name_of
 from tidemark_operator.catalogue.registry import SourceState
@@ -51,6 +51,7 @@ from tidemark_protocol.version import release
 
 PUBLISHED = "published"
 """The kind of the statuses of published tables."""
+State = TypeVar("State", SourceState, DataflowState)
 MAX_OPERATORS = 6
 """In a message."""
 
@@ -80,9 +81,18 @@ def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> d
         return replica_status_of(context, key, body, now)
     if key.resource == DATA_SOURCES:
         source = context.registry.source(key)
-        return _source(context, source, body, _reconciled(now, source.reconciled)) if source else None
+        return _source(context, source, body, _reconciled(now, source.reconciled)) if _is_of(source, body) else None
     dataflow = context.registry.dataflow(key)
-    return _dataflow(context, dataflow, body, _reconciled(now, dataflow.spec.generation)) if dataflow else None
+    return (
+        _dataflow(context, dataflow, body, _reconciled(now, dataflow.spec.generation))
+        if _is_of(dataflow, body)
+        else None
+    )
+
+
+def _is_of(state: State | None, body: Body) -> TypeGuard[State]:
+    """Whether the state is of this object, and not of an earlier one of its name."""
+    return state is not None and state.uid == body["metadata"]["uid"]
 
 
 def _reconciled(now: status_documents.Now, generation: int | None) -> status_documents.Now:
