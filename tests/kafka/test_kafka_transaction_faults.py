@@ -12,7 +12,7 @@ from tests.kafka.test_kafka_transactions import NAMES, Shop, contents, end, join
 from tests.kafka.topics import Run, delete_topic, new_topic, produce, spec_of
 from tests.storage.ingestion_samples import oks
 from tidemark_replica.storage.kafka import followed_topic, reader
-from tidemark_replica.storage.kafka.transactions import log
+from tidemark_replica.storage.kafka.transactions import log, undecided
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 __all__ = ["soon"]
@@ -61,10 +61,115 @@ def test_a_batch_that_failed_comes_behind_later_events(kafka: Broker, tmp_path: 
             wait_for(run, "TransactionIncomplete: transaction 701 of topic")
             shop.tick(run, 3)
             assert shop.seen == 1
-            assert "behind those of a later one" in run.source.warning()
+            assert "behind later ones" in run.source.warning()
         else:
             run.until(lambda: (3, "9") in oks(tmp_path, "orders"))
             assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+
+
+def test_a_batch_that_failed_comes_behind_later_events_of_its_transaction(kafka: Broker, tmp_path: Path) -> None:
+    """Connect begins again within the transaction, at the record that was refused, and counts from there."""
+    shop = Shop(kafka)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        shop.commit(("orders", 1, "a"), ("orders", 3, "b"), ("orders", 5, "c"))
+        shop.connector.queue(4)
+        shop.connector.deliver((shop.connector.topic("orders"), 1), 1)
+        shop.connector.refuse(("orders", 1))
+        shop.connector.send(0)
+        shop.connector.restart(0, 1)
+        shop.commit(*(("orders", id, "d") for id in range(4)))
+        shop.connector.send_all()
+        wait_for(run, "TransactionIncomplete: transaction 700 of topic")
+        shop.tick(run, 3)
+        assert shop.seen == 0
+
+
+def bound_undecided(kafka: Broker, run: Run, shop: Shop, refused: bool) -> None:
+    """Connect begins again within a transaction, and with `refused` a broker does not take its last event. Each
+    partition has events of a later transaction, so both are bound."""
+    shop.commit(("orders", 1, "7"), ("orders", 2, "7"), ("orders", 5, "7"))
+    shop.commit(("orders", 0, "8"), ("orders", 1, "8"))
+    shop.connector.send(2)
+    shop.connector.restart(0, 1)
+    shop.connector.queue(99)
+    if refused:
+        assert shop.connector.refuse(("orders", 1)).key == {"id": 5}
+    shop.connector.send(0)
+    run.until(lambda: (1, "8") in oks(run.root, "orders"))
+    assert ((5, "7") in oks(run.root, "orders")) is not refused
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "skip"])
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_batch_that_failed_comes_behind_the_binding(
+    kafka: Broker, tmp_path: Path, on_gap: str, remembered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a transaction that was undecided: its events are not taken for repeats, whichever process reads them."""
+    monkeypatch.setattr(undecided, "POSITIONS_MAX", 10 if remembered else 0)
+    shop = Shop(kafka)
+    spec = spec_of(kafka, shop.table("orders", on_gap=on_gap), transactions=shop.connector.transaction_topic)
+    with Run(tmp_path, spec) as run:
+        joined(run)
+        bound_undecided(kafka, run, shop, refused=True)
+        shop.connector.restart(0)
+        shop.connector.send_all()
+        if on_gap == "stop":
+            wait_for(run, "TransactionIncomplete: transaction 700 of topic")
+    with Run(tmp_path, spec, term=2) as run:
+        shop.commit(("orders", 2, "9"))
+        shop.connector.send_all()
+        if on_gap == "stop":
+            wait_for(run, "TransactionIncomplete: transaction 700 of topic")
+            run.tick(3)
+            assert "had not come when it was bound" in run.source.warning()
+            assert (2, "7") in oks(tmp_path, "orders")
+        else:
+            run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
+            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+            assert "had not come when it was bound" in run.source.warning()
+
+
+def test_an_undecided_transaction_comes_again_behind_its_binding(kafka: Broker, tmp_path: Path) -> None:
+    """As a whole: it is left out, by the same process, with new clients, and by another one."""
+    shop = Shop(kafka)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        bound_undecided(kafka, run, shop, refused=False)
+        for begin in range(3):
+            if begin == 1:
+                run.source._disconnect({})
+            shop.connector.restart(0, begin)
+            shop.connector.send_all()
+            shop.commit(("orders", 3, f"{begin}"))
+            shop.connector.send_all()
+            shop.until_last(run)
+    with Run(tmp_path, shop.spec("orders"), term=2) as run:
+        shop.connector.restart(0)
+        shop.commit(("orders", 3, "9"))
+        shop.connector.send_all()
+        shop.until_last(run)
+        assert run.source.warning() == ""
+
+
+def test_begin_that_comes_again_behind_another_transaction_than_the_one_before(kafka: Broker, tmp_path: Path) -> None:
+    """A second task of the connector dies early, and a third one begins within the transaction, where the first one
+    was: END counts from there."""
+    shop = Shop(kafka, 1)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        shop.commit(("orders", 1, "5"))
+        shop.commit(("orders", 2, "6"))
+        shop.commit(("orders", 3, "a"), ("orders", 4, "b"), ("orders", 5, "c"))
+        shop.connector.send(9)
+        shop.connector.restart(0)
+        shop.connector.send(3)
+        shop.connector.restart(2, 1)
+        shop.connector.send_all()
+        wait_for(run, "TransactionUndecided: transaction 702")
+        shop.commit(("orders", 1, "d"))
+        shop.connector.send_all()
+        shop.until_last(run)
 
 
 def test_another_process_begins_within_the_first_transaction(
@@ -148,6 +253,7 @@ def test_a_log_that_is_another_one_holds_the_source(kafka: Broker, tmp_path: Pat
 
 
 def stays_held(run: Run, shop: Shop, why: str) -> None:
+    """Also without a look at each tick, which reads again what was read before."""
     for _ in range(6):
         run.tick()
         assert run.source.warning().startswith(f"TransactionsUnreadable: {why}")

@@ -32,6 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "SHOWN_SECONDS", 0.0)
     monkeypatch.setattr(log, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(kafka_source, "PAUSE_SECONDS", 0.0)
 
 
 class Shop:
@@ -254,6 +255,7 @@ def test_a_source_says_what_it_waits_for(kafka: Broker, tmp_path: Path) -> None:
         wait_for(run, f"TransactionPending: transaction 700 of topic {topic}: its END has not come")
         produce(kafka, topic, end("700:10002", orders=1, items=3))
         wait_for(run, f"TransactionPending: transaction 700 of topic {topic}: table items has 1 of its 3 events; part")
+        assert {name: report.behind for name, report in run.source.progress().items()} == {"orders": 1, "items": 1}
         shop.check(run)
         assert shop.seen == 0
 

@@ -33,7 +33,7 @@ from tidemark_replica.storage.kafka.stop import (
     BrokersAway,
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
-from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead
+from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead, Recall, Run
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -69,6 +69,7 @@ class FollowedTopic:
         self._prefix = prefix if table.envelope == "debezium" else ""
         self.ahead: ReadAhead | None = None
         """Records that were read and that `take` has not staged; None while no client is open."""
+        self.recall: Recall = lambda *_: ()
         self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
@@ -131,7 +132,7 @@ class FollowedTopic:
         BrokersAway."""
         reader = self._opened(bound)
         if self.ahead is None:
-            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs)
+            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs, self.recall)
         ahead = self.ahead
         if ahead.is_full and not more:
             return
@@ -150,14 +151,14 @@ class FollowedTopic:
         cut: Mapping[int, int],
         fate_of: FateOf,
         rank_of: RankOf,
-        is_whole: Callable[[str], bool],
+        first_of: Callable[[Run], int | None],
     ) -> Progress:
         """Stages the rows of the records before the cut. Raises TableStopped, BrokersAway, StorageError; no file stays
         staged then."""
         assert self._reader is not None
         assert self.ahead is not None
         reader, ahead, size = self._reader, self.ahead, self.ahead.bytes
-        taken, counts = ahead.take(cut, fate_of, rank_of, is_whole)
+        taken, counts = ahead.take(cut, fate_of, rank_of, first_of)
         last: dict[int, Any] = {}
 
         def counted() -> Iterator[list[Any]]:
@@ -307,9 +308,11 @@ class FollowedTopic:
         """The next records to be read, by partition; none while no client is open."""
         return self._reader.offsets if self._reader is not None else {}
 
-    def lag(self) -> int | None:
-        """Offsets that the table is behind; None while no client is open."""
-        return None if self._reader is None else self._reader.lag()
+    def lag(self, bound: Position | None) -> int | None:
+        """Offsets that the table is behind; None while no client is open. `bound`: its position, None without one."""
+        if self._reader is None:
+            return None
+        return self._reader.lag(bound.offsets if bound is not None and self._prefix else self._reader.offsets)
 
     def close(self) -> None:
         """The next `read` opens another client, at the bound position."""

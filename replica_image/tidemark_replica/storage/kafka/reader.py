@@ -79,10 +79,10 @@ class TopicReader:
             self._consumer.resume([TopicPartition(self._topic, p) for p in goes])
         self._paused = set(partitions)
 
-    def lag(self) -> int:
-        """How many offsets the ends are ahead, by what the client knows without asking."""
+    def lag(self, offsets: Mapping[int, int]) -> int:
+        """How many offsets the ends are ahead of these, by what the client knows without asking."""
         total = 0
-        for partition, offset in self.offsets.items():
+        for partition, offset in offsets.items():
             with contextlib.suppress(KafkaException):
                 _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
                 total += max(0, high - offset)

@@ -57,7 +57,8 @@ _GAPS = "gaps"
 
 @dataclass(frozen=True)
 class _Wait:
-    """A table that waits for the registry: `until` when, `seconds` long, and `why`."""
+    """A table that waits for the registry, or all for the topic of transactions: `until` when, `seconds` long, and
+    `why`."""
 
     until: float
     seconds: float
@@ -86,6 +87,8 @@ class KafkaIngestion(Source):
         self._runs = RUNS_MAX // max(1, len(together))
         self._undecoded: dict[str, _Wait] = {}
         """Tables that wait for the registry."""
+        self._unread: _Wait | None = None
+        """The topic of transactions waits: each attempt reads again what was read before."""
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
         self._stopped: dict[str, str] = {}
@@ -168,7 +171,7 @@ class KafkaIngestion(Source):
 
     def progress(self) -> Mapping[str, TableReport]:
         return {
-            name: TableReport(name, behind=topic.lag(), unit="offsets", malformed=topic.malformed)
+            name: TableReport(name, behind=topic.lag(self._bound.get(name)), unit="offsets", malformed=topic.malformed)
             for name, topic in self._tables.items()
         }
 
@@ -270,7 +273,7 @@ class KafkaIngestion(Source):
     def _read_log(self, topics: Topics) -> bool:
         """Reads the topic of transactions, where they are followed. Returns whether it can be read. Raises
         BrokersAway."""
-        if not self._spec.transactions:
+        if not self._spec.transactions or (self._unread is not None and monotonic() < self._unread.until):
             return False
         try:
             self._whole.log.read(topics, READ_SECONDS)
@@ -287,6 +290,7 @@ class KafkaIngestion(Source):
     def _unreadable(self, error: TransactionsUnreadable) -> None:
         self._whole.restart()
         self._whole.problem = str(error)
+        self._unread = _Wait.after(self._unread, str(error))
 
     def _advance_together(
         self, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
@@ -302,13 +306,13 @@ class KafkaIngestion(Source):
         except TransactionsUnreadable as error:
             self._unreadable(error)
             return
-        whole = self._whole
+        whole, self._unread = self._whole, None
         for name, cut in chosen.items():
             bound = self._bound[name]
             try:
                 if cut != bound.offsets:
-                    fates = whole.fate_of(bound)
-                    reads[name] = self._tables[name].take(bound, time, cut, fates, whole.rank_of, whole.is_whole)
+                    fates = whole.fate_of(name, bound)
+                    reads[name] = self._tables[name].take(bound, time, cut, fates, whole.rank_of, whole.first_of)
             except TableStopped as error:
                 self._stop(name, error, topics, reads, changes)
 

@@ -47,11 +47,13 @@ class Transaction:
     """A transaction that no binding has. `rank`: the offset of its first BEGIN, `ended_rank`: of its first END.
     `counts`: of events by table, None before its end. `end`: the position of its commit, `ms`: the time of it.
     `is_undecided`: the connector may have begun again within it, and then counted from there. `is_again`: one of the
-    same number was passed."""
+    same number was passed. `follows`: the transaction of the record before its first BEGIN, empty where that is not
+    known."""
 
     id: str
     rank: int
     seen_at: float
+    follows: str = ""
     is_again: bool = False
     counts: Mapping[str, int] | None = None
     ended_rank: int | None = None
@@ -78,8 +80,9 @@ class TransactionLog:
         self._read_to: int | None = None
         """The end of the topic when it was opened, None once all records before it are read."""
         self._ended = 0
-        self._came_from = ""
-        """The transaction of the record before, if it is an END that counts the same as the first one did."""
+        self._before = self._came_from = ""
+        """The transaction of the record before; the second one if it is an END that counts the same as the first one
+        did."""
 
     @property
     def is_full(self) -> bool:
@@ -172,7 +175,8 @@ class TransactionLog:
             self._reader.close()
             self._reader = None
         self.pending, self.passed, self._passed_counts = {}, {}, {}
-        self._came_from, self._begins_behind, self._read_to, self._ended = "", None, None, 0
+        self._before = self._came_from = ""
+        self._begins_behind, self._read_to, self._ended = None, None, 0
         self._id = self._id if self._is_bound else ""
 
     def _take_entries(self, entries: Mapping[Entry, str]) -> None:
@@ -207,11 +211,12 @@ class TransactionLog:
                 is_same = self._is_same(boundary.id, boundary.counts)
                 self._take_end(boundary, boundary.counts, offset, now)
                 self._came_from = boundary.id if is_same else ""
+            self._before = boundary.id
 
     def _take_begin(self, boundary: Boundary, offset: int, now: float) -> None:
         one = self.pending.get(boundary.id)
         if one is None:
-            self.pending[boundary.id] = Transaction(boundary.id, offset, now, boundary.id in self.passed)
+            self.pending[boundary.id] = Transaction(boundary.id, offset, now, self._before, boundary.id in self.passed)
         elif not self._is_whole_again(one):
             one.is_undecided, one.counts = True, None
 
@@ -236,10 +241,9 @@ class TransactionLog:
             one.is_undecided = True
 
     def _is_whole_again(self, one: Transaction) -> bool:
-        """Whether the connector writes the transaction again from its begin: it has just written an earlier one with as
-        many events as before. Otherwise it may have begun again within it."""
-        before = self.pending.get(self._came_from)
-        return bool(self._came_from) and (before is None or before.rank < one.rank)
+        """Whether the connector writes the transaction again from its begin: it has just written the one before it,
+        with as many events as then. Otherwise it may have begun again within it."""
+        return bool(self._came_from) and self._came_from == one.follows
 
     def _is_same(self, id: str, counts: Mapping[str, int]) -> bool:
         """Whether END counts events, and the same as the first END of the transaction."""

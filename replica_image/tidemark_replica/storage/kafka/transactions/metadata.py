@@ -39,11 +39,14 @@ class _Origin(msgspec.Struct):
     sequence: str | None = None
 
 
+class _Wrapped(msgspec.Struct):
+    payload: msgspec.Raw = _NULL
+
+
 class _Change(msgspec.Struct):
     op: str | None = None
     transaction: _Block | None = None
     source: _Origin | None = None
-    payload: msgspec.Raw = _NULL
 
 
 class _Count(msgspec.Struct):
@@ -56,9 +59,9 @@ class _Boundary(msgspec.Struct):
     id: str | None = None
     ts_ms: int | None = None
     data_collections: list[_Count] | None = None
-    payload: msgspec.Raw = _NULL
 
 
+_decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
 _decode_change = msgspec.json.Decoder(_Change).decode
 _decode_boundary = msgspec.json.Decoder(_Boundary).decode
 _decode_sequence = msgspec.json.Decoder(list[str | None]).decode
@@ -98,9 +101,7 @@ def mark_of(value: bytes | None) -> Mark | None:
     if value is None:
         return None
     try:
-        event = _decode_change(value)
-        if event.op is None and event.payload != _NULL:
-            event = _decode_change(event.payload)
+        event = _decode_change(_payload(value))
     except (msgspec.MsgspecError, RecursionError):
         return None
     if event.op not in ("c", "u", "d", "t"):
@@ -120,9 +121,7 @@ def boundary_of(value: bytes | None) -> Boundary | None:
     if value is None:
         return None
     try:
-        event = _decode_boundary(value)
-        if event.status is None and event.payload != _NULL:
-            event = _decode_boundary(event.payload)
+        event = _decode_boundary(_payload(value))
     except (msgspec.MsgspecError, RecursionError):
         raise NotUnderstood("it is no BEGIN or END in JSON") from None
     if event.id is None or event.status not in ("BEGIN", "END"):
@@ -144,6 +143,14 @@ def prefix_of(topic: str) -> str:
 def is_of(table: str, topic: str, prefix: str) -> bool:
     """Whether the topic has the events of the table, which is named as END does."""
     return prefix + _NO_TOPIC.sub("_", table) == topic
+
+
+def _payload(value: bytes) -> bytes | msgspec.Raw:
+    """What the value says, without a schema around it. Raises MsgspecError, RecursionError."""
+    if b'"payload"' not in value:
+        return value
+    payload = _decode_wrapped(value).payload
+    return value if payload == _NULL else payload
 
 
 def _split(id: str) -> tuple[str, int]:

@@ -19,9 +19,13 @@ from typing import Any
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN
 from tidemark_replica.storage.kafka.transactions.metadata import Mark, NotUnderstood, is_of, mark_of
+from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
 
 RUNS_MAX = 200_000
 """Runs that are remembered, of all tables and partitions; a partition with its share of them is not read on."""
+POSITIONS_PER_RUN = 20
+"""Positions of events that are remembered, for each run that may be; of a transaction with more it is not known which
+of its events come again, but by their orders."""
 _MEND = ". Mend the connector, remove the table, and add one of another name"
 
 
@@ -35,39 +39,40 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class Run:
-    """Records of one transaction, from the offset `begin` of a partition to the next run; orders grow within it. `id`
-    empty: of no transaction. `position`: of its first event. `fresh`: the offset of the first event with a greater
-    order than all before it in the partition, None without one. `count`: how many there are. `is_new`: an event has a
-    greater position than all before it in the partition."""
+    """Records of one transaction, from the offset `begin` of a partition to the next run; orders and positions grow
+    within it. `id` empty: of no transaction. `position`: of its first event, `last`: the order and the position of its
+    last one. `fresh`: the offset of the first event with a greater order than all before it in the partition, None
+    without one. `count`: how many there are. `first`: the offset of the first event that does not come again, by its
+    position. `late`: of the first one that is late (see `Comes`)."""
 
     id: str
     partition: int
     begin: int
     position: int = 0
     commit_before: int | None = None
-    last: int = 0
+    last: tuple[int, int] = (0, 0)
     fresh: int | None = None
     count: int = 0
-    is_new: bool = False
+    first: int | None = None
+    late: int | None = None
 
 
 @dataclass
 class _Seen:
-    """Events of one transaction: by partition the greatest order, the number of events without repeats, and the
-    greatest position; all bytes."""
+    """Events of one transaction, by partition; all bytes."""
 
-    partitions: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    partitions: dict[int, SeenEvents] = field(default_factory=dict)
     bytes: int = 0
 
 
 @dataclass
 class Tally:
     """What the runs of a table say together. `counts`: by transaction, its events that are before all events of later
-    ones in their partition, without those that came again. `behind`: by transaction, a run with an event that is not
-    before, and is none that came again. `latest`: by partition, the greatest rank."""
+    ones in their partition, without those that came again. `behind`: by transaction, the partition and the offset of
+    an event that is behind later ones, and is none that came again. `latest`: by partition, the greatest rank."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    behind: dict[str, Run] = field(default_factory=dict)
+    behind: dict[str, tuple[int, int]] = field(default_factory=dict)
     latest: dict[int, int] = field(default_factory=dict)
 
 
@@ -76,14 +81,18 @@ FateOf = Callable[[Run, int], Fate]
 RankOf = Callable[[Run], int]
 """The rank of the run's transaction if it is pending, a greater one than of all that have ended if it is later than
 these; -1 of any other one."""
+Recall = Callable[[str, int, int], Sequence[int] | None]
+"""Of a transaction, a partition and the position of an event: the positions of the transaction's events that are bound
+there, none where they need not be known, None where they are not known."""
 
 
 class ReadAhead:
     """The records that the reader of a topic is ahead of the bindings. `prefix`: of the connector's topics;
     `bytes_max`: of records in memory. `runs_max`: of all partitions."""
 
-    def __init__(self, topic: str, prefix: str, bytes_max: int, runs_max: int) -> None:
+    def __init__(self, topic: str, prefix: str, bytes_max: int, runs_max: int, recall: Recall) -> None:
         self._topic, self._prefix, self._bytes_max, self._runs_max = topic, prefix, bytes_max, runs_max
+        self._recall, self._positions = recall, 0
         self._records: list[Any] = []
         self._runs: dict[int, list[Run]] = {}
         self._seen: dict[str, _Seen] = {}
@@ -118,7 +127,16 @@ class ReadAhead:
     def count(self, id: str) -> int:
         """The events of the transaction that were read, without those that came again."""
         seen = self._seen.get(id)
-        return sum(count for _, count, _ in seen.partitions.values()) if seen is not None else 0
+        return sum(events.count for events in seen.partitions.values()) if seen is not None else 0
+
+    def positions(self, id: str) -> dict[int, Sequence[int]] | None:
+        """By partition, the positions of the transaction's events that were read; None where they are not known."""
+        found: dict[int, Sequence[int]] = {}
+        for partition, events in (self._seen[id].partitions if id in self._seen else {}).items():
+            if (positions := events.positions) is None:
+                return None
+            found[partition] = positions
+        return found
 
     def bytes_of(self, id: str) -> int:
         """The bytes of the transaction's events that were read."""
@@ -148,10 +166,11 @@ class ReadAhead:
             for run in runs:
                 if (rank := rank_of(run)) < 0:
                     continue
-                if rank >= top:
+                is_before = rank >= top
+                if is_before:
                     found.counts[run.id], top = found.counts.get(run.id, 0) + run.count, rank
-                elif run.is_new:
-                    found.behind.setdefault(run.id, run)
+                if (offset := run.late if is_before else run.first) is not None:
+                    found.behind.setdefault(run.id, (partition, offset))
             found.latest[partition] = top
         return found
 
@@ -164,10 +183,10 @@ class ReadAhead:
         return found
 
     def take(
-        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, is_whole: Callable[[str], bool]
+        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: Callable[[Run], int | None]
     ) -> tuple[list[Any], Callable[[Any], bool]]:
         """The records before the cut, in order, none where they were dropped; and whether one of them counts.
-        `is_whole`: of a transaction, whether its orders say which of its events came again. They are given once."""
+        `first_of`: the offset of the run's first record that counts, None without one. They are given once."""
         begins: dict[int, list[int]] = {}
         counted: dict[int, list[float]] = {}
         for partition, runs in self._runs.items():
@@ -175,10 +194,10 @@ class ReadAhead:
             begins[partition], counted[partition] = [run.begin for run in runs[:number]], []
             for run in runs[:number]:
                 is_dropped = fate_of(run, top) is Fate.DROPPED
-                first = run.begin if not run.id or not is_whole(run.id) else run.fresh
+                first = first_of(run)
                 counted[partition].append(float("inf") if is_dropped or first is None else first)
                 top = max(top, rank_of(run))
-                self._seen.pop(run.id, None)
+                self._forget(run.id)
             del runs[:number]
 
         def counts(record: Any) -> bool:
@@ -190,6 +209,15 @@ class ReadAhead:
         self._records = [record for record in self._records if record.offset() >= cut[record.partition()]]
         self.bytes = sum(map(_size, self._records))
         return taken, counts
+
+    def late(self, cut: Mapping[int, int], is_late: Callable[[Run], bool]) -> Run | None:
+        """A run before the cut of which this holds; None without one."""
+        runs = (run for partition, found in self._runs.items() for run in found if run.begin < cut[partition])
+        return next(filter(is_late, runs), None)
+
+    def _forget(self, id: str) -> None:
+        seen = self._seen.pop(id, None)
+        self._positions -= sum(map(len, seen.partitions.values())) if seen is not None else 0
 
     def _checked(self, record: Any, value: bytes, watermark: int) -> Mark | None:
         try:
@@ -217,18 +245,37 @@ class ReadAhead:
             if last is None or last.id:
                 runs.append(Run("", partition, offset))
             return
-        if last is None or (last.id, last.commit_before) != (mark.id, mark.commit_before) or mark.order <= last.last:
+        if (
+            last is None
+            or (last.id, last.commit_before) != (mark.id, mark.commit_before)
+            or mark.order <= last.last[0]
+            or mark.position < last.last[1]
+        ):
             last = Run(mark.id, partition, offset, mark.position, mark.commit_before)
             runs.append(last)
-        last.last = mark.order
+        last.last = mark.order, mark.position
         seen = self._seen.setdefault(mark.id, _Seen())
         seen.bytes += size
-        top, count, position = seen.partitions.get(partition, (0, 0, -1))
-        last.is_new = last.is_new or mark.position > position
-        if mark.order > top:
-            top, count, last.count = mark.order, count + 1, last.count + 1
-            last.fresh = offset if last.fresh is None else last.fresh
-        seen.partitions[partition] = (top, count, max(position, mark.position))
+        events = seen.partitions.get(partition)
+        if events is None:
+            events = seen.partitions[partition] = SeenEvents(self._recall(mark.id, partition, mark.position))
+            self._positions += len(events)
+        self._count(last, events, mark, offset)
+
+    def _count(self, run: Run, events: SeenEvents, mark: Mark, offset: int) -> None:
+        count, kept = events.count, len(events)
+        comes = events.add(mark.position, mark.order)
+        if events.count > count:
+            run.count += 1
+            run.fresh = offset if run.fresh is None else run.fresh
+        if comes is not Comes.AGAIN:
+            run.first = offset if run.first is None else run.first
+        if comes is Comes.LATE:
+            run.late = offset if run.late is None else run.late
+        self._positions += len(events) - kept
+        if self._positions > POSITIONS_PER_RUN * self._runs_max:
+            self._positions -= len(events)
+            events.forget()
 
     def _stopped(self, record: Any, why: str) -> TableStopped:
         where = f"partition {record.partition()} of topic {self._topic} at offset {record.offset()}"

@@ -4,10 +4,12 @@ Only what the topics say counts, never how long something takes:
 
     whole       END is there, and each table has as many events as END says
     undecided   the connector began again within the transaction, so END may count from there alone. It is whole once
-                each partition of each table has an event of a later transaction: events of a partition are in order
+                each partition of each table has an event of a later transaction: events of a partition are in order.
+                Positions say which events came again
     lost        fewer events than END says, and each partition has an event of a later transaction: none will come.
-                `onGap: skip` takes the transaction without them. Events behind those of a later transaction are lost,
-                too: a batch of the producer failed, the next one did not, and Connect wrote them again
+                `onGap: skip` takes the transaction without them. Events behind later ones are lost, too: a batch of the
+                producer failed, the next one did not, and Connect wrote them again. Those of an undecided transaction
+                may come behind its binding, which remembers the positions of the others (`undecided.py`)
 
 Transactions are bound in their order, up to the first one that is not whole. A table that begins, or goes on after it
 stood still, takes what ended before (`joined`) record by record.
@@ -17,8 +19,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from confluent_kafka import Consumer
@@ -31,11 +34,13 @@ from tidemark_replica.storage.kafka.transactions.fronts import Fronts
 from tidemark_replica.storage.kafka.transactions.log import Transaction, TransactionLog
 from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, Run, Tally
+from tidemark_replica.storage.kafka.transactions.undecided import Positions, UndecidedBound
 from tidemark_replica.storage.staged_bindings import Entry
 
 SHOWN_SECONDS = 10.0
 """How long a transaction is pending before a warning says so."""
-_MEMBERS = ("", "transactions/tables")
+_MEMBERS, _UNDECIDED = ("", "transactions/tables"), ("", "transactions/undecided")
+_REFUSED = "behind later ones, as a broker had refused a batch of Kafka Connect before"
 UNDECIDED = "Kafka Connect began again within it, so its END does not say how many events it has"
 
 
@@ -65,29 +70,39 @@ class WholeTransactions:
         self.problem = ""
         """Why the topic of transactions cannot be read; empty while it can."""
         self.lost: dict[str, str] = {}
-        """By table, the lost events of transactions that the next binding has (`onGap: skip`)."""
+        """By table, the lost events that the next binding passes over (`onGap: skip`)."""
+        self._undecided, self._seen = UndecidedBound(), dict[str, Positions | None]()
+        """Transactions that were bound undecided, and the positions of events of those that the next binding has."""
+        for name, table in tables.items():
+            table.recall = partial(self._recall, name)
 
     def choose(self, bound: Mapping[str, Position], topics: Topics, is_complete: bool) -> dict[str, dict[int, int]]:
         """Chooses the transactions of the next binding. `bound`: the positions of tables that are not stopped.
         `is_complete`: these are all; otherwise no transaction is bound. Returns, of each table, the cut. Raises
         BrokersAway."""
-        self.passing, self.lost, self.problem = {}, {}, ""
+        self.passing, self.lost, self._seen, self.problem = {}, {}, {}, ""
         hold = self._chosen(bound, topics) if is_complete else None
         same = self._hold is not None and hold is not None and (self._hold.id, self._hold.why) == (hold.id, hold.why)
         self._hold = self._hold if same else hold
-        return {
-            name: ahead.cut(self._tables[name].offsets, self.fate_of(position))
-            for name, position in bound.items()
-            if (ahead := self._tables[name].ahead) is not None
-        }
+        cuts: dict[str, dict[int, int]] = {}
+        for name, position in bound.items():
+            if (ahead := self._tables[name].ahead) is None:
+                continue
+            cuts[name] = ahead.cut(self._tables[name].offsets, self.fate_of(name, position))
+            if self._is_skipped(name) and (run := ahead.late(cuts[name], partial(self._is_late, position))) is not None:
+                self.lost.setdefault(name, f"transaction {run.id}: {self._late(name, run)}")
+        return cuts
 
-    def fate_of(self, position: Position) -> FateOf:
+    def fate_of(self, name: str, position: Position) -> FateOf:
         """The fates of runs of a table."""
+        late = Fate.DROPPED if self._is_skipped(name) else Fate.WAITS
 
         def found(run: Run, top: int) -> Fate:
             log, before = self.log, run.commit_before
             if not run.id or (before is not None and before < position.joined):
                 return Fate.TAKEN
+            if self._is_late(position, run):
+                return late
             if before is not None and before < log.watermark:
                 return Fate.DROPPED
             if run.id in log.pending:
@@ -113,10 +128,11 @@ class WholeTransactions:
             return -1 if one.is_again and before is None else one.rank
         return sys.maxsize if run.id and before is not None and before >= self.log.last_end else -1
 
-    def is_whole(self, id: str) -> bool:
-        """Whether the orders of the transaction's events say which of them came again."""
-        one = self.passing.get(id)
-        return one is not None and not one.is_undecided
+    def first_of(self, run: Run) -> int | None:
+        """The offset of the run's first record that counts: orders say which events of a transaction came again, unless
+        it is undecided."""
+        one = self.passing.get(run.id)
+        return run.begin if one is None else run.first if one.is_undecided else run.fresh
 
     def needs(self, name: str) -> bool:
         """Whether the others wait for this table."""
@@ -132,24 +148,30 @@ class WholeTransactions:
 
     def entries(self, members: Iterable[str]) -> dict[Entry, str | None]:
         """The entries of the next binding. `members`: the tables that take their part in it."""
-        return self.log.entries(self.passing) | {_MEMBERS: json.dumps(sorted(members))}
+        found = self.log.entries(self.passing) | {_MEMBERS: json.dumps(sorted(members))}
+        if self._seen:
+            bound = [(id, self.passing[id].end, seen) for id, seen in self._seen.items()]
+            found[_UNDECIDED] = self._undecided.text_with(bound)
+        return found
 
     def resume(self, entries: Mapping[Entry, str]) -> None:
         """Goes on behind the bindings so far."""
         self.restart()
         self.log.resume(entries)
-        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+        self._take_entries(entries)
 
     def confirm(self, entries: Mapping[Entry, str]) -> None:
         """A binding has what was chosen; `entries`: all that are bound."""
         self.log.confirm(self.passing, entries)
+        if self._seen:
+            self._undecided = UndecidedBound(entries[_UNDECIDED])
         self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
-        self.passing, self.lost = {}, {}
+        self.passing, self.lost, self._seen = {}, {}, {}
 
     def restart(self) -> None:
         """All clients were closed; the tables are read from their bound positions."""
         self.log.close()
-        self.passing, self.lost, self._hold, self.problem = {}, {}, None, ""
+        self.passing, self.lost, self._seen, self._hold, self.problem = {}, {}, {}, None, ""
 
     def held(self) -> tuple[str, str]:
         """The reason and the text of what the tables wait for, if they do so for long; else both empty."""
@@ -162,10 +184,10 @@ class WholeTransactions:
         ahead = {name: found for name in bound if (found := self._tables[name].ahead) is not None}
         if unread := sorted(bound.keys() - ahead.keys()):
             return _Hold("", "TransactionPending", f"table {unread[0]} is not read yet", monotonic())
-        fates = {name: self.fate_of(at) for name, at in bound.items()}
+        fates = {name: self.fate_of(name, at) for name, at in bound.items()}
         fronts = Fronts(ahead, fates, self.log.pending, self.rank_of)
         if fronts.unknown is not None:
-            return self._unknown(*fronts.unknown)
+            return self._unknown(*fronts.unknown, bound)
         dropped = {name: 0 for name, one in ahead.items() if one.is_over}
         oldest, end = next(iter(self.log.pending.values()), None), self.log.watermark
         has_ended = oldest is not None and oldest.counts is not None
@@ -184,14 +206,44 @@ class WholeTransactions:
             self.passing[one.id] = one
             if not fronts.chosen(one):
                 del self.passing[one.id]
+                if fronts.unknown is not None:
+                    return self._unknown(*fronts.unknown, bound)
                 why = "events before its own are of a transaction whose END has not come"
                 return _Hold(one.id, "TransactionPending", why, monotonic())
             self.lost, end = self.lost | lost, one.end
-        return self._unknown(*fronts.beyond) if fronts.beyond is not None and not self.passing else None
+            if one.is_undecided:
+                seen = {name: at for name, each in ahead.items() if (at := each.positions(one.id)) is not None}
+                self._seen[one.id] = seen if len(seen) == len(ahead) else None
+        return self._unknown(*fronts.beyond, bound) if fronts.beyond is not None and not self.passing else None
 
-    def _unknown(self, name: str, run: Run) -> _Hold:
-        where = f"partition {run.partition} of topic {self._tables[name].table.topic} at offset {run.begin}"
-        why = f"{where} has an event of it, and its BEGIN or END has not come. Where retention removed it: set"
+    def _is_skipped(self, name: str) -> bool:
+        return self._tables[name].table.on_gap == "skip"
+
+    def _is_late(self, position: Position, run: Run) -> bool:
+        """Whether the run has an event of a transaction that was bound undecided, without the event."""
+        if not run.id or run.first is None:
+            return False
+        end, before = self._undecided.end_of(run.id, run.position), self._undecided.before
+        if end is None and run.commit_before is not None and run.commit_before < before:
+            end = before
+        return end is not None and end > position.joined
+
+    def _recall(self, name: str, id: str, partition: int, position: int) -> Sequence[int] | None:
+        return self._undecided.positions(name, id, partition, position)
+
+    def _where(self, name: str, partition: int, offset: int) -> str:
+        return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
+
+    def _late(self, name: str, run: Run) -> str:
+        where = self._where(name, run.partition, run.first or run.begin)
+        return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
+
+    def _unknown(self, name: str, run: Run, bound: Mapping[str, Position]) -> _Hold:
+        if self._is_late(bound[name], run):
+            how = "Remove the table, or let Debezium take a snapshot of it again and create another DataSource"
+            return _Hold(run.id, "TransactionIncomplete", f"{self._late(name, run)}. {how}", monotonic())
+        why = f"{self._where(name, run.partition, run.begin)} has an event of it"
+        why += " and its BEGIN or END has not come. Where retention removed it: set"
         why += " a longer retention.ms of the topic of transactions, and create another DataSource"
         return _Hold(run.id, "TransactionUnknown", why, monotonic())
 
@@ -202,22 +254,22 @@ class WholeTransactions:
         not come."""
         if one.counts is None:
             return "TransactionPending", "its END has not come"
+        if any(tally.counts.get(one.id, 0) > self._wanted(one, name) for name, tally in tallies.items()):
+            one.is_undecided = True  # orders do not say which events came again
         for name, tally in tallies.items():
             table, wanted, count = self._tables[name], self._wanted(one, name), tally.counts.get(one.id, 0)
             behind = tally.behind.get(one.id)
-            if behind is None and not one.is_undecided and count == wanted:
+            if not one.is_undecided and count == wanted:
                 continue
             open = self._open_partition(one, name, tally, topics)
             later = f"{open} has no event of a later transaction yet: change a row that is there"
-            if open and (one.is_undecided or count > wanted):
+            if open and one.is_undecided:
                 return "TransactionUndecided", f"{UNDECIDED}. {later}"
-            if behind is None and (one.is_undecided or count > wanted):
-                one.is_undecided = True  # orders do not say which events came again
+            if one.is_undecided and behind is None:
                 continue
             text = f"table {name} has {count} of its {wanted} events"
             if behind is not None:
-                text = f"partition {behind.partition} of topic {table.table.topic} has events of it at offset"
-                text += f" {behind.begin}, behind those of a later one, as a batch of Kafka Connect had failed before"
+                text = f"{self._where(name, *behind)} has events of it {_REFUSED}"
             if open:
                 return "TransactionPending", f"{text}; {later}, if they do not come"
             if table.table.on_gap != "skip":
@@ -244,3 +296,7 @@ class WholeTransactions:
         """How many events of the table the end of the transaction names."""
         topic, counts = self._tables[name].table.topic, one.counts or {}
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))
+
+    def _take_entries(self, entries: Mapping[Entry, str]) -> None:
+        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+        self._undecided = UndecidedBound(entries.get(_UNDECIDED, ""))

@@ -1,0 +1,71 @@
+"""The events of one transaction in one partition that were read, and which of the next ones come again.
+
+    positions in the log   10 12 15 │ 12 15 17        12 and 15 come again, as Kafka Connect has begun again at 12
+    after a batch failed   10    15 │ 10 12 15        12 is late: an event that was written behind later ones
+
+Orders and positions of events grow as long as Connect goes on; one that does not grow shows that Connect went back.
+Several events may have one position: rows of one COPY, or both events of a changed primary key.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+_ANYWHERE = 1 << 65
+"""Greater than all positions."""
+
+
+class Comes(Enum):
+    """How an event comes. LATE: first, but behind one with a greater position; also where it is not known whether it
+    came before."""
+
+    FIRST = 0
+    AGAIN = 1
+    LATE = 2
+
+
+class SeenEvents:
+    """`positions`: of the events that were there before, in their order; None where they are not known."""
+
+    __slots__ = ("_at", "_greatest", "_last", "_order", "_positions", "count", "top")
+
+    def __init__(self, positions: Iterable[int] | None = ()) -> None:
+        self._positions = None if positions is None else array("Q", positions)
+        self._at = 0
+        self._greatest = _ANYWHERE if self._positions is None else max(self._positions, default=-1)
+        self._last, self._order = -1, 0
+        self.top, self.count = 0, 0
+        """The greatest order, and how many events had a greater one than those before."""
+
+    @property
+    def positions(self) -> Sequence[int] | None:
+        """Those of all events, in order; None where they are not known."""
+        return self._positions
+
+    def __len__(self) -> int:
+        """The number of positions in memory."""
+        return 0 if self._positions is None else len(self._positions)
+
+    def add(self, position: int, order: int) -> Comes:
+        """Takes the event that was read next."""
+        went_back = order <= self._order or position < self._last
+        self._order, self._last = order, position
+        if order > self.top:
+            self.top, self.count = order, self.count + 1
+        all, greatest = self._positions, self._greatest
+        self._greatest = max(greatest, position)
+        if all is None:
+            return Comes.LATE if position < greatest or (went_back and position == greatest) else Comes.FIRST
+        at = bisect_left(all, position, 0 if went_back else self._at)
+        self._at = at + 1
+        if at < len(all) and all[at] == position:
+            return Comes.AGAIN
+        all.insert(at, position)
+        return Comes.LATE if position < greatest else Comes.FIRST
+
+    def forget(self) -> None:
+        """Forgets the positions, as there are too many."""
+        self._positions = None
