@@ -172,7 +172,7 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-definitions",
         action="store_true",
-        help="refuse CREATE, ALTER and DROP of SQL (default: users who may write a Dataflow do so by SQL)",
+        help="refuse CREATE, ALTER and DROP of SQL (default: users who may write the objects do so by SQL)",
     )
 
 

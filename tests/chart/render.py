@@ -92,6 +92,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         MONITORING,
     ),
+    "reading": ({"pgwire": {"enabled": True, "ddl": False, "tls": {"secretName": "pgwire-tls"}}}, []),
 }
 
 

@@ -24,7 +24,7 @@ from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_pgwire.main import parser
 
 # of the cases: None, where the cluster chooses
-USERS = {"default": 65532, "confined": None, "watched": 1000650000}
+USERS = {"default": 65532, "confined": None, "watched": 1000650000, "reading": 65532}
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 
 
@@ -139,7 +139,7 @@ def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -
 
 
 def names_of(case: str) -> tuple[str, ...]:
-    return "operator", *(["pgwire"] if case == "watched" else []), "planner", "test"
+    return "operator", *(["pgwire"] if case in ("watched", "reading") else []), "planner", "test"
 
 
 def test_pgwire_understands_its_arguments() -> None:
@@ -163,13 +163,19 @@ def test_pgwire_understands_its_arguments() -> None:
     assert int(room) > options.write_bytes
 
 
-@pytest.mark.parametrize(("case", "defines"), [("default", False), ("watched", True)])
+@pytest.mark.parametrize(("case", "defines"), [("default", False), ("watched", True), ("reading", False)])
 def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(case: str, defines: bool) -> None:
     [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
     assert parse(spec["containers"][0]["args"]).defines is defines
     rules = [rule for body in kept(case) if body["kind"] == "ClusterRole" for rule in body["rules"] or ()]
-    may = [rule for rule in rules if rule["resources"] == ["dataflows"] and "create" in rule["verbs"]]
-    assert bool(may) is defines
+    may = {
+        verb
+        for rule in rules
+        if {"dataflows", "datasources"} & set(rule["resources"])
+        for verb in ("create", "delete")
+        if verb in rule["verbs"]
+    }
+    assert may == ({"create", "delete"} if defines else set())
 
 
 def test_policies_of_replicas_name_their_ports_and_roles() -> None:

@@ -34,6 +34,7 @@ from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.retained_tables import RetainedTables
+from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.client import PlannerClient
@@ -131,27 +132,31 @@ class Answers:
 
 
 class Objects:
-    """The API server's Dataflows, by name."""
+    """The API server's Dataflows and DataSources, by name."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, dict[str, Any]] = {}
+        self.sources: dict[str, dict[str, Any]] = {}
+
+    def _of(self, resource: Any) -> dict[str, dict[str, Any]]:
+        return self.sources if resource == DATA_SOURCES else self.bodies
 
     async def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
-        return self.bodies.get(name)
+        return self._of(resource).get(name)
 
     async def create(self, resource: Any, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
         marks = {"uid": body["metadata"]["name"], "generation": 1, "resourceVersion": "1"}
         made = {**body, "metadata": {**body["metadata"], **marks}}
-        return self.bodies.setdefault(body["metadata"]["name"], made)
+        return self._of(resource).setdefault(body["metadata"]["name"], made)
 
     async def patch(self, resource: Any, namespace: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
-        found = self.bodies[name]
+        found = self._of(resource)[name]
         found["spec"] |= patch["spec"]
         found["metadata"]["generation"] += 1
         return found
 
     async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
-        del self.bodies[name]
+        del self._of(resource)[name]
 
 
 class Loop:

@@ -10,7 +10,7 @@
 {{- if and .Values.pgwire.enabled .Values.pgwire.ddl }}
 - apiGroups: [compute.tidemark.dev]
   # CREATE, ALTER and DROP of SQL, each for a user who may do the same; an edit is a patch of the spec
-  resources: [dataflows]
+  resources: [dataflows, datasources]
   verbs: [create, delete]
 {{- end }}
 - apiGroups: [compute.tidemark.dev]

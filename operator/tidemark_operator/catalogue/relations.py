@@ -1,6 +1,7 @@
 """The names that SQL may use in a namespace, as the planner wants them.
 
 DataSource a, pinned         a.<table>      a shard
+                             a              its table a
 Dataflow d, active           d.<export>     a shard (materialized view), or an index
                              d              where d has one export
 
@@ -89,10 +90,9 @@ def _tables(source: SourceState) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
     for name, ingested in source.tables():
         if name == spec_name(name):
-            table = ingested.table
-            yield Relation(
-                source.key.name, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic
-            )
+            table, parent = ingested.table, source.key.name
+            short = name == parent
+            yield Relation(parent, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic, short)
 
 
 def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:

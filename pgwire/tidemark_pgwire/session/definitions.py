@@ -43,6 +43,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         if_present=command.optional and command.action == "replace",
         wait=wait,
         id=uuid.uuid4().hex,
+        columns=[pb.TableColumn(name=name, type=type) for name, type in command.columns.items()],
     )
     try:
         outcome = await session.link.define(session.token, request)
@@ -68,6 +69,7 @@ async def drop(session: Session, command: Drop, parameters: Sequence[Parameter])
         kind=command.kind,
         if_present=command.optional,
         wait=_wait(session, None),
+        table=command.table,
     )
     try:
         outcome = await session.link.drop(session.token, request)

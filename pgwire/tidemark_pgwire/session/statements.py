@@ -135,6 +135,7 @@ class Session:
     def forget_relations(self) -> None:
         """The session changed them."""
         self._relations = (0.0, ())
+        self._table = (0.0, ("", ""), None)
 
     async def close(self) -> None:
         """End the cursors, and forget rows that wait."""

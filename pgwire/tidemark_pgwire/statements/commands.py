@@ -176,8 +176,9 @@ def parse(statement: Statement) -> Command:
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
-            f"cannot execute {first.word}: connections of this kind read, insert rows, and define views and indexes",
-            hint="Apply DataSources with kubectl; replace and delete rows with kubectl tidemark insert.",
+            f"cannot execute {first.word}: connections of this kind read, insert rows, and define views, indexes and "
+            "tables",
+            hint="Apply other DataSources with kubectl; replace and delete rows with kubectl tidemark insert.",
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")

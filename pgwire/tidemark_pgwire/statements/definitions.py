@@ -1,9 +1,10 @@
-"""CREATE, ALTER and DROP of views and indexes.
+"""CREATE, ALTER and DROP of views, indexes and tables.
 
     CREATE [OR REPLACE] [MATERIALIZED] VIEW [IF NOT EXISTS] NAME [WITH (OPTION = VALUE, ...)] AS QUERY
     CREATE INDEX [CONCURRENTLY] [[IF NOT EXISTS] NAME] ON VIEW (COLUMN, ...) [WITH (...)]
     ALTER [MATERIALIZED] VIEW [IF EXISTS] NAME AS QUERY
-    DROP [MATERIALIZED] VIEW | INDEX [CONCURRENTLY] [IF EXISTS] NAME [RESTRICT]
+    DROP [MATERIALIZED] VIEW | INDEX [CONCURRENTLY] | TABLE [IF EXISTS] NAME [RESTRICT]
+    CREATE [SOURCE] TABLE [IF NOT EXISTS] NAME (COLUMN TYPE ..., PRIMARY KEY (COLUMN, ...)) [WITH (...)]
 
 The query is the gateway's to judge; all else that would mean something other than in PostgreSQL is refused by name.
 """
@@ -14,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
+from tidemark_pgwire.statements.columns import table_columns
+from tidemark_pgwire.statements.inserts import TableName, table_name
 from tidemark_pgwire.statements.words import Words
 
-MATERIALIZED_VIEW, INDEX = "materializedView", "index"
+MATERIALIZED_VIEW, INDEX, TABLE = "materializedView", "index", "table"
 CREATE, REPLACE, CREATE_OR_REPLACE = "create", "replace", "createOrReplace"
 MAX_OPTIONS, MAX_KEY = 32, 32
 
@@ -24,7 +27,8 @@ MAX_OPTIONS, MAX_KEY = 32, 32
 @dataclass(frozen=True)
 class Define:
     """`tag`: of its completion. `at`: how many characters further the query's own characters stand in the client's
-    text; None: the query is not the client's. `optional`: IF NOT EXISTS, or IF EXISTS of ALTER."""
+    text; None: the query is not the client's. `key`: of an index or a table. `optional`: IF NOT EXISTS, or IF EXISTS of
+    ALTER. `columns`: of a table, names and types."""
 
     tag: str
     action: str
@@ -35,16 +39,18 @@ class Define:
     key: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     optional: bool = False
+    columns: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Drop:
-    """`what`: MATERIALIZED VIEW, VIEW or INDEX."""
+    """`what`: MATERIALIZED VIEW, VIEW, INDEX or TABLE. `table`: of the DataSource `name`; empty: its only one."""
 
     what: str
     kind: str
     name: str
     optional: bool = False
+    table: str = ""
 
     @property
     def tag(self) -> str:
@@ -67,6 +73,10 @@ def create(words: Words) -> Define | None:
         raise WireError(FEATURE_NOT_SUPPORTED, "an index is not UNIQUE here: it checks nothing")
     if words.take("INDEX") and not replaces:
         return _index(words)
+    if not replaces and (words.take("TABLE") or words.take("SOURCE", "TABLE")):
+        return _table(words)
+    if words.peek().word in _OTHER_TABLES:
+        raise WireError(FEATURE_NOT_SUPPORTED, f"CREATE {words.peek().word} is not supported: CREATE TABLE is")
     if (what := _view(words)) is None:
         return None
     optional = not replaces and words.take("IF", "NOT", "EXISTS")
@@ -82,6 +92,10 @@ def create(words: Words) -> Define | None:
 
 def alter(words: Words) -> Define | None:
     """After ALTER; None: it alters something else."""
+    if words.take("TABLE"):
+        raise WireError(
+            FEATURE_NOT_SUPPORTED, "ALTER TABLE is not supported: a table keeps the columns that it was created with"
+        )
     if (what := _view(words)) is None:
         return None
     optional = words.take("IF", "EXISTS")
@@ -93,21 +107,23 @@ def alter(words: Words) -> Define | None:
 
 def drop(words: Words) -> Drop | None:
     """After DROP; None: it drops something else."""
-    what = "INDEX" if words.take("INDEX") else _view(words)
+    what = next((each for each in ("INDEX", "TABLE") if words.take(each)), None) or _view(words)
     if what is None:
         return None
-    words.take("CONCURRENTLY")
+    if what == "INDEX":
+        words.take("CONCURRENTLY")
     optional = words.take("IF", "EXISTS")
-    name = _name(words)
+    of = table_name(words) if what == "TABLE" else TableName(_name(words))
     if words.take_mark(","):
         raise WireError(FEATURE_NOT_SUPPORTED, "DROP takes one name: several are not dropped as one here")
     if words.take("CASCADE"):
-        raise WireError(FEATURE_NOT_SUPPORTED, "DROP ... CASCADE is not supported: drop first what reads the view")
+        raise WireError(FEATURE_NOT_SUPPORTED, "DROP ... CASCADE is not supported: drop first what reads it")
     words.take("RESTRICT")
-    return Drop(what, _KINDS[what], name, optional)
+    return Drop(what, _KINDS[what], of.source, optional, of.table)
 
 
-_KINDS = {"MATERIALIZED VIEW": MATERIALIZED_VIEW, "VIEW": INDEX, "INDEX": INDEX}
+_KINDS = {"MATERIALIZED VIEW": MATERIALIZED_VIEW, "VIEW": INDEX, "INDEX": INDEX, "TABLE": TABLE}
+_OTHER_TABLES = ("TEMP", "TEMPORARY", "UNLOGGED", "GLOBAL", "LOCAL", "FOREIGN")
 
 
 def _view(words: Words) -> str | None:
@@ -136,6 +152,24 @@ def _index(words: Words) -> Define:
     name = name or "-".join([of, *key, "idx"]).replace("_", "-").lower()  # underscores are in no name of Kubernetes
     sql = f"SELECT * FROM {view}"
     return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, tuple(key), _options(words), optional)
+
+
+def _table(words: Words) -> Define:
+    optional = words.take("IF", "NOT", "EXISTS")
+    name = _name(words)
+    if words.peek().word in ("AS", "OF", "PARTITION"):
+        text = f"CREATE TABLE ... {words.peek().word} is not supported: rows of a query are a view's"
+        raise WireError(FEATURE_NOT_SUPPORTED, text, position=words.peek().at + 1)
+    inner, at = words.inner()
+    try:
+        found = table_columns(inner)
+    except WireError as error:
+        error.position += at if error.position else 0
+        raise
+    if words.peek().word in ("INHERITS", "PARTITION", "USING", "TABLESPACE", "ON", "AS"):
+        raise WireError(FEATURE_NOT_SUPPORTED, f"CREATE TABLE ... {words.peek().word} is not supported")
+    options = _options(words)
+    return Define("CREATE TABLE", CREATE, TABLE, name, "", None, found.key, options, optional, found.columns)
 
 
 def _name(words: Words) -> str:

@@ -559,7 +559,7 @@ class RelationsReply(_message.Message):
     def __init__(self, relations: _Optional[_Iterable[_Union[RelationDescription, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class DefineRequest(_message.Message):
-    __slots__ = ("namespace", "name", "action", "kind", "sql", "dialect", "key", "options", "if_absent", "if_present", "wait", "id")
+    __slots__ = ("namespace", "name", "action", "kind", "sql", "dialect", "key", "options", "if_absent", "if_present", "wait", "id", "columns")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -579,6 +579,7 @@ class DefineRequest(_message.Message):
     IF_PRESENT_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     action: str
@@ -591,7 +592,16 @@ class DefineRequest(_message.Message):
     if_present: bool
     wait: bool
     id: str
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
+    columns: _containers.RepeatedCompositeFieldContainer[TableColumn]
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[TableColumn, _Mapping]]] = ...) -> None: ...
+
+class TableColumn(_message.Message):
+    __slots__ = ("name", "type")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
 
 class DefineReply(_message.Message):
     __slots__ = ("outcome",)
@@ -600,20 +610,22 @@ class DefineReply(_message.Message):
     def __init__(self, outcome: _Optional[str] = ...) -> None: ...
 
 class DropRequest(_message.Message):
-    __slots__ = ("namespace", "name", "kind", "if_present", "wait", "repeated")
+    __slots__ = ("namespace", "name", "kind", "if_present", "wait", "repeated", "table")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     IF_PRESENT_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     REPEATED_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     kind: str
     if_present: bool
     wait: bool
     repeated: bool
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., repeated: _Optional[bool] = ...) -> None: ...
+    table: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...
 
 class DropReply(_message.Message):
     __slots__ = ("outcome",)

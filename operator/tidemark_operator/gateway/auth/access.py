@@ -10,7 +10,7 @@
                                                                     or delete datasources/rows;
                                                                     to delete retained tables, delete dataflows/tables;
                                                                     to create, edit or delete a Dataflow, create, patch
-                                                                    or delete dataflows
+                                                                    or delete dataflows; of a DataSource datasources
     no authorization, but a client certificate of the cluster
                                             its subject is the user, whose rights are reviewed as above
 
@@ -92,10 +92,10 @@ class Access(ABC):
             raise QueryRefused(f"operation {operation!r:.40} is not of {', '.join(WRITE_VERBS)}")
         await self.check(Action(verb, DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "rows"))
 
-    async def check_definition(self, namespace: str, verb: str, name: str = "") -> None:
-        """Check the right to create, patch or delete a Dataflow. `name`: empty to create, as for the API server. Raises
-        as `check`."""
-        await self.check(Action(verb, DATAFLOWS.group, DATAFLOWS.plural, namespace, name))
+    async def check_definition(self, resource: Resource, namespace: str, verb: str, name: str = "") -> None:
+        """Check the right to create, patch or delete a Dataflow or DataSource. `name`: empty to create, as for the API
+        server. Raises as `check`."""
+        await self.check(Action(verb, resource.group, resource.plural, namespace, name))
 
     async def check_tables(self, namespace: str) -> None:
         """Check the right to delete tables that no object has, of DataSources too. Raises as `check`."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tidemark_operator.errors import DefinitionRefused
-from tidemark_operator.kube.client import Body
+from tidemark_operator.kube.client import DATAFLOWS, Body, Resource
 from tidemark_operator.resources.manifest.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW
 from tidemark_operator.resources.manifest.meta import GROUP
 
@@ -23,55 +23,71 @@ CHANGED_BY = f"{GROUP}/changed-by"
 CHANGE_ID = f"{GROUP}/change-id"
 """The annotation with the ids of the last KEPT_IDS calls that wrote the object, the last one first."""
 MAX_ID, KEPT_IDS = 64, 16
-KINDS = {MATERIALIZED_VIEW: "materialized view", INDEX: "view or index", CONTINUAL_TASK: "continual task"}
+Fields = Mapping[str, Callable[[str], Body]]
+"""What an option of SQL puts into a spec, by its name in SQL."""
+TABLE = "table"
+KINDS_OF_SQL = (MATERIALIZED_VIEW, INDEX, TABLE)
+KINDS = {
+    MATERIALIZED_VIEW: "materialized view",
+    INDEX: "view or index",
+    CONTINUAL_TASK: "continual task",
+    TABLE: "table",
+}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _BOOLS = {"true": True, "on": True, "false": False, "off": False}
 
 
 @dataclass(frozen=True)
-class Definition:
-    """`kind`: materializedView or index. `key`: columns of an index; empty: as the planner chooses. `options`: fields
-    of the spec by their names in SQL. `id`: of the call."""
+class Asked:
+    """What every definition has. `id`: of the call. `options`: fields of the spec by their names in SQL."""
 
+    resource: ClassVar[Resource]
     namespace: str
     name: str
     kind: str
-    sql: str
-    dialect: str
-    key: tuple[str, ...]
     options: Mapping[str, str]
     id: str
-
-    @classmethod
-    def parse(cls, request: Any) -> Definition:
-        """Raises DefinitionRefused: the name, kind, id or key cannot be."""
-        require_name(request.name)
-        require_kind(request.kind)
-        if not 0 < len(request.id) <= MAX_ID or not request.id.isalnum():
-            raise DefinitionRefused("22023", f"the id of a call has 1 to {MAX_ID} letters and digits")
-        key = tuple(request.key)
-        if key and request.kind != INDEX:
-            raise DefinitionRefused("22023", "only a view that is kept as an index has a key")
-        asked = request.namespace, request.name, request.kind, request.sql, request.dialect
-        return cls(*asked, key, dict(request.options), request.id)
 
     def annotations(self, caller: str, before: Body | None = None) -> dict[str, str]:
         """Of the write. `before`: the object that is edited."""
         earlier = ids_of(before)[: KEPT_IDS - 1] if before is not None else []
         return {CHANGED_BY: caller, CHANGE_ID: " ".join([self.id, *earlier])}
 
+
+@dataclass(frozen=True)
+class Definition(Asked):
+    """`kind`: materializedView or index. `key`: columns of an index; empty: as the planner chooses."""
+
+    resource: ClassVar[Resource] = DATAFLOWS
+    sql: str
+    dialect: str
+    key: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, request: Any) -> Definition:
+        """Raises DefinitionRefused: the name, kind, id or key cannot be."""
+        require_name(request.name, DATAFLOWS)
+        require_id(request.id)
+        if request.kind not in (MATERIALIZED_VIEW, INDEX):
+            raise DefinitionRefused("22023", f"kind {request.kind!r:.40} is not of {', '.join(KINDS_OF_SQL)}")
+        key = tuple(request.key)
+        if key and request.kind != INDEX:
+            raise DefinitionRefused("22023", "only a view that is kept as an index has a key")
+        asked = request.namespace, request.name, request.kind, dict(request.options), request.id
+        return cls(*asked, request.sql, request.dialect, key)
+
     def spec(self, instance: str) -> Body:
         """The spec of a new Dataflow. Raises DefinitionRefused: an option is none, or its value cannot be."""
         export: Body = {"key": list(self.key)} if self.key else {}
         view = {"sql": self.sql, "dialect": self.dialect, self.kind: export}
-        return {"instance": instance, **self._options(), **view}
+        return {"instance": instance, **fields_of(self.options, _OPTIONS), **view}
 
     def patch(self, body: Body) -> Body:
         """The fields of the spec to merge into a Dataflow that exists. Raises DefinitionRefused: it is another kind of
         object or holds more than one, or an option cannot be."""
         spec = body["spec"]
         require_single(body, self.kind)
-        fields: Body = {"dialect": self.dialect, **self._options()}
+        fields: Body = {"dialect": self.dialect, **fields_of(self.options, _OPTIONS)}
         if "sql" in spec:
             return {**fields, "sql": self.sql, **({self.kind: {"key": list(self.key)}} if self.key else {})}
         if self.key:
@@ -80,14 +96,15 @@ class Definition:
             )
         return {**fields, "views": [{**spec["views"][0], "sql": self.sql}]}
 
-    def _options(self) -> Body:
-        fields: Body = {}
-        for option, value in self.options.items():
-            if (put := _OPTIONS.get(option)) is None:
-                known = ", ".join(_OPTIONS)
-                raise DefinitionRefused("22023", f"option {option!r:.60} is not of {known}")
-            fields |= put(value)
-        return fields
+
+def fields_of(options: Mapping[str, str], known: Fields) -> Body:
+    """The fields of a spec. Raises DefinitionRefused: an option is none, or its value cannot be."""
+    fields: Body = {}
+    for option, value in options.items():
+        if (put := known.get(option)) is None:
+            raise DefinitionRefused("22023", f"option {option!r:.60} is not of {', '.join(known)}")
+        fields |= put(value)
+    return fields
 
 
 def ids_of(body: Body) -> list[str]:
@@ -96,20 +113,20 @@ def ids_of(body: Body) -> list[str]:
     return str(found).split()
 
 
-def require_name(name: str) -> None:
-    """Raises DefinitionRefused: no Dataflow can have the name."""
+def require_name(name: str, resource: Resource) -> None:
+    """Raises DefinitionRefused: no such object can have the name."""
     if _NAME.fullmatch(name) is None:
         raise DefinitionRefused(
             "42602",
-            f"{name!r:.80} cannot be the name of a Dataflow: it has lower-case letters, digits and dashes (in quotes "
-            "then), and at most 63 characters",
+            f"{name!r:.80} cannot be the name of a {resource.kind}: it has lower-case letters, digits and dashes (in "
+            "quotes then), and at most 63 characters",
         )
 
 
-def require_kind(kind: str) -> None:
-    """Raises DefinitionRefused: SQL does not define such objects."""
-    if kind not in (MATERIALIZED_VIEW, INDEX):
-        raise DefinitionRefused("22023", f"kind {kind!r:.40} is not of {MATERIALIZED_VIEW}, {INDEX}")
+def require_id(id: str) -> None:
+    """Raises DefinitionRefused: a call has no such id."""
+    if not 0 < len(id) <= MAX_ID or not id.isalnum():
+        raise DefinitionRefused("22023", f"the id of a call has 1 to {MAX_ID} letters and digits")
 
 
 def require_single(body: Body, kind: str) -> None:
@@ -126,7 +143,7 @@ def require_single(body: Body, kind: str) -> None:
         raise DefinitionRefused("42809", f'"{name}" is no {KINDS[kind]}: it is a {found}')
 
 
-def _flag(field: str) -> Callable[[str], Body]:
+def flag(field: str) -> Callable[[str], Body]:
     def put(value: str) -> Body:
         if value.lower() not in _BOOLS:
             raise DefinitionRefused("22023", f"{field} is true or false, not {value!r:.40}")
@@ -135,10 +152,13 @@ def _flag(field: str) -> Callable[[str], Body]:
     return put
 
 
-_OPTIONS: Mapping[str, Callable[[str], Body]] = {
+COMMON_OPTIONS: Fields = {
     "instance": lambda value: {"instance": value},
     "deletion_policy": lambda value: {"deletionPolicy": value.capitalize()},
-    "adopt": _flag("adopt"),
+    "adopt": flag("adopt"),
+}
+_OPTIONS: Fields = {
+    **COMMON_OPTIONS,
     "refresh_every": lambda value: {"refresh": {"every": value}},
     "read_policy_lag": lambda value: {"readPolicy": {"lag": value}},
 }

@@ -1,6 +1,7 @@
 """The writes of CREATE, ALTER and DROP. The operator makes them, as the caller may.
 
-    right: create, patch or delete of this Dataflow ──► the planner plans the SQL, or refuses it with its position
+    right: create, patch or delete of this Dataflow or DataSource
+        ──► the planner plans the SQL of a view, or refuses it with its position
         ──► one write, with the caller and the call's id in annotations ──► wait? ──► until it serves, or is gone
 
 A call may come twice: the operator may die after the write and before the answer. The id in the annotation shows that a
@@ -24,17 +25,20 @@ from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
 from tidemark_operator.gateway.auth.rights import raise_refusal
 from tidemark_operator.gateway.definitions.definition import (
     KINDS,
+    KINDS_OF_SQL,
+    TABLE,
+    Asked,
     Definition,
     ids_of,
-    require_kind,
     require_name,
     require_single,
 )
-from tidemark_operator.gateway.definitions.readiness import until_gone, until_serving
+from tidemark_operator.gateway.definitions.readiness import until_gone, until_known, until_serving
+from tidemark_operator.gateway.definitions.table_definition import TableDefinition, require_only_table, table_names
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body, Conflict
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Body, Conflict
 from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 CREATED, REPLACED, EXISTS, ABSENT, DELETED = "created", "replaced", "exists", "absent", "deleted"
@@ -60,7 +64,7 @@ class Definitions:
         self._context, self._limits, self._allowed = context, limits, allowed
 
     async def define(self, access: Access, request: Any) -> str:
-        """Create or edit the Dataflow; returns what became of it.
+        """Create or edit the Dataflow, or create the DataSource; returns what became of it.
 
         Raises:
             DefinitionRefused, StatementRefused: it cannot be as asked. With `wait`, it may be stored.
@@ -72,7 +76,7 @@ class Definitions:
             return await self._define(access, request)
 
     async def drop(self, access: Access, request: Any) -> str:
-        """Delete the Dataflow, whoever created it; returns what became of it. Raises as `define`."""
+        """Delete the Dataflow or DataSource, whoever created it; returns what became of it. Raises as `define`."""
         self._require_allowed()
         with _api_errors():
             return await self._drop(access, request)
@@ -81,44 +85,57 @@ class Definitions:
         if not self._allowed:
             raise DefinitionRefused(
                 "0A000",
-                "Dataflows are not defined by SQL here (--no-definitions of the operator, pgwire.ddl of the chart): "
-                "use kubectl",
+                "views and tables are not defined by SQL here (--no-definitions of the operator, pgwire.ddl of the "
+                "chart): use kubectl",
             )
 
     async def _define(self, access: Access, request: Any) -> str:
         if request.action not in ACTIONS:
             raise DefinitionRefused("22023", f"action {request.action!r:.40} is not of {', '.join(ACTIONS)}")
         check_length(request.sql)
-        definition = Definition.parse(request)
-        key = Key(DATAFLOWS, definition.namespace, definition.name)
+        definition = TableDefinition.parse(request) if request.kind == TABLE else Definition.parse(request)
+        key = Key(definition.resource, definition.namespace, definition.name)
         found = await self._there(access, request, key)
         if found is None and request.action == "replace":
             if request.if_present:
                 return ABSENT
             raise _absent(definition.name, definition.kind)
-        if found is not None and request.action == "create" and not _is_of(found, definition):
+        taken = await self._is_taken(key) if found is None else request.action == "create"
+        if taken and not (found is not None and _is_of(found, definition)):
             if request.if_absent:
                 return EXISTS
             raise _exists(definition.name)
-        async with self._waiting(access, request):
+        async with self._waiting(access, request.wait or definition.kind == TABLE):
             if found is None:
                 outcome, written = CREATED, await self._create(access, definition, key)
             else:
                 outcome, written = await self._edit(access, definition, key, found)
             if request.wait:
                 await until_serving(self._context, key, written)
+            elif definition.kind == TABLE:
+                await until_known(self._context, key, written["metadata"]["uid"])
         return outcome
 
-    def _waiting(self, access: Access, request: Any) -> AbstractAsyncContextManager[object]:
+    def _waiting(self, access: Access, waits: bool) -> AbstractAsyncContextManager[object]:
         """A place among the statements that wait, taken before the write: who gets none has written nothing."""
-        return self._limits.definitions.hold(access.caller) if request.wait else nullcontext()
+        return self._limits.definitions.hold(access.caller) if waits else nullcontext()
+
+    async def _is_taken(self, key: Key) -> bool:
+        """Whether an object of the other kind has the name in SQL. Where both are made at once, the name alone is
+        ambiguous, and queries of it are refused."""
+        if key.resource == DATA_SOURCES:
+            return await self._context.kube.get(DATAFLOWS, key.namespace, key.name) is not None
+        source = await self._context.kube.get(DATA_SOURCES, key.namespace, key.name)
+        return source is not None and key.name in table_names(source)
 
     async def _drop(self, access: Access, request: Any) -> str:
-        require_name(request.name)
-        require_kind(request.kind)
-        await access.check_definition(request.namespace, "delete", request.name)
-        key, kube = Key(DATAFLOWS, request.namespace, request.name), self._context.kube
-        found = await kube.get(DATAFLOWS, key.namespace, key.name)
+        if request.kind not in KINDS_OF_SQL:
+            raise DefinitionRefused("22023", f"kind {request.kind!r:.40} is not of {', '.join(KINDS_OF_SQL)}")
+        resource = DATA_SOURCES if request.kind == TABLE else DATAFLOWS
+        require_name(request.name, resource)
+        await access.check_definition(resource, request.namespace, "delete", request.name)
+        key, kube = Key(resource, request.namespace, request.name), self._context.kube
+        found = await kube.get(resource, key.namespace, key.name)
         if found is None or "deletionTimestamp" in found["metadata"]:
             if not (request.repeated or request.if_present):
                 raise _absent(key.name, request.kind)
@@ -127,17 +144,20 @@ class Definitions:
         if request.repeated and "deletionTimestamp" not in found["metadata"]:
             raise DefinitionRefused(
                 "40001",
-                f"the gateway was lost meanwhile, and Dataflow {key.name} is there: it may be a new one; run the "
-                "statement again to drop it",
+                f"the gateway was lost meanwhile, and {resource.kind} {key.name} is there: it may be a new one; run "
+                "the statement again to drop it",
             )
-        require_single(found, request.kind)
+        if request.kind == TABLE:
+            require_only_table(found, request.table)
+        else:
+            require_single(found, request.kind)
         if (reader := await self._reader(key)) is not None:
             raise DefinitionRefused(
                 "2BP01", f'cannot drop "{key.name}" because Dataflow {reader} reads it: drop that first'
             )
         uid = found["metadata"]["uid"]
-        async with self._waiting(access, request):
-            await kube.delete(DATAFLOWS, key.namespace, key.name, uid)
+        async with self._waiting(access, request.wait):
+            await kube.delete(resource, key.namespace, key.name, uid)
             if request.wait:
                 await until_gone(self._context, key, uid)
         return DELETED
@@ -154,47 +174,53 @@ class Definitions:
         """The object, once the caller's right to what becomes of it is known; one that goes is waited for."""
         kube = self._context.kube
         if request.action != "replace":
-            await access.check_definition(key.namespace, "create")
+            await access.check_definition(key.resource, key.namespace, "create")
         if request.action != "create":
-            await access.check_definition(key.namespace, "patch", key.name)
-        found = await kube.get(DATAFLOWS, key.namespace, key.name)
+            await access.check_definition(key.resource, key.namespace, "patch", key.name)
+        found = await kube.get(key.resource, key.namespace, key.name)
         if found is None or "deletionTimestamp" not in found["metadata"]:
             return found
         async with self._limits.definitions.hold(access.caller):
             if not await until_gone(self._context, key, found["metadata"]["uid"], DELETION_SECONDS):
-                raise DefinitionRefused("55006", f"Dataflow {key.name} is being deleted: run the statement again later")
-        return await kube.get(DATAFLOWS, key.namespace, key.name)
+                text = f"{key.resource.kind} {key.name} is being deleted: run the statement again later"
+                raise DefinitionRefused("55006", text)
+        return await kube.get(key.resource, key.namespace, key.name)
 
-    async def _create(self, access: Access, definition: Definition, key: Key) -> Body:
+    async def _create(self, access: Access, definition: Definition | TableDefinition, key: Key) -> Body:
         instance = definition.options.get("instance") or only_instance(self._context, key.namespace)
         if instance is None:
             raise DefinitionRefused(
                 "22023",
                 f"namespace {key.namespace} does not have exactly one ComputeInstance: name one, WITH (instance = ...)",
             )
-        spec = definition.spec(instance)
-        await self._plan(access, definition, instance)
+        spec, resource = definition.spec(instance), key.resource
+        if isinstance(definition, Definition):
+            await self._plan(access, definition, instance)
         annotations = definition.annotations(access.caller)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
-        await access.check_definition(key.namespace, "create")  # again: planning may have taken minutes
+        await access.check_definition(resource, key.namespace, "create")  # again: planning may have taken minutes
         try:
-            return await self._context.kube.create(DATAFLOWS, key.namespace, {"metadata": metadata, "spec": spec})
+            return await self._context.kube.create(resource, key.namespace, {"metadata": metadata, "spec": spec})
         except Conflict as conflict:
-            found = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
+            found = await self._context.kube.get(resource, key.namespace, key.name)
             if found is None:  # it is gone again, or something else conflicts
-                text = f"the API server did not create Dataflow {key.name}: {_message(conflict)}"
+                text = f"the API server did not create {resource.kind} {key.name}: {_message(conflict)}"
                 raise DefinitionRefused("40001", text) from None
             if _is_of(found, definition):
                 return found
             raise _exists(key.name) from None
 
-    async def _edit(self, access: Access, definition: Definition, key: Key, found: Body) -> tuple[str, Body]:
+    async def _edit(
+        self, access: Access, definition: Definition | TableDefinition, key: Key, found: Body
+    ) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
+        if isinstance(definition, TableDefinition):  # nothing edits a table: an earlier call made it
+            return CREATED, found
         if _is_of(found, definition):
             return (CREATED if found["metadata"]["generation"] == 1 else REPLACED), found
         patch, generation = definition.patch(found), found["metadata"]["generation"]
         await self._plan(access, definition, found["spec"]["instance"])
-        await access.check_definition(key.namespace, "patch", key.name)  # again, as above
+        await access.check_definition(DATAFLOWS, key.namespace, "patch", key.name)  # again, as above
         for _ in range(ATTEMPTS):
             metadata = {
                 "resourceVersion": found["metadata"]["resourceVersion"],
@@ -229,7 +255,7 @@ class Definitions:
             await raise_refusal(access, namespace, planned)
 
 
-def _is_of(body: Body, definition: Definition) -> bool:
+def _is_of(body: Body, definition: Asked) -> bool:
     """Whether an earlier call of the same id wrote the object."""
     return definition.id in ids_of(body)
 

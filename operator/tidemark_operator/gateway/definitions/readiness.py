@@ -1,8 +1,10 @@
-"""What `wait` waits for, by the conditions of the Dataflow in the operator's cache.
+"""What `wait` waits for, by the conditions of the object in the operator's cache.
 
 written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True
                              ──► after an edit: a later time is complete than was then                ──► it serves
                          ──► Progressing of n is False for another reason: waiting changes nothing   ──► refused
+                         ──► a DataSource: Ready of n is True                                        ──► it ingests
+                         ──► Ready of n is False, but not because it starts or its replicas are away ──► refused
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
 """
 
@@ -14,12 +16,16 @@ import time
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import Body
+from tidemark_operator.kube.client import DATA_SOURCES, Body
 
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
 """How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
+KNOWN_SECONDS = 10.0
+"""How long CREATE TABLE waits until SQL knows the table: its DataSource may be one that cannot begin now."""
 _SERVES = ("UpToDate", "Finished")
+_BEGINS = ("Starting", "NoReplicaOnline")
+"""Reasons of a DataSource that is not Ready, and will be."""
 _SQLSTATES = {
     "Syntax": "42601",
     "UnresolvedColumn": "42703",
@@ -38,7 +44,8 @@ _SQLSTATES = {
 
 
 async def until_serving(context: ReconcileContext, key: Key, written: Body) -> None:
-    """Wait until this generation of the Dataflow serves. Raises DefinitionRefused: it never will, by itself.
+    """Wait until this generation of the Dataflow serves, or the DataSource ingests. Raises DefinitionRefused: it never
+    will, by itself.
 
     An edit that keeps the columns keeps the table, whose contents at times that are complete stay those of before.
     """
@@ -65,6 +72,16 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body) -> N
         await asyncio.sleep(POLL_SECONDS)
 
 
+async def until_known(context: ReconcileContext, key: Key, uid: str) -> None:
+    """Wait until statements may name the tables of the DataSource, for KNOWN_SECONDS at most."""
+    end = time.monotonic() + KNOWN_SECONDS
+    while time.monotonic() < end:
+        known = context.registry.source(key)
+        if known is not None and known.uid == uid and known.pinned is not None:
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
 async def until_gone(context: ReconcileContext, key: Key, uid: str, seconds: float | None = None) -> bool:
     """Wait until the API server has no object of this uid; returns whether that was within `seconds`."""
     end = None if seconds is None else time.monotonic() + seconds
@@ -81,6 +98,12 @@ def _serves(key: Key, body: Body, generation: int) -> bool:
     listed = (body.get("status") or {}).get("conditions") or ()
     conditions = {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}
     progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
+    if key.resource == DATA_SOURCES:
+        if ready.get("status") == "True":
+            return True
+        if ready.get("status") != "False" or ready["reason"] in _BEGINS:
+            return False
+        progressing = ready
     if progressing.get("status") != "False":
         return False
     if progressing.get("reason") in _SERVES and ready.get("status") == "True":
@@ -91,7 +114,7 @@ def _serves(key: Key, body: Body, generation: int) -> bool:
     reason, told = failed["reason"], f"{failed['type']} is {failed['status']} ({failed['reason']})"
     raise DefinitionRefused(
         _SQLSTATES.get(reason, "55000"),
-        f"Dataflow {key.name} is stored, and does not serve: {told}: {failed.get('message', '')}",
+        f"{key.resource.kind} {key.name} is stored, and does not serve: {told}: {failed.get('message', '')}",
     )
 
 

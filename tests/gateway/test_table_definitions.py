@@ -1,0 +1,182 @@
+"""DataSources that the gateway writes for CREATE TABLE: a real API server with its rights, rules and conflicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.gateway.registries import add_dataflow, registry, shard_of
+from tests.gateway.source_tables import PINNED, ingested
+from tests.gateway.test_definitions import USER, Place
+from tests.gateway.test_definitions import run as run
+from tests.waiting import BOUND
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.errors import DefinitionRefused
+from tidemark_operator.gateway.auth.access import Forbidden
+from tidemark_operator.gateway.definitions import readiness
+from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
+from tidemark_operator.gateway.query.plain_select import RelationNames
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, Body
+from tidemark_protocol.pb.gateway_pb2 import TableColumn
+
+COLUMNS = (TableColumn(name="id", type="BIGINT"), TableColumn(name="price", type="DECIMAL(12,2)"))
+
+
+@pytest.fixture
+def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No operator pins the tables, so nobody waits for it."""
+    monkeypatch.setattr(readiness, "KNOWN_SECONDS", 0.0)
+
+
+async def create(place: Place, name: str = "orders", **more: Any) -> str:
+    return await place.define(name, "", **{"kind": "table", "columns": COLUMNS, "key": ["id"], **more})
+
+
+async def drop(place: Place, name: str = "orders", **more: Any) -> str:
+    return await place.drop(name, "table", **more)
+
+
+async def body(place: Place, name: str = "orders") -> Body:
+    found = await place.kube.get(DATA_SOURCES, place.namespace, name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.cluster
+def test_a_user_creates_and_drops_a_table(run: Callable[..., None], unpinned: None) -> None:
+    """The object is as kubectl would have made it. A call that comes again, as its operator died after the write, is
+    answered as the first one."""
+
+    async def scenario(place: Place) -> None:
+        assert await create(place, options={"tick": "200ms", "append_only": "true"}) == "created"
+        made = await body(place)
+        assert made["metadata"]["annotations"] == {CHANGED_BY: USER, CHANGE_ID: "1"}
+        [table] = made["spec"]["table"]["tables"]
+        assert (table["name"], table["primaryKey"], table["appendOnly"]) == ("orders", ["id"], True)
+        assert [each["type"] for each in table["columns"]] == ["BIGINT", "DECIMAL(12,2)"]
+        assert (made["spec"]["tick"], made["spec"]["instance"]) == ("200ms", "default")
+        assert await create(place) == "created"
+        assert (await body(place))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        with pytest.raises(DefinitionRefused, match="already exists"):
+            await create(place, id="2")
+        with pytest.raises(DefinitionRefused, match="already exists"):
+            await place.define("orders", id="3")
+        assert await create(place, id="4", if_absent=True) == "exists"
+        with pytest.raises(DefinitionRefused, match="it may be a new one"):
+            await drop(place, repeated=True)
+        assert await drop(place, table="orders") == "deleted"
+        assert await drop(place, repeated=True) == "deleted"
+        assert await drop(place, if_present=True) == "absent"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("verb", ["create", "delete"])
+def test_each_statement_needs_its_own_verb(run: Callable[..., None], unpinned: None, verb: str) -> None:
+    async def scenario(place: Place) -> None:
+        spec = {"instance": "default", "table": {"tables": [{"name": "t", "columns": [{"name": "a", "type": "INT"}]}]}}
+        await place.kube.create(DATA_SOURCES, place.namespace, {"metadata": {"name": "there"}, "spec": spec})
+        outcomes = {"create": lambda: create(place, "new"), "delete": lambda: drop(place, "there", table="t")}
+        for each, ask in outcomes.items():
+            if each != verb:
+                with pytest.raises(Forbidden, match=f"{USER} may not {each} datasources"):
+                    await ask()
+        assert await outcomes[verb]() in ("created", "deleted")
+
+    run(scenario, verb)
+
+
+@pytest.mark.cluster
+def test_what_the_api_server_refuses_is_not_stored(run: Callable[..., None], unpinned: None) -> None:
+    async def scenario(place: Place) -> None:
+        for more, message, sqlstate in (
+            ({"options": {"tick": "1ms"}}, "spec.tick", "22023"),
+            ({"columns": [TableColumn(name="a", type="BINARY")], "key": []}, "must be one of BOOLEAN", "22023"),
+            ({"columns": [TableColumn(name="__a", type="INT")], "key": []}, "must not begin with __", "22023"),
+            ({"columns": [], "key": []}, "spec.table.tables", "22023"),
+            ({"name": "a_b"}, "cannot be the name of a DataSource", "42602"),
+            ({"id": "1 2"}, "letters and digits", "22023"),
+            ({"action": "createOrReplace"}, "it is not replaced", "0A000"),
+            ({"options": {"refresh_every": "1h"}}, "is not of instance", "22023"),
+        ):
+            with pytest.raises(DefinitionRefused, match=message) as failed:
+                await create(place, **more)
+            assert failed.value.sqlstate == sqlstate
+        assert await place.kube.list(DATA_SOURCES, namespace=place.namespace) == []
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_waiting_ends_with_ready_or_with_a_reason_that_stays(run: Callable[..., None]) -> None:
+    async def scenario(place: Place) -> None:
+        async def state(name: str, generation: int, status: str, reason: str) -> None:
+            ready = {"type": "Ready", "status": status, "reason": reason, "message": "because"}
+            found = await stored(place, name)
+            conditions = [{**ready, "observedGeneration": generation}]
+            place.cache.put(Key(DATA_SOURCES, place.namespace, name), {**found, "status": {"conditions": conditions}})
+
+        made = asyncio.create_task(create(place, wait=True))
+        await state("orders", 0, "True", "Ingesting")  # of an earlier generation
+        await asyncio.sleep(0.3)
+        for reason in ("Starting", "NoReplicaOnline"):
+            await state("orders", 1, "False", reason)
+            await asyncio.sleep(0.3)
+        assert not made.done()
+        await state("orders", 1, "True", "Ingesting")
+        assert await made == "created"
+        failing = asyncio.create_task(create(place, "lines", id="2", wait=True))
+        await state("lines", 1, "False", "InstanceNotFound")
+        with pytest.raises(DefinitionRefused, match=r"DataSource lines is stored.*Ready is False \(InstanceNotFound\)"):
+            await failing
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_without_waiting_create_ends_once_statements_may_name_the_table(run: Callable[..., None]) -> None:
+    async def scenario(place: Place) -> None:
+        made = asyncio.create_task(create(place))
+        found = await stored(place, "orders")
+        await asyncio.sleep(0.3)
+        assert not made.done()
+        place.registry.put_source(source(place.namespace, found["metadata"]["uid"], "orders"))
+        assert await made == "created"
+
+    run(scenario)
+
+
+async def stored(place: Place, name: str) -> Body:
+    for _ in range(int(BOUND / 0.05)):
+        if (found := await place.kube.get(DATA_SOURCES, place.namespace, name)) is not None:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{name} was not stored")
+
+
+def source(namespace: str, uid: str, *tables: str) -> SourceState:
+    named = tuple(
+        replace(ingested(name), table=replace(PINNED.tables[0].table, name=name), shard=shard_of(name))
+        for name in tables
+    )
+    return SourceState(Key(DATA_SOURCES, namespace, "orders"), uid, "default", pinned=replace(PINNED, tables=named))
+
+
+def test_a_table_of_its_sources_name_is_read_by_that_alone() -> None:
+    """With a Dataflow of that name, which kubectl may make, it means neither: no statement reads another's rows."""
+    known = registry()
+    known.put_source(source("ns", "u", "orders", "lines"))
+    names = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
+    assert names["orders",] == names["orders", "orders"]
+    assert ("s",) not in names
+    add_dataflow(known, "orders", shards=("s.a",))
+    names = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
+    assert ("orders",) not in names
+    assert ("orders", "lines") in names

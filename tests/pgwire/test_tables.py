@@ -1,0 +1,228 @@
+"""CREATE TABLE and DROP TABLE over the protocol: the DataSource that is stored, types, names, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.gateway.registries import shard_of
+from tests.gateway.source_tables import PINNED, ingested
+from tests.pgwire.served import ALLOWED, ONE, Served, served
+from tests.pgwire.test_clients import psql
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.gateway.definitions import readiness
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_protocol.types import Column, SqlType
+
+MAY_DEFINE = ("create datasources in namespace ns", "create dataflows in namespace ns")
+MAY_DROP = tuple(f"delete datasources {name} in namespace ns" for name in ("orders", "shop", "topic", "s"))
+ALL = """CREATE TABLE IF NOT EXISTS "order-lines" (
+    id int8 NOT NULL, Line integer NULL, "At" timestamp with time zone, price numeric(12, 2), n decimal(5),
+    ok bool, small int2, half real, whole double precision, f float8, name character varying, t text, v varchar, d date,
+    CONSTRAINT "pk" PRIMARY KEY (ID, line)
+) WITH (tick = '200ms', deletion_policy = delete, append_only = on)"""
+TYPES = {
+    "id": "BIGINT",
+    "line": "INT",
+    "At": "TIMESTAMP",
+    "price": "DECIMAL(12,2)",
+    "n": "DECIMAL(5,0)",
+    "ok": "BOOLEAN",
+    "small": "SMALLINT",
+    "half": "FLOAT",
+    "whole": "DOUBLE",
+    "f": "DOUBLE",
+    **dict.fromkeys(("name", "t", "v"), "STRING"),
+    "d": "DATE",
+}
+
+
+@pytest.fixture(scope="module")
+def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        served(tmp_path_factory.mktemp("tables"), (*ALLOWED, *MAY_DEFINE, *MAY_DROP)) as made,
+    ):
+        patch.setattr(readiness, "KNOWN_SECONDS", 0.0)  # no operator pins the tables
+        yield made
+
+
+@pytest.fixture
+def server(module_server: Served) -> Served:
+    module_server.says(lambda sql, dialect: ONE)
+    module_server.objects.sources.clear()
+    module_server.objects.bodies.clear()
+    return module_server
+
+
+def test_a_table_is_a_data_source_of_its_name(server: Served) -> None:
+    stored = server.objects.sources
+    with server.connect() as connection:
+        assert connection.execute(ALL.encode()).statusmessage == "CREATE TABLE"
+        made = stored["order-lines"]
+        assert made["metadata"]["annotations"]["compute.tidemark.dev/changed-by"] == "anne"
+        spec = dict(made["spec"])
+        [table] = spec.pop("table")["tables"]
+        assert spec == {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete"}
+        columns = [{"name": name, "type": type} for name, type in TYPES.items()]
+        assert table == {"name": "order-lines", "columns": columns, "primaryKey": ["id", "line"], "appendOnly": True}
+        notices = list[str]()
+        connection.add_notice_handler(lambda notice: notices.append(f"{notice.sqlstate} {notice.message_primary}"))
+        connection.execute(ALL.encode())
+        with pytest.raises(psycopg.errors.DuplicateTable, match='relation "order-lines" already exists'):
+            connection.execute(ALL.replace("IF NOT EXISTS", "").encode())
+        connection.execute("CREATE SOURCE TABLE orders (id bigint PRIMARY KEY, name text) WITH (instance = other)")
+        assert stored["orders"]["spec"]["instance"] == "other"
+        assert stored["orders"]["spec"]["table"]["tables"][0]["primaryKey"] == ["id"]
+        assert connection.execute("DROP TABLE orders.orders").statusmessage == "DROP TABLE"
+        connection.execute("DROP TABLE IF EXISTS public.orders")
+        with pytest.raises(psycopg.errors.UndefinedTable, match='table "orders" does not exist'):
+            connection.execute("DROP TABLE orders RESTRICT")
+    assert notices == [
+        '42P07 relation "order-lines" already exists, skipping',
+        '00000 table "orders" does not exist, skipping',
+    ]
+    assert list(stored) == ["order-lines"]
+
+
+def test_types_are_of_the_sessions_dialect(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute("SET dialect = spark")
+        connection.execute("CREATE TABLE `t` (a tinyint, b float, c timestamp, d decimal, e string, f long, g short)")
+        columns = server.objects.sources["t"]["spec"]["table"]["tables"][0]["columns"]
+    assert [each["type"] for each in columns] == [
+        "TINYINT",
+        "FLOAT",
+        "TIMESTAMP",
+        "DECIMAL(10,0)",
+        "STRING",
+        "BIGINT",
+        "SMALLINT",
+    ]
+
+
+def test_objects_of_kubectl_are_dropped_unless_they_are_more_than_a_table(server: Served) -> None:
+    stored = server.objects.sources
+    columns = [{"name": "id", "type": "BIGINT"}]
+    tables = [{"name": name, "columns": columns} for name in ("orders", "lines")]
+    for name, spec in (
+        ("shop", {"table": {"tables": tables}}),
+        ("topic", {"kafka": {"tables": tables[:1]}}),
+        ("s", {"table": {"tables": tables[:1]}}),
+    ):
+        stored[name] = {"metadata": {"name": name, "uid": name, "generation": 1}, "spec": {"instance": "i", **spec}}
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"several tables \(orders, lines\)"):
+            connection.execute("DROP TABLE shop.orders")
+        with pytest.raises(psycopg.errors.WrongObjectType):
+            connection.execute("DROP TABLE topic")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("DROP TABLE s.lines")
+        connection.execute("DROP TABLE s.orders")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="anne may not delete datasources other"):
+            connection.execute("DROP TABLE other")
+    assert list(stored) == ["shop", "topic"]
+
+
+def test_a_table_and_a_view_have_no_name_in_common(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE orders (id bigint)")
+        for kind in ("VIEW", "MATERIALIZED VIEW"):
+            with pytest.raises(psycopg.errors.DuplicateTable):
+                connection.execute(f"CREATE {kind} orders AS SELECT a FROM s.a".encode())
+        connection.execute("CREATE VIEW lines AS SELECT a FROM s.a")
+        with pytest.raises(psycopg.errors.DuplicateTable):
+            connection.execute("CREATE TABLE lines (id bigint)")
+        connection.execute("CREATE TABLE IF NOT EXISTS lines (id bigint)")
+    assert (list(server.objects.sources), list(server.objects.bodies)) == (["orders"], ["lines"])
+
+
+def test_in_a_transaction_no_table_is_created(server: Served) -> None:
+    with server.connect() as connection:
+        for text in ("CREATE TABLE orders (id bigint)", "DROP TABLE orders"):
+            with pytest.raises(psycopg.errors.ActiveSqlTransaction), connection.transaction():
+                connection.execute(text.encode())
+        connection.execute("SET default_transaction_read_only = on")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("CREATE TABLE orders (id bigint)")
+    assert server.objects.sources == {}
+
+
+def test_psql_shows_a_table_by_its_one_name(server: Served) -> None:
+    columns = Column("id", SqlType("bigint"), nullable=False), Column("name", SqlType("string"))
+    table = ingested("orders")
+    source = replace(table.table, name="orders", columns=columns, keys=((0,),))
+    pinned = replace(PINNED, tables=(replace(table, table=source, shard=shard_of("orders")),))
+    state = SourceState(Key(DATA_SOURCES, "ns", "orders"), "u", "default", pinned=pinned)
+    server.loop.call(lambda: server.registry.put_source(state))
+    done = psql(server, r"\d orders", r"\dt")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "id,bigint,,not null," in done.stdout
+    assert "orders,orders,table,tidemark" in done.stdout
+
+
+@pytest.mark.parametrize(("text", "sqlstate"), [
+    ("CREATE TABLE other_name (id bigint)", "42602"),
+    ("CREATE TABLE shop.orders (id bigint)", "3F000"),
+    ("CREATE TABLE t (id nothing)", "42704"),
+    ("CREATE TABLE t (id string)", "42704"),
+    ("CREATE TABLE t (id varchar(10))", "0A000"),
+    ("CREATE TABLE t (id timestamp)", "0A000"),
+    ("CREATE TABLE t (id timestamptz(3))", "0A000"),
+    ("CREATE TABLE t (id numeric)", "0A000"),
+    ("CREATE TABLE t (id numeric(39, 2))", "22023"),
+    ("CREATE TABLE t (id numeric(3, 4))", "22023"),
+    ("CREATE TABLE t (id bigint[])", "0A000"),
+    ("CREATE TABLE t (id serial)", "0A000"),
+    ("CREATE TABLE t (id uuid)", "0A000"),
+    ("CREATE TABLE t (id bigint NOT NULL)", "0A000"),
+    ("CREATE TABLE t (id bigint DEFAULT 1)", "0A000"),
+    ("CREATE TABLE t (id bigint UNIQUE)", "0A000"),
+    ("CREATE TABLE t (id bigint, CHECK (id > 1))", "0A000"),
+    ("CREATE TABLE t (id bigint REFERENCES s)", "0A000"),
+    ("CREATE TABLE t (id float8 PRIMARY KEY)", "0A000"),
+    ("CREATE TABLE t (id bigint, ID text)", "42701"),
+    ("CREATE TABLE t (id bigint, PRIMARY KEY (id, id))", "42701"),
+    ("CREATE TABLE t (id bigint PRIMARY KEY, PRIMARY KEY (id))", "42P16"),
+    ("CREATE TABLE t (id bigint, PRIMARY KEY (x))", "42703"),
+    ("CREATE TABLE t (id bigint,)", "42601"),
+    ("CREATE TABLE t ()", "42601"),
+    ("CREATE TABLE t", "42601"),
+    ("CREATE TABLE t (id bigint) WITH (sekret = 1)", "22023"),
+    ("CREATE TABLE t (id bigint) WITH (adopt = perhaps)", "22023"),
+    ("CREATE TABLE t (id bigint) INHERITS (s)", "0A000"),
+    ("CREATE TABLE t (id bigint) x", "42601"),
+    ("CREATE TABLE t AS SELECT 1", "0A000"),
+    ("CREATE TEMP TABLE t (id bigint)", "0A000"),
+    ("CREATE UNLOGGED TABLE t (id bigint)", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int", "0A000"),
+    ("DROP TABLE orders CASCADE", "0A000"),
+    ("DROP TABLE orders, s", "0A000"),
+    ("TRUNCATE orders", "25006"),
+])  # fmt: skip
+def test_what_a_table_here_does_not_have_is_refused(server: Served, text: str, sqlstate: str) -> None:
+    with server.connect() as connection:
+        with pytest.raises(psycopg.Error) as failed:
+            connection.execute(text.encode())
+        assert failed.value.sqlstate == sqlstate, failed.value
+    assert server.objects.sources == {}
+
+
+def test_the_position_of_a_wrong_type_counts_in_the_clients_text(server: Served) -> None:
+    text = "CREATE TABLE t (id bigint,\n a nothing)"
+    with server.connect() as connection, pytest.raises(psycopg.errors.UndefinedObject) as failed:
+        connection.execute(text.encode())
+    assert failed.value.diag.statement_position == str(text.index("nothing") + 1)
+
+
+def test_an_operator_without_definitions_refuses_tables(tmp_path: Path) -> None:
+    with served(tmp_path, (*ALLOWED, *MAY_DEFINE, *MAY_DROP), defines=False) as server, server.connect() as connection:
+        for text in ("CREATE TABLE orders (id bigint)", "DROP TABLE IF EXISTS orders"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="--no-definitions"):
+                connection.execute(text.encode())
+        assert server.objects.sources == {}
