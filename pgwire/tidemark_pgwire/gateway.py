@@ -57,8 +57,8 @@ _REFUSED = (
 )
 _NOT_YET = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Statuses of calls that wrote no rows. After any other one nobody knows whether the call did."""
-_OF_ROWS = "23505"
-"""A refusal that is made after the key of the call was looked up: an earlier call with it wrote nothing."""
+_OF_ROWS = ("23505", "02000")
+"""Refusals that are made after the key of the call was looked up: an earlier call with it wrote nothing."""
 T = TypeVar("T")
 
 
@@ -154,7 +154,7 @@ class GatewayLink:
                 maybe |= code not in (*_REFUSED, *_NOT_YET)
                 until = min(until, time.monotonic() + WRITE_SECONDS)
                 if code in _REFUSED or time.monotonic() >= until:
-                    raise _unknown(str(error)) if maybe and error.sqlstate != _OF_ROWS else error
+                    raise _unknown(str(error)) if maybe and error.sqlstate not in _OF_ROWS else error
                 await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))
                 await self._find_again()
         except asyncio.CancelledError:

@@ -119,7 +119,9 @@ def test_waiting_ends_with_ready_or_with_a_reason_that_stays(run: Callable[..., 
     async def scenario(place: Place) -> None:
         async def state(name: str, generation: int, status: str, reason: str) -> None:
             ready = {"type": "Ready", "status": status, "reason": reason, "message": "because"}
-            found = await stored(place, name)
+            await stored(place, name)
+            label = {"metadata": {"labels": {"state": f"{generation}-{reason}"}}}  # the cache takes newer bodies alone
+            found = await place.kube.patch(DATA_SOURCES, place.namespace, name, label)
             conditions = [{**ready, "observedGeneration": generation}]
             place.cache.put(Key(DATA_SOURCES, place.namespace, name), {**found, "status": {"conditions": conditions}})
 

@@ -31,7 +31,7 @@ from tidemark_pgwire.statements.binding import parameter_count
 from tidemark_pgwire.statements.binding import parameter_types as parameter_types_of
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
-from tidemark_pgwire.statements.inserts import Insert
+from tidemark_pgwire.statements.inserts import Write
 from tidemark_pgwire.statements.lexer import split
 from tidemark_pgwire.statements.words import MAX_NAME
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
@@ -137,7 +137,7 @@ class Extended:
         self._require_room(size)
         formats = message.formats or (backend.TEXT,)
         formats = formats * len(message.values) if len(formats) == 1 else formats
-        if isinstance(prepared.command, Insert):
+        if isinstance(prepared.command, Write):
             _require_types(prepared.types, formats, message.values)
         parameters = tuple(map(decoded, prepared.types, formats, message.values))
         self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
@@ -176,7 +176,7 @@ class Extended:
         self._require_usable(command)
         rows = await self._rows(bound)
         if rows is None:
-            if isinstance(command, Insert):
+            if isinstance(command, Write):
                 if bound.finished:
                     raise WireError(errors.NOT_IN_STATE, f'portal "{message.portal}" cannot be run again')
                 bound.finished = True
@@ -214,8 +214,8 @@ class Extended:
                 return f"DISCARD {what}"
             case sql.Commit() if not self._session.transaction.failed:
                 return await self._commit(command)
-            case Insert():
-                return await writes.insert(self._session, command, parameters)
+            case Write():
+                return await writes.change(self._session, command, parameters)
             case sql.CopyIn():
                 return await writes.copy(self._session, command)
             case Define():

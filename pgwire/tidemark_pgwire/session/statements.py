@@ -28,7 +28,7 @@ from tidemark_pgwire.session.transaction import Transaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
-from tidemark_pgwire.statements.inserts import Insert
+from tidemark_pgwire.statements.inserts import Write
 from tidemark_pgwire.statements.subjects import Subject, subject_of
 from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
@@ -69,7 +69,7 @@ class Session:
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.facts)
         self._relations: tuple[float, tuple[Relation, ...]] = (0.0, ())
-        self._table: tuple[float, tuple[str, str], WrittenTable | None] = (0.0, ("", ""), None)
+        self._table: tuple[float, tuple[str, str, str], WrittenTable | None] = (0.0, ("", "", ""), None)
 
     @property
     def namespace(self) -> str:
@@ -88,17 +88,19 @@ class Session:
             self._relations = (now, found)
         return found
 
-    async def written_table(self, source: str, table: str) -> WrittenTable:
-        """A table that the user may insert into, as it was a second ago at most. Raises WireError."""
+    async def written_table(self, source: str, table: str, operation: str) -> WrittenTable:
+        """A table whose rows the user may insert, upsert or delete, as it was a second ago at most. Raises
+        WireError."""
         asked, name, found = self._table
         now = time.monotonic()
-        if found is None or name != (source, table) or now - asked > RELATIONS_SECONDS:
-            request = pb.DescribeTableRequest(namespace=self.namespace, source=source, table=table, operation="insert")
+        if found is None or name != (source, table, operation) or now - asked > RELATIONS_SECONDS:
+            asked_for = {"source": source, "table": table, "operation": operation}
+            request = pb.DescribeTableRequest(namespace=self.namespace, **asked_for)
             reply = await self.link.table(self.token, request)
             described = zip(reply.column_names, reply.column_types, strict=True)
             columns = tuple(TableColumn(name, SqlType.parse(type)) for name, type in described)
             found = WrittenTable(source, reply.table, columns, tuple(reply.primary_key))
-            self._table = (now, (source, table), found)
+            self._table = (now, (source, table, operation), found)
         return found
 
     @property
@@ -135,7 +137,7 @@ class Session:
     def forget_relations(self) -> None:
         """The session changed them."""
         self._relations = (0.0, ())
-        self._table = (0.0, ("", ""), None)
+        self._table = (0.0, ("", "", ""), None)
 
     async def close(self) -> None:
         """End the cursors, and forget rows that wait."""
@@ -325,8 +327,8 @@ async def _described(session: Session, text: str) -> Description:
 
 async def parameter_types(session: Session, command: Command | None, types: tuple[int, ...]) -> tuple[int, ...]:
     """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
-    if isinstance(command, Insert) and not all(types):
-        table = await session.written_table(command.table.source, command.table.table)
+    if isinstance(command, Write) and not all(types):
+        table = await session.written_table(command.table.source, command.table.table, command.operation)
         inferred = parameter_oids(table, command)
         return tuple(given or inferred.get(number, TEXT.oid) for number, given in enumerate(types, 1))
     if all(types) or not isinstance(command, sql.Select) or not _is_answered_here(session, command.sql):

@@ -20,6 +20,7 @@ from tidemark_pgwire.errors import (
     NO_ACTIVE_TRANSACTION,
     WireError,
 )
+from tidemark_pgwire.statements.inserts import INSERT
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, Mark
 from tidemark_pgwire.writes.table import WrittenTable, other_table
@@ -33,12 +34,13 @@ LOST = (-1, -1)
 
 @dataclass
 class Pending:
-    """Rows that are to be inserted into one table by a call with this key. `copied`: the data of the one COPY that they
-    are of; None: they have other statements."""
+    """Rows that are to be inserted into one table, upserted or deleted, by a call with this key. `copied`: the data of
+    the one COPY that they are of; None: they have other statements."""
 
     table: WrittenTable
     body: Body
     key: str
+    operation: str = INSERT
     copied: Blocks | None = None
 
 
@@ -77,12 +79,19 @@ class Transaction:
         if all(mark is None for _, _, mark in self._savepoints):
             self.forget_rows()
 
-    def rows_of(self, table: WrittenTable) -> Body | None:
-        """The rows that wait for this table, if there are some. Raises WireError: there are others."""
+    def rows_of(self, table: WrittenTable, operation: str) -> Body | None:
+        """The rows that wait for this call, if there are some. Raises WireError: there are others."""
         if self.pending is None:
             return None
         if self.pending.table != table:
             raise other_table(self.pending.table, table)
+        if self.pending.operation != operation:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"a transaction does one thing with rows: it has rows of {table} to {self.pending.operation}, and this "
+                f"is to {operation}",
+                hint="COMMIT between them.",
+            )
         return self.pending.body
 
     def forget_rows(self) -> None:

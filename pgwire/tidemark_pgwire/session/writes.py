@@ -1,4 +1,4 @@
-"""Runs INSERT and COPY FROM: rows wait in the transaction, and its end writes them as one call of the gateway.
+"""Runs INSERT, DELETE and COPY FROM: rows wait in the transaction, and its end writes them as one call of the gateway.
 
 statement ──► the gateway: may the user, which columns ──► rows as csv ──► the transaction's body
                                    COMMIT, the end of the message, Sync ──► one call ──► durable, at one time
@@ -19,7 +19,7 @@ from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.session.transaction import Pending
 from tidemark_pgwire.statements.commands import CopyIn
-from tidemark_pgwire.statements.inserts import Insert, TableName
+from tidemark_pgwire.statements.inserts import INSERT, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
@@ -28,34 +28,35 @@ from tidemark_pgwire.writes.rows import csv_of, header_of
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
 
-INSERT = "insert"
 MAX_MESSAGE_BYTES = 1 << 20
 """Of a message beside COPY's data."""
-LARGE_BYTES = 64 << 10
-"""From here on the rows of an INSERT are not made in the event loop."""
+LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
+"""From here on the rows of a statement are not made in the event loop."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
-async def insert(session: Session, command: Insert, parameters: Sequence[Parameter]) -> str:
-    """Have the rows wait; returns the tag. Raises WireError."""
-    session.require_writable("INSERT")
-    table = await _table(session, command.table)
+async def change(session: Session, command: Write, parameters: Sequence[Parameter]) -> str:
+    """Have the rows wait, to be inserted, upserted or deleted; returns the tag. Raises WireError."""
+    session.require_writable(command.tag)
+    table = await _table(session, command.table, command.operation)
     make = partial(lines, table, command, parameters, session.settings.zone)
     size = sum(len(cell.text or "") for row in command.rows for cell in row)
     size += sum(len(each.text or "") for each in parameters)
-    made = make() if size < LARGE_BYTES else await asyncio.to_thread(make)
-    body = _body(session, table)
-    await body.do_file_work(partial(body.append, made, len(command.rows)), len(made))
-    return f"INSERT 0 {len(command.rows)}"
+    is_small = size < LARGE_BYTES and len(command.rows) < LARGE_ROWS
+    made, rows = make() if is_small else await asyncio.to_thread(make)
+    if rows:
+        body = _body(session, table, command.operation)
+        await body.do_file_work(partial(body.append, made, rows), len(made))
+    return f"{command.tag} {rows}" if command.tag == "DELETE" else f"{command.tag} 0 {rows}"
 
 
 async def copy(session: Session, command: CopyIn) -> str:
     """Take the client's data, and have the rows wait; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
-    table = await _table(session, command.table)
+    table = await _table(session, command.table, INSERT)
     columns = table.chosen(command.columns)
     blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)
-    body, zone = _body(session, table), session.settings.zone
+    body, zone = _body(session, table, INSERT), session.settings.zone
     before = body.rows
 
     def keep(last: bool) -> None:
@@ -89,7 +90,7 @@ async def write(session: Session) -> None:
             namespace=session.namespace,
             source=pending.table.source,
             table=pending.table.name,
-            operation=INSERT,
+            operation=pending.operation,
             format="csv",
             key=pending.key,
         )
@@ -127,19 +128,24 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
             raise ProtocolError(f"unexpected message type 0x{kind.hex()} during COPY from stdin")
 
 
-async def _table(session: Session, name: TableName) -> WrittenTable:
+async def _table(session: Session, name: TableName, operation: str) -> WrittenTable:
     pending = session.transaction.pending
-    if pending is not None and (pending.table.source, pending.table.name) == (name.source, name.table):
+    if pending is not None and (pending.table.source, pending.table.name, pending.operation) == (
+        name.source,
+        name.table,
+        operation,
+    ):
         return pending.table
-    return await session.written_table(name.source, name.table)
+    return await session.written_table(name.source, name.table, operation)
 
 
-def _body(session: Session, table: WrittenTable) -> Body:
-    """Where the rows of the transaction wait. Raises WireError: it has rows of another table."""
+def _body(session: Session, table: WrittenTable, operation: str) -> Body:
+    """Where the rows of the transaction wait. Raises WireError: it has rows of another table, or does something else
+    with its rows."""
     transaction = session.transaction
-    if (body := transaction.rows_of(table)) is None:
+    if (body := transaction.rows_of(table, operation)) is None:
         body = Body(session.spool, session.user, header_of(table))
-        transaction.pending = Pending(table, body, session.settings.write_key or uuid.uuid4().hex)
+        transaction.pending = Pending(table, body, session.settings.write_key or uuid.uuid4().hex, operation)
     elif transaction.pending is not None:
         transaction.pending.copied = None
     return body

@@ -5,8 +5,10 @@ lexer         words, texts, names, comments and parameters, by PostgreSQL's rule
 commands      what a statement is: a query, or a command of the session
 subjects      whether a query is about users' relations, the session or the catalogue
 words         the tokens of a statement, taken from the left
-definitions   CREATE, ALTER and DROP of views and indexes
+definitions   CREATE, ALTER and DROP of views, indexes and tables
+columns       the columns of CREATE TABLE
 inserts       INSERT
+deletes       DELETE
 copy_options  the options of COPY, and its lines
 binding       $1, $2 ... become literals
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, WireError
-from tidemark_pgwire.statements import definitions, inserts
+from tidemark_pgwire.statements import definitions, deletes, inserts
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
 from tidemark_pgwire.statements.lexer import Statement
 from tidemark_pgwire.statements.words import Words
@@ -153,10 +153,10 @@ class Nothing:
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
     | CloseCursor | Deallocate | CopyOut | Explain | Nothing | definitions.Define
-    | definitions.Drop | inserts.Insert | CopyIn
+    | definitions.Drop | inserts.Write | CopyIn
 )  # fmt: skip
 _WRITES = frozenset(
-    "UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
+    "UPDATE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
     "CALL DO CLUSTER IMPORT REASSIGN SECURITY NOTIFY".split()
 )
 
@@ -176,9 +176,9 @@ def parse(statement: Statement) -> Command:
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
-            f"cannot execute {first.word}: connections of this kind read, insert rows, and define views, indexes and "
-            "tables",
-            hint="Apply other DataSources with kubectl; replace and delete rows with kubectl tidemark insert.",
+            f"cannot execute {first.word}: connections of this kind read, insert, upsert and delete rows, and define "
+            "views, indexes and tables",
+            hint="Replace rows by INSERT ... ON CONFLICT; apply other objects with kubectl.",
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
@@ -436,6 +436,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "RESET": _reset,
     "DISCARD": _discard,
     "DECLARE": _declare,
+    "DELETE": deletes.delete,
     "FETCH": _fetch,
     "MOVE": lambda words: _fetch(words, move=True),
     "CLOSE": _close,

@@ -1,6 +1,7 @@
 """INSERT: rows of literals and parameters. The values stay texts, as the columns' types are the gateway's to know.
 
-    INSERT INTO NAME [(COLUMN, ...)] VALUES (VALUE, ...), ...
+    INSERT INTO NAME [(COLUMN, ...)] VALUES (VALUE, ...), ... [ON CONFLICT (COLUMN, ...) DO UPDATE SET
+        COLUMN = EXCLUDED.COLUMN, ...]
     VALUE: 'text' | number | TRUE | FALSE | NULL | DEFAULT | $1, which may have a cast to the column's type
 
 The parser refuses values that have to be computed, and the clauses that PostgreSQL has behind the rows.
@@ -9,6 +10,7 @@ The parser refuses values that have to be computed, and the clauses that Postgre
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
@@ -16,6 +18,8 @@ from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_n
 from tidemark_pgwire.statements.lexer import POSTGRES, Token
 from tidemark_pgwire.statements.words import Words
 
+INSERT, UPSERT, DELETE = "insert", "upsert", "delete"
+"""What a call of the gateway does with rows."""
 _TYPES = {
     **dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text"),
     **dict.fromkeys(("SMALLINT", "INT2", "INT", "INT4", "INTEGER", "INT8", "BIGINT"), "integer"),
@@ -56,16 +60,30 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Insert:
-    """`columns` empty: the table's. The rows have equally many cells."""
+class Conflict:
+    """ON CONFLICT: the columns of the key, and those that are set to the new row's."""
+
+    key: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Write:
+    """Rows to insert, to upsert (with `conflict`) or to delete. `columns` empty: the table's; of a delete those of the
+    key. The rows have equally many cells."""
 
     table: TableName
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    tag = "INSERT"
+    operation: str = INSERT
+    conflict: Conflict | None = None
+
+    @property
+    def tag(self) -> str:
+        return "DELETE" if self.operation == DELETE else "INSERT"
 
 
-def insert(words: Words) -> Insert:
+def insert(words: Words) -> Write:
     """After INSERT. Raises WireError."""
     words.require("INTO")
     table = table_name(words)
@@ -75,17 +93,46 @@ def insert(words: Words) -> Insert:
     rows = [_row(words)]
     while words.take_mark(","):
         rows.append(_row(words))
-    if words.peek().word in ("RETURNING", "ON"):
-        raise _refusal(
-            f"INSERT ... {words.peek().word} is not supported: kubectl tidemark insert --upsert replaces rows"
-        )
+    conflict = _conflict(words) if words.take("ON") else None
+    if words.peek().word == "RETURNING":
+        raise _refusal("INSERT ... RETURNING is not supported: the rows are there once they are committed")
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise WireError(SYNTAX_ERROR, "VALUES lists must all be the same length")
     if columns and len(columns) != width:
         more = "expressions than target columns" if width > len(columns) else "target columns than expressions"
         raise WireError(SYNTAX_ERROR, f"INSERT has more {more}")
-    return Insert(table, columns, tuple(rows))
+    return Write(table, columns, tuple(rows), UPSERT if conflict else INSERT, conflict)
+
+
+def _conflict(words: Words) -> Conflict:
+    """After ON: the one form that an upsert by key is."""
+    words.require("CONFLICT")
+    if words.peek().text != "(":
+        raise _refusal("name the primary key: ON CONFLICT (COLUMN, ...) DO UPDATE SET ...", words.peek())
+    key = column_names(words)
+    if words.peek().word == "WHERE" or words.take("DO", "NOTHING"):
+        raise _refusal("ON CONFLICT (COLUMN, ...) DO UPDATE SET COLUMN = EXCLUDED.COLUMN, ... alone is supported")
+    words.require("DO", "UPDATE", "SET")
+    replaced = [_excluded(words)]
+    while words.take_mark(","):
+        replaced.append(_excluded(words))
+    if words.peek().word == "WHERE":
+        raise _refusal("ON CONFLICT ... WHERE is not supported: the row that is there would have to be read")
+    return Conflict(key, tuple(replaced))
+
+
+def _excluded(words: Words) -> str:
+    """COLUMN = EXCLUDED.COLUMN, of one column."""
+    first = words.peek()
+    if first.text == "(":
+        raise _refusal("set each column by itself: COLUMN = EXCLUDED.COLUMN", first)
+    name = words.name()
+    words.require_mark("=")
+    value = words.peek()
+    if words.take("EXCLUDED") and words.take_mark(".") and words.name().lower() == name.lower():
+        return name
+    raise _refusal(f"ON CONFLICT sets a column to the new row's value alone: {name:.80} = EXCLUDED.{name:.80}", value)
 
 
 def table_name(words: Words) -> TableName:
@@ -110,14 +157,15 @@ def column_names(words: Words) -> tuple[str, ...]:
 
 def _row(words: Words) -> tuple[Cell, ...]:
     words.require_mark("(")
-    cells = [_cell(words)]
+    cells = [cell_of(words)]
     while words.take_mark(","):
-        cells.append(_cell(words))
+        cells.append(cell_of(words))
     words.require_mark(")")
     return tuple(cells)
 
 
-def _cell(words: Words) -> Cell:
+def cell_of(words: Words, ends: Collection[str] = (",", ")")) -> Cell:
+    """The value that comes next. `ends`: what may follow it, in upper case; empty: the end. Raises WireError."""
     if words.take("CAST"):
         words.require_mark("(")
         inside = _value(words)
@@ -130,8 +178,8 @@ def _cell(words: Words) -> Cell:
         words.require_mark(":")
         words.require_mark(":")
         cell = _with_cast(words, cell)
-    if words.peek().text not in (",", ")"):
-        raise _refusal("the values of INSERT are literals and parameters: nothing is computed", words.peek())
+    if words.peek().text.upper() not in ends:
+        raise _refusal("values are literals and parameters: nothing is computed", words.peek())
     return cell
 
 
@@ -151,7 +199,7 @@ def _value(words: Words) -> Cell:
     number = words.next() if sign else token
     if number.kind == "number" or number.text == "." or number.text[:1].isdigit():
         return Cell(sign.replace("+", "") + _number(words, number), is_number=True)
-    raise _refusal("the values of INSERT are literals and parameters: nothing is computed", token)
+    raise _refusal("values are literals and parameters: nothing is computed", token)
 
 
 def _number(words: Words, token: Token) -> str:
@@ -178,7 +226,7 @@ def _with_cast(words: Words, cell: Cell) -> Cell:
     if token.word == "TIMESTAMP":
         words.take("WITHOUT", "TIME", "ZONE")
     if not cast or words.peek().text == "(" or cell.cast not in ("", cast):
-        raise _refusal("a value of INSERT is cast to a plain type of its column alone", token)
+        raise _refusal("a value is cast to a plain type of its column alone", token)
     return replace(cell, cast=cast)
 
 

@@ -1,4 +1,4 @@
-"""The values of INSERT as texts: literals as they are, parameters as their clients sent them."""
+"""The values of INSERT and DELETE as texts: literals as they are, parameters as their clients sent them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, NOT_IN_REPERTOIRE, SYNTAX_ERROR, TYPE_MISMATCH, WireError
-from tidemark_pgwire.statements.inserts import Cell, Insert
+from tidemark_pgwire.statements.inserts import DELETE, Cell, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.values.types import of_sql
 from tidemark_pgwire.writes.rows import ZONE, csv_of
@@ -32,25 +32,66 @@ _CASTS: dict[str, tuple[str, ...]] = {
 _ZONED = re.compile(ZONE)
 
 
-def lines(table: WrittenTable, command: Insert, parameters: Sequence[Parameter], zone: str) -> bytes:
-    """The rows of the statement as csv. `zone`: of the session. Raises WireError."""
+def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:
+    """The rows of the statement as csv, and how many. `zone`: of the session. Raises WireError."""
     columns = target(table, command)
-    texts = [
-        pa.array([_text(row[at], column, parameters) for row in command.rows], pa.string())
-        for at, column in enumerate(columns)
+    rows = [
+        tuple(_text(cell, column, parameters) for cell, column in zip(row, columns, strict=True))
+        for row in command.rows
     ]
-    return csv_of(table, columns, texts, zone)
+    if command.operation == DELETE:  # nothing equals NULL, and a row is found once
+        rows = [row for row in dict.fromkeys(rows) if None not in row]
+    if not rows:
+        return b"", 0
+    texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return csv_of(table, columns, texts, zone), len(rows)
 
 
-def target(table: WrittenTable, command: Insert) -> tuple[Column, ...]:
-    """The columns that the rows have values for. Raises WireError."""
+def target(table: WrittenTable, command: Write) -> tuple[Column, ...]:
+    """The columns that the rows have values for. Raises WireError: there are no such ones, or the statement is more
+    than a call by the primary key does."""
+    require_key(table, command)
     columns, width = table.chosen(command.columns), len(command.rows[0])
     if width > len(columns):
         raise WireError(SYNTAX_ERROR, "INSERT has more expressions than target columns")
     return columns[:width]
 
 
-def parameter_oids(table: WrittenTable, command: Insert) -> dict[int, int]:
+def require_key(table: WrittenTable, command: Write) -> None:
+    """Check that an upsert or a delete finds its rows by the primary key, and replaces or deletes them whole. Raises
+    WireError."""
+    key, name = {each.lower() for each in table.primary_key}, str(table)
+    if command.conflict is not None:
+        if not key or {each.lower() for each in command.conflict.key} != key:
+            raise WireError(
+                "42P10",
+                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                hint=f"The primary key of {name} is ({', '.join(table.primary_key)})." if key else f"{name} has none.",
+            )
+        kept = [each.name for each in table.columns if each.name.lower() not in key]
+        replaced = {each.name for each in table.chosen(command.conflict.replaced)}
+        if missing := [each for each in kept if each not in replaced]:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"ON CONFLICT DO UPDATE replaces whole rows of {name}: it does not set {', '.join(missing):.200}",
+                hint="Set every column to EXCLUDED's.",
+            )
+    elif command.operation == DELETE:
+        if not key:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"{name} has no primary key, by which rows are deleted",
+                hint="kubectl tidemark insert --delete deletes whole rows.",
+            )
+        if {each.name.lower() for each in table.chosen(command.columns)} != key:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"DELETE takes rows of {name} by the whole primary key alone: ({', '.join(table.primary_key)})",
+                hint="Select the keys of the rows first, then delete by these.",
+            )
+
+
+def parameter_oids(table: WrittenTable, command: Write) -> dict[int, int]:
     """The oids of the columns' types, by the numbers of the parameters that are their values. Raises WireError."""
     columns = target(table, command)
     return {

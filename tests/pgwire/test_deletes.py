@@ -1,0 +1,168 @@
+"""DELETE, and INSERT ... ON CONFLICT, to the tables of a real ingester: rows by their whole primary key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.pgwire.served import served
+from tests.pgwire.written import MAY_INSERT, Written, written
+
+MAY_UPSERT = "update datasources/rows shop in namespace ns"
+MAY_DELETE = "delete datasources/rows shop in namespace ns"
+
+
+@pytest.fixture(scope="module")
+def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    with written(tmp_path_factory.mktemp("deletes"), (MAY_INSERT, MAY_UPSERT, MAY_DELETE)) as made:
+        yield made
+
+
+@pytest.fixture
+def tables(module_tables: Written) -> Written:
+    """Empty."""
+    with module_tables.server.connect() as connection:
+        for table, keys in (("orders", "id"), ("pairs", '"B", a')):
+            count = 1 if keys == "id" else 2
+            rows = {row[:count] if count == 1 else (row[1], row[0]) for row in module_tables.rows(table)}
+            if rows:
+                connection.cursor().executemany(
+                    f"DELETE FROM shop.{table} WHERE ({keys}) = ({', '.join(['%s'] * count)})", [*rows]
+                )
+    module_tables.calls.clear()
+    return module_tables
+
+
+def test_rows_go_by_their_primary_key(tables: Written) -> None:
+    """By literals and parameters, one condition or several; each number is exact, and NULL equals nothing."""
+    with tables.server.connect() as connection:
+        connection.cursor().executemany("INSERT INTO shop.orders VALUES (%s, 'x')", [(n,) for n in range(20)])
+        for count, text, values in (
+            (1, "WHERE id = 0", ()),
+            (1, "AS o WHERE (o.id = %s)", (1,)),
+            (2, "WHERE shop.orders.id IN (2, '3'::bigint)", ()),
+            (2, "WHERE orders.ID IN (%s, 5, %s, NULL)", (4, 4)),
+            (0, "WHERE id = %s", (None,)),
+            (2, "WHERE (id) IN (VALUES (6), (7))", ()),
+            (1, "WHERE (id) = (8)", ()),
+        ):
+            done = connection.execute(f"DELETE FROM shop.orders {text}".encode(), values or None)
+            assert (done.statusmessage, done.rowcount) == (f"DELETE {count}", count), text
+        connection.execute(
+            "INSERT INTO shop.pairs VALUES (1, 'x', 1), (1, 'y', 2), (2, 'x', 3), (2, 'y', 4), (3, 'x', 5)"
+        )
+        for count, text in (
+            (1, """WHERE "B" = 'x' AND a = 1"""),
+            (2, """WHERE a IN (1, 2) AND "B" IN ('y')"""),
+            (2, """WHERE (a, "B") IN ((2, 'x'), (3, 'x'), (2, NULL))"""),
+        ):
+            assert connection.execute(f"DELETE FROM shop.pairs {text}".encode()).rowcount == count
+    assert sorted(row[0] for row in tables.rows("orders")) == list(range(9, 20))
+    assert tables.rows("pairs") == []
+
+
+def test_a_transaction_deletes_at_one_time_or_not_at_all(tables: Written) -> None:
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+        tables.calls.clear()
+        with connection.transaction():
+            connection.execute("DELETE FROM shop.orders WHERE id = 1")
+            with connection.transaction(force_rollback=True):
+                connection.execute("DELETE FROM shop.orders WHERE id = 2")
+        assert len(tables.calls) == 1
+        assert sorted(tables.rows("orders")) == [(2, "b"), (3, "c")]
+        with pytest.raises(psycopg.errors.NoData, match="ROW_NOT_THERE"), connection.transaction():
+            connection.execute("DELETE FROM shop.orders WHERE id IN (2, 7)")
+        connection.cursor().executemany("DELETE FROM shop.orders WHERE id = %s", [(2,), (3,)])
+        assert tables.rows("orders") == []
+
+
+def test_an_upsert_replaces_whole_rows(tables: Written) -> None:
+    """A column that the statement does not name is NULL, as PostgreSQL's EXCLUDED has it."""
+    upsert = (
+        'INSERT INTO shop.pairs (a, "B", n) VALUES (%s, \'x\', %s) ON CONFLICT (a, "B") DO UPDATE SET n = EXCLUDED.n'
+    )
+    with tables.server.connect() as connection:
+        done = connection.cursor()
+        done.executemany(upsert, [(1, 10), (2, 20)])
+        assert connection.execute(upsert.encode(), (2, 21)).statusmessage == "INSERT 0 1"
+        connection.execute(
+            'INSERT INTO shop.pairs (a, "B") VALUES (1, \'x\') ON CONFLICT ("B", a) DO UPDATE SET n = excluded.n, '
+            "a = excluded.a"
+        )
+        assert sorted(tables.rows("pairs")) == [(1, "x", None), (2, "x", 21)]
+        with pytest.raises(psycopg.errors.UniqueViolation, match="KEY_TWICE"):
+            connection.cursor().executemany(upsert, [(5, 1), (5, 2)])
+    assert len(tables.rows("pairs")) == 2
+
+
+def test_a_transaction_does_one_thing_with_rows(tables: Written) -> None:
+    with tables.server.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'x')")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="to insert, and this is to delete"):
+            connection.execute("DELETE FROM shop.orders WHERE id = 1")
+        connection.execute("ROLLBACK")
+        assert tables.rows("orders") == []
+
+
+SET = "DO UPDATE SET name = EXCLUDED.name"
+
+
+@pytest.mark.parametrize(("text", "sqlstate"), [
+    ("DELETE FROM shop.orders", "0A000"),
+    ("DELETE FROM shop.orders WHERE name = 'x'", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 1 AND name = 'x'", "0A000"),
+    ("DELETE FROM shop.orders WHERE id > 1", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 1 OR id = 2", "0A000"),
+    ("DELETE FROM shop.orders WHERE (id = 1 OR id = 2)", "0A000"),
+    ("DELETE FROM shop.orders WHERE NOT id = 1", "0A000"),
+    ("DELETE FROM shop.orders WHERE id IN (SELECT 1)", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 1 + 1", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 1 RETURNING id", "0A000"),
+    ("DELETE FROM shop.orders USING s.a WHERE id = 1", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 1 AND id = 2", "0A000"),
+    ("DELETE FROM shop.orders WHERE id IS NULL", "0A000"),
+    ("DELETE FROM shop.plain WHERE id = 1", "0A000"),
+    ("DELETE FROM shop.pairs WHERE a = 1", "0A000"),
+    ("DELETE FROM shop.orders WHERE other.id = 1", "42P01"),
+    ("DELETE FROM shop.orders WHERE nope = 1", "42703"),
+    ("DELETE FROM shop.orders WHERE (id, name) IN ((1))", "42601"),
+    ("DELETE FROM shop.orders WHERE id = DEFAULT", "42601"),
+    ("DELETE FROM shop.orders WHERE id IN ()", "0A000"),
+    ("DELETE FROM shop.orders WHERE id = 'x'", "22P02"),
+    ("DELETE FROM shop.nothing WHERE id = 1", "42P01"),
+    ("DELETE FROM other.t WHERE id = 1", "42501"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT DO NOTHING", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) DO NOTHING", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT ON CONSTRAINT orders_pkey " + SET, "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (name) " + SET, "42P10"),
+    ("INSERT INTO shop.plain VALUES (1, 'x') ON CONFLICT (id) " + SET, "42P10"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET id = EXCLUDED.id", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = 'y'", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.id", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) " + SET + " || 'y'", "42601"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) " + SET + " WHERE orders.id > 1", "0A000"),
+    ("INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET (name) = (EXCLUDED.name)", "0A000"),
+])  # fmt: skip
+def test_what_is_more_than_a_call_by_the_primary_key_is_refused(tables: Written, text: str, sqlstate: str) -> None:
+    with tables.server.connect() as connection:
+        with pytest.raises(psycopg.Error) as failed:
+            connection.execute(text.encode())
+        assert failed.value.sqlstate == sqlstate, str(failed.value)
+    assert tables.calls == [] or sqlstate == "22P02"
+
+
+def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:
+    with served(tmp_path, (MAY_INSERT,)) as server, server.connect() as connection:
+        for verb, text in (
+            ("delete", "DELETE FROM shop.orders WHERE id = 1"),
+            ("update", f"INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) {SET}"),
+        ):
+            with pytest.raises(
+                psycopg.errors.InsufficientPrivilege, match=f"anne may not {verb} datasources/rows shop"
+            ):
+                connection.execute(text.encode())
