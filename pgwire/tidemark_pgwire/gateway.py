@@ -130,8 +130,16 @@ class GatewayLink:
         return tuple(map(_relation, reply.relations))
 
     async def table(self, token: str, request: pb.DescribeTableRequest) -> Any:
-        """The columns of a table that the user may write, as a DescribeTableReply. Raises WireError."""
-        return await self._asked(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
+        """The columns of a table that the user may write, as a DescribeTableReply. One that starts is waited for, as by
+        the call that writes its rows. Raises WireError."""
+        until, pauses = time.monotonic() + WRITE_SECONDS, iter(RETRY_SECONDS)
+        while True:
+            try:
+                return await self._asked(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
+            except WireError as error:
+                if error.sqlstate != errors.CANNOT_CONNECT_NOW or time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))
 
     async def insert(self, token: str, header: pb.InsertHeader, body: Callable[[], Iterator[bytes]], size: int) -> Any:
         """Write rows, as an InsertReply. Where the answer is lost, or the table takes no rows now, the call is made

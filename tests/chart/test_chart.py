@@ -167,10 +167,12 @@ def test_pgwire_understands_its_arguments() -> None:
 def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(case: str, defines: bool) -> None:
     [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
     assert parse(spec["containers"][0]["args"]).defines is defines
-    rules = [rule for body in kept(case) if body["kind"] == "ClusterRole" for rule in body["rules"] or ()]
+    [role] = [
+        body for body in kept(case) if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "tidemark-operator"
+    ]
     may = {
         verb
-        for rule in rules
+        for rule in role["rules"]
         if {"dataflows", "datasources"} & set(rule["resources"])
         for verb in ("create", "delete")
         if verb in rule["verbs"]

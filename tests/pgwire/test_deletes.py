@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -10,6 +11,9 @@ import pytest
 
 from tests.pgwire.served import served
 from tests.pgwire.written import MAY_INSERT, Written, written
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES
 
 MAY_UPSERT = "update datasources/rows shop in namespace ns"
 MAY_DELETE = "delete datasources/rows shop in namespace ns"
@@ -154,6 +158,24 @@ def test_what_is_more_than_a_call_by_the_primary_key_is_refused(tables: Written,
             connection.execute(text.encode())
         assert failed.value.sqlstate == sqlstate, str(failed.value)
     assert tables.calls == [] or sqlstate == "22P02"
+
+
+def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was created just now."""
+    key, asked = Key(DATA_SOURCES, "ns", "shop"), list[str]()
+
+    def known(where: Key) -> SourceState | None:
+        found = source(where)
+        if where != key or found is None or len(asked) > 2:
+            return found
+        asked.append("")
+        return replace(found, pinned=None)
+
+    source = tables.server.registry.source
+    monkeypatch.setattr(tables.server.registry, "source", known)
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'early')")
+    assert (tables.rows("orders"), len(asked)) == ([(1, "early")], 3)
 
 
 def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:

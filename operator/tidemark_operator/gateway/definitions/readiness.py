@@ -21,8 +21,8 @@ from tidemark_operator.kube.client import DATA_SOURCES, Body
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
 """How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
-KNOWN_SECONDS = 10.0
-"""How long CREATE TABLE waits until SQL knows the table: its DataSource may be one that cannot begin now."""
+KNOWN_SECONDS = 30.0
+"""How long CREATE TABLE waits until SQL knows the table: its replicas may be away."""
 _SERVES = ("UpToDate", "Finished")
 _BEGINS = ("Starting", "NoReplicaOnline")
 """Reasons of a DataSource that is not Ready, and will be."""
@@ -73,12 +73,17 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body) -> N
 
 
 async def until_known(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Wait until statements may name the tables of the DataSource, for KNOWN_SECONDS at most."""
+    """Wait until statements may name the tables of the DataSource, for KNOWN_SECONDS at most, or its conditions say
+    that waiting changes nothing."""
     end = time.monotonic() + KNOWN_SECONDS
     while time.monotonic() < end:
-        known = context.registry.source(key)
+        known, found = context.registry.source(key), context.cache.get(key)
         if known is not None and known.uid == uid and known.pinned is not None:
             return
+        if found is not None and found["metadata"]["uid"] == uid:
+            ready = _conditions(found, found["metadata"]["generation"]).get("Ready", {})
+            if ready.get("status") == "False" and ready["reason"] not in _BEGINS:
+                return
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -94,9 +99,14 @@ async def until_gone(context: ReconcileContext, key: Key, uid: str, seconds: flo
         await asyncio.sleep(5 * POLL_SECONDS)
 
 
-def _serves(key: Key, body: Body, generation: int) -> bool:
+def _conditions(body: Body, generation: int) -> dict[str, Body]:
+    """Those of this generation, by type."""
     listed = (body.get("status") or {}).get("conditions") or ()
-    conditions = {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}
+    return {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}
+
+
+def _serves(key: Key, body: Body, generation: int) -> bool:
+    conditions = _conditions(body, generation)
     progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
     if key.resource == DATA_SOURCES:
         if ready.get("status") == "True":
