@@ -30,6 +30,7 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", TPCH, TPCH | {"tick": ABSENT}, "spec.tick: .* is immutable"),
     ("DataSource", TPCH, TPCH | {"loadGenerator.tpch.scaleFactor": 0.2}, "loadGenerator is immutable"),
     ("DataSource", TPCH, TPCH | {"loadGenerator.tpch": {}}, "loadGenerator is immutable"),
+    ("DataSource", TPCH, TPCH | {"loadGenerator": {"nexmark": {}}}, "loadGenerator is immutable"),
     ("DataSource", {}, FILES, "loadGenerator is immutable"),
     ("DataSource", FILES, {}, "files is immutable"),
     ("DataSource", DELTA, {}, "delta is immutable"),

@@ -155,7 +155,17 @@ SOURCES = [
     (followed("shop.transaction", start={"at": "latest"}), "start at earliest"),
     (followed("shop.transaction", envelope="upsert"), "transactions are followed by tables of envelope debezium"),
     (bent("DataSource", {"kinesis": {}}), 'unknown field "spec.kinesis"'),
-    (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
+    (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator: .* exactly one generator"),
+    (bent("DataSource", {"loadGenerator.nexmark": {}}), "spec.loadGenerator: .* exactly one generator"),
+    (
+        bent("DataSource", {"loadGenerator": {"nexmark": {"eventsPerSecond": 0}}}),
+        "spec.loadGenerator.nexmark.eventsPerSecond: ",
+    ),
+    (
+        bent("DataSource", {"loadGenerator": {"nexmark": {"eventsPerSecond": 100_001}}}),
+        "spec.loadGenerator.nexmark.eventsPerSecond: ",
+    ),
+    (bent("DataSource", {"loadGenerator": {"nexmark": {"seed": -1}}}), "spec.loadGenerator.nexmark.seed: "),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 101}), "spec.loadGenerator.tpch.scaleFactor: .* to 100"),
     (bent("DataSource", {"loadGenerator.tpch.seed": -1}), "spec.loadGenerator.tpch.seed: "),

@@ -49,6 +49,7 @@ from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.storage.files.source import FilesIngestion
+from tidemark_replica.storage.nexmark.source import NexmarkIngestion
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.values.error_text import error_text
 
@@ -153,6 +154,7 @@ STORED: dict[str, Callable[[], Any]] = {
     "Delta commit": commit,
     "remap columns of files": lambda: FilesIngestion.remap_schema.names,
     "remap columns of TPC-H": lambda: TpchIngestion.remap_schema.names,
+    "remap columns of Nexmark": lambda: NexmarkIngestion.remap_schema.names,
     "__error": lambda: error_text("DIVIDE_BY_ZERO", "a / b"),
     "arrangement manifest": manifest,
 }

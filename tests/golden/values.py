@@ -50,6 +50,7 @@ from tidemark_protocol.plan.ingestion import (
     FilesTable,
     IngestedTable,
     IngestionDescription,
+    NexmarkSource,
     Option,
     PostgresSource,
     PostgresTable,
@@ -327,5 +328,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(TOPIC_TABLE, envelope="upsert", key_format="avro", key_schema=KafkaSchema(subject="k"), key_framed=True),
     replace(SOURCE_TABLE, key_schema='"int"'),
     replace(TOPICS, transactions="shop.transaction"),
+    NexmarkSource(1000, 42),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -19,6 +19,7 @@ from tidemark_protocol.plan.ingestion import (
     FilesTable,
     IngestedTable,
     IngestionDescription,
+    NexmarkSource,
     PostgresSource,
     PostgresTable,
     SourceTable,
@@ -113,6 +114,7 @@ def test_tables_of_a_lake_keep_the_columns_that_were_found() -> None:
 def test_generated_tables_are_never_edited() -> None:
     before = replace(INGESTION, source=TpchSource("0.01", 5, 42))
     assert table_edit(before, TpchSource("1", 5, 42)).is_empty
+    assert table_edit(replace(before, source=NexmarkSource(5, 42)), NexmarkSource(6, 42)).is_empty
 
 
 def lake(*names: str, **options: object) -> DeltaSource:

@@ -23,6 +23,7 @@ from tidemark_protocol.plan.ingestion import (
     DeltaTable,
     FilesSource,
     FilesTable,
+    NexmarkSource,
     Option,
     PostgresSource,
     PostgresTable,
@@ -89,6 +90,7 @@ def test_defaults_are_those_of_the_schema() -> None:
     assert (instance.hydration_concurrency, instance.log_level) == (4, LogLevel.INFO)
     assert (replica.resources.cores, replica.resources.memory_bytes) == (2, 2 << 30)
     assert (source.tick_ms, source.source) == (1000, TpchSource("0.01", 10, 1))
+    assert DataSource.parse(data_source({"loadGenerator": {"nexmark": {}}})).source == NexmarkSource(1000, 1)
 
 
 def test_metadata_tells_an_object_that_is_being_deleted() -> None:

@@ -18,12 +18,12 @@ from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
     DeltaSource,
     DeltaTable,
+    GeneratedSource,
     IngestedTable,
     IngestionDescription,
     PostgresTable,
     SourceSpec,
     SourceTable,
-    TpchSource,
 )
 from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
 
@@ -50,7 +50,7 @@ class TableEdit:
 
 def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     """What the spec changes. `wanted`: the source of the spec, its columns as declared."""
-    if isinstance(wanted, TpchSource) or isinstance(pinned.source, TpchSource):
+    if isinstance(wanted, GeneratedSource) or isinstance(pinned.source, GeneratedSource):
         return TableEdit()
     known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
     last, every = newest(known), [*known, *pinned.removed]
@@ -88,10 +88,10 @@ def edited(
     added: tuple[IngestedTable, ...] = (),
 ) -> IngestionDescription:
     """The ingestion without the removed tables, and with added ones. `source`: of the added tables, with columns."""
-    assert not isinstance(pinned.source, TpchSource)
+    assert not isinstance(pinned.source, GeneratedSource)
     gone = {table.table.name for table in removed}
     kept: tuple[Any, ...] = tuple(table for table in pinned.source.tables if table.name not in gone)
-    new: tuple[Any, ...] = () if source is None or isinstance(source, TpchSource) else source.tables
+    new: tuple[Any, ...] = () if source is None or isinstance(source, GeneratedSource) else source.tables
     names = tuple(table.name for table in pinned.source.tables if table.name in gone)
     return replace(
         pinned,

@@ -75,6 +75,16 @@ class TpchSource:
     seed: int
 
 
+@wire_name("NexmarkSource")
+@dataclass(frozen=True)
+class NexmarkSource:
+    """Nexmark's people, auctions and bids: event n, at n / `events_per_second` seconds, is a function of the seed and
+    n."""
+
+    events_per_second: int
+    seed: int
+
+
 @wire_name("DeltaTable")
 @dataclass(frozen=True)
 class DeltaTable:
@@ -180,7 +190,9 @@ class WrittenSource:
     max_transaction_bytes: int = 1 << 30
 
 
-SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSource | WrittenSource
+GeneratedSource = TpchSource | NexmarkSource
+"""Load generators: their tables are given, and are never edited."""
+SourceSpec = FilesSource | GeneratedSource | DeltaSource | PostgresSource | KafkaSource | WrittenSource
 
 
 @wire_name("SourceTable")

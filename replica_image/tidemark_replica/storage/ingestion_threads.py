@@ -27,6 +27,7 @@ from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
     IngestionDescription,
+    NexmarkSource,
     PostgresSource,
     SourceSpec,
     SourceTable,
@@ -42,6 +43,8 @@ from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
 from tidemark_replica.storage.kafka.source import KafkaIngestion
+from tidemark_replica.storage.nexmark.source import NexmarkIngestion
+from tidemark_replica.storage.nexmark.tables import TABLES as NEXMARK_TABLES
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
 from tidemark_replica.storage.postgres.release import release as release_postgres
 from tidemark_replica.storage.postgres.source import PostgresIngestion
@@ -50,7 +53,7 @@ from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.table_reports import TableErrors, table_reports
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
-from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.storage.tpch.tables import TABLES as TPCH_TABLES
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteInbox
 from tidemark_replica.storage.written.inspect import tables_of as written_tables
 from tidemark_replica.storage.written.receive import Receiver, WriteHeader
@@ -147,8 +150,10 @@ class IngestionThreads:
             return kafka_tables(spec, self.secrets.read)
         if isinstance(spec, WrittenSource):
             return written_tables(spec)
+        if isinstance(spec, NexmarkSource):
+            return tuple(NEXMARK_TABLES.values())
         check_scale_factor(spec.scale_factor)
-        return tuple(TABLES.values())
+        return tuple(TPCH_TABLES.values())
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Stops all ingestions and waits at most `timeout_s` seconds for their threads."""
@@ -175,6 +180,8 @@ class IngestionThreads:
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):
             return KafkaIngestion(spec, self.secrets.read)
+        if isinstance(spec, NexmarkSource):
+            return NexmarkIngestion(spec)
         return TpchIngestion(spec, self._cache)
 
 

@@ -31,12 +31,12 @@ from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
+    GeneratedSource,
     IngestedTable,
     IngestionDescription,
     PostgresSource,
     SourceSpec,
     SourceTable,
-    TpchSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 
@@ -86,7 +86,7 @@ class SourcePinning:
             return False
         try:
             locations, version = await self._locations(state, source, running, instance.location, tables)
-            if locations.adopted and not isinstance(source.source, TpchSource):
+            if locations.adopted and not isinstance(source.source, GeneratedSource):
                 tables = tuple(replace(table, keys=()) for table in tables)  # nobody has checked the earlier rows
             pinned = pinned_ingestion(source, locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)

@@ -50,11 +50,11 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
     DeltaSource,
+    GeneratedSource,
     IngestedTable,
     IngestionDescription,
     SourceSpec,
     SourceTable,
-    TpchSource,
 )
 
 EVOLVE_SECONDS = 60.0
@@ -249,7 +249,7 @@ def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec
     readers."""
     if edit.refused:
         return IngestionFailure("TableNameUsed", edit.refused)
-    named = () if isinstance(wanted, TpchSource) else [table.name for table in wanted.tables]
+    named = () if isinstance(wanted, GeneratedSource) else [table.name for table in wanted.tables]
     readers = {name: dataflows for name, dataflows in readers.items() if spec_name(name) not in named}
     if not readers:
         return None

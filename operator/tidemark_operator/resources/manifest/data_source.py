@@ -2,12 +2,13 @@
 
 `source` is what the protocol calls a SourceSpec, so that nothing is translated twice on the way to the replica:
 
-    spec.loadGenerator.tpch  ->  TpchSource       eight tables, generated
-    spec.files               ->  FilesSource      one table for each entry, read from a directory (`file_table`)
-    spec.delta               ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
-    spec.table               ->  WrittenSource    one table for each entry, whose rows clients write (`written_table`)
-    spec.postgres            ->  PostgresSource   one table for each entry, a table of a database (`postgres`)
-    spec.kafka               ->  KafkaSource      one table for each entry, a topic (`kafka_source`)
+    spec.loadGenerator.tpch     ->  TpchSource       eight tables, generated
+    spec.loadGenerator.nexmark  ->  NexmarkSource    three tables, generated
+    spec.files                  ->  FilesSource      one table for each entry, read from a directory (`file_table`)
+    spec.delta                  ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
+    spec.table                  ->  WrittenSource    one table for each entry, written by clients (`written_table`)
+    spec.postgres               ->  PostgresSource   one table for each entry, a table of a database (`postgres`)
+    spec.kafka                  ->  KafkaSource      one table for each entry, a topic (`kafka_source`)
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from tidemark_operator.resources.manifest.sources.file_table import parse_file_t
 from tidemark_operator.resources.manifest.sources.kafka_source import parse_kafka
 from tidemark_operator.resources.manifest.sources.postgres import parse_postgres
 from tidemark_operator.resources.manifest.sources.written_table import parse_written_table
-from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource, WrittenSource
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    FilesSource,
+    NexmarkSource,
+    SourceSpec,
+    TpchSource,
+    WrittenSource,
+)
 
 KIND = "DataSource"
 PLURAL = "datasources"
@@ -80,7 +88,8 @@ def _source(spec: Fields) -> SourceSpec:
         return parse_postgres(spec.child("postgres"))
     if spec.has("kafka"):
         return parse_kafka(spec.child("kafka"))
-    return _tpch(spec.child("loadGenerator").child("tpch"))
+    generator = spec.child("loadGenerator")
+    return _nexmark(generator.child("nexmark")) if generator.has("nexmark") else _tpch(generator.child("tpch"))
 
 
 def _files(fields: Fields) -> FilesSource:
@@ -112,3 +121,7 @@ def _tpch(fields: Fields) -> TpchSource:
         transactions_per_second=fields.integer("transactionsPerSecond", 10),
         seed=fields.integer("seed", 1),
     )
+
+
+def _nexmark(fields: Fields) -> NexmarkSource:
+    return NexmarkSource(fields.integer("eventsPerSecond", 1000), fields.integer("seed", 1))

@@ -32,10 +32,13 @@ class Draws:
         state = _mix(np.full(len(keys[0]), seed, np.int64).view(np.uint64))
         for key in keys:
             state = _mix(state ^ key.astype(np.int64).view(np.uint64))
-        self._state = state
+        self._state, self.rows = state, len(state)
 
     def below(self, field: str, bound: int | Ints) -> Ints:
         """One number in 0..bound-1 per row, independent for each `field`."""
-        salt = np.uint64(zlib.crc32(field.encode()))
-        drawn = _mix(self._state ^ salt) % np.asarray(bound, np.uint64)
+        drawn = self.hashes(field) % np.asarray(bound, np.uint64)
         return drawn.astype(np.int64)
+
+    def hashes(self, field: str) -> npt.NDArray[np.uint64]:
+        """64 random bits per row, independent for each `field`."""
+        return _mix(self._state ^ np.uint64(zlib.crc32(field.encode())))
