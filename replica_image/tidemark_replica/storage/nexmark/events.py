@@ -162,7 +162,8 @@ def _price(draw: Draws, field: str) -> Ints:
     """10^0 to 10^6 dollars in cents, by a uniform logarithm. In whole numbers: powers of floats differ by machine."""
     uniform, table = draw.below(field, _STEPS << 20), _powers()
     at, part = uniform >> 20, uniform & (1 << 20) - 1
-    return (table[at] * ((1 << 20) - part) + table[at + 1] * part + (1 << 35)) >> 36
+    price: Ints = (table[at] * ((1 << 20) - part) + table[at + 1] * part + (1 << 35)) >> 36
+    return price
 
 
 @cache
