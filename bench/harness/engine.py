@@ -86,7 +86,7 @@ class Source:
 
 
 class View:
-    """A dataflow of one index, over sources that tick together."""
+    """A dataflow whose exports are indexes, over sources that tick together."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class View:
         self._as_of = description.as_of
         self.jobs, self.cold_reads = 0, 0
         """Spark jobs and opened files of state of the last step."""
-        (self._index,) = self._dataflow.indexes.values()
+        self._indexes = [self._dataflow.indexes[export.id] for export in description.index_exports]
 
     def hydrate(self) -> StepTimes:
         """The first step: all that the sources hold at the as_of."""
@@ -130,13 +130,14 @@ class View:
         lower = self._dataflow.frontier.encode()
         return self._step(lower + ticks, lambda source: source.reader.listen(lower, lower + ticks))
 
-    def answer(self) -> pa.Table:
-        """The view's rows, as the index holds them now; raises ValueError for errors and for odd multiplicities."""
-        manifest = self._index.manifest
+    def answer(self, number: int = 0) -> pa.Table:
+        """The rows of one export, as its index holds them now; raises ValueError for errors and odd multiplicities."""
+        index = self._indexes[number]
+        manifest = index.manifest
         found = list(Trace(manifest, self._cache).rows_at(manifest.upper - 1))
         if any(errors(u).null_count < u.num_rows or (diffs(u) != 1).any() for u in found):
             raise ValueError("the view holds errors, or a group more than once")
-        schema = arrow_schema(self._index.columns)
+        schema = arrow_schema(index.columns)
         rows = [pa.table(row_columns(updates), names=schema.names) for updates in found]
         return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
 
@@ -145,6 +146,11 @@ class View:
         """(rows, bytes) of all arrangements."""
         manifests = self._store.arrangements()
         return sum(m.rows for m in manifests), self._store.bytes
+
+    @property
+    def arrangements(self) -> int:
+        """How many there are."""
+        return len(self._store.arrangements())
 
     def close(self) -> None:
         """All state goes."""
@@ -163,7 +169,8 @@ class View:
         marks.append(time.perf_counter())
         outcome.release()
         self.jobs, self.cold_reads = outcome.jobs, outcome.cold_reads
-        self._dataflow.compact(self._index.id, Frontier.at(upper - 1))
+        for index in self._indexes:
+            self._dataflow.compact(index.id, Frontier.at(upper - 1))
         return StepTimes(*((end - begin) * 1e3 for begin, end in pairwise(marks)))
 
 

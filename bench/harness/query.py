@@ -68,10 +68,16 @@ def describe(plan: Planner, sql: str, shards: Shards, as_of: int, key: Key = Non
 
 def planned(plan: Planner, sql: str, shards: Shards, key: Key = None) -> Planned:
     """The planner's plan. Raises ValueError if the planner refuses the text."""
+    return planned_together(plan, {"view": sql}, shards, key)
+
+
+def planned_together(plan: Planner, views: Mapping[str, str], shards: Shards, key: Key = None) -> Planned:
+    """The plan of one Dataflow with these views, by name, each exported as an index. Raises ValueError as `planned`."""
     relations = tuple(_relation(name, *shard) for name, shard in shards.items())
-    text = sql.format_map({name: f"tpch.{name}" for name in shards})
-    view, export = ViewRequest("view", text), ExportRequest("index", "index", "view", key)
-    answer = plan(PlanRequest("bench", (view,), (export,), Catalogue(relations), "bench/"))
+    tables = {name: f"tpch.{name}" for name in shards}
+    asked = tuple(ViewRequest(name, sql.format_map(tables)) for name, sql in views.items())
+    exports = tuple(ExportRequest(f"index-{name}", "index", name, key) for name in views)
+    answer = plan(PlanRequest("bench", asked, exports, Catalogue(relations), "bench/"))
     if isinstance(answer, Refused):
         raise ValueError(f"the query cannot be planned: {answer.diagnostics[0].message}")
     return answer

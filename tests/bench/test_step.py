@@ -25,6 +25,7 @@ FIGURES = {
     },
     "hydrate": {"spark_batch_ratio_q3", "spark_batch_ratio_q18", "pathway_ratio", "dd_ratio"},
     "arrange": {"groupby_ratio", "bytes_ratio"},
+    "sharing": {"state_ratio", "step_ratio", "state_ratio_q18", "step_cpu_ratio_q3", "rows_ratio_together"},
     "views": {"lag_p99_ticks", "idle_core"},
     "catchup": {"catchup_ratio"},
     "memory": {"driver_growth"},

@@ -15,13 +15,13 @@ from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU
+from tests.oracle.unshared import kept_apart
 from tests.step_worker.shared import step_workers
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport
-from tidemark_protocol.plan.lir import Get, Join, Let, Plan, Union
 
 pytestmark = pytest.mark.spark
 
@@ -35,21 +35,6 @@ SAVED = {
     "joins of groups, kept once on both sides": 2,
     "joins by an expression, kept once": 1,
 }
-
-
-def unshared(plan: Plan) -> Plan:
-    """The plan as a replica that knows no arrangement of a binding reads it: Gets of bindings have no keys."""
-    match plan:
-        case Get():
-            return replace(plan, key=None)
-        case Let():
-            return replace(plan, value=unshared(plan.value), body=unshared(plan.body))
-        case Join() | Union():
-            return replace(plan, inputs=tuple(map(unshared, plan.inputs)))
-        case _ if hasattr(plan, "input"):
-            return replace(plan, input=unshared(plan.input))
-        case _:
-            return plan
 
 
 def joins(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[Updates, int]:
@@ -69,7 +54,7 @@ def test_agree_kept_once_and_for_each_side(oracle: Oracle, case: Case, seed: int
     history = random_history(case.tables, seed + 40, changes=case.changes)
     with harness(oracle.spark, tmp_path, case.tables, history) as of:
         once = oracle.describe(case, of)
-        twice = replace(once, objects=tuple(replace(o, plan=unshared(o.plan)) for o in once.objects))
+        twice = kept_apart(once)
         assert once != twice, "the planner shares nothing"
         found, kept = joins(of, once, random_bounds(history, seed))
         expected, copies = joins(of, twice, random_bounds(history, seed + 1))
@@ -109,7 +94,7 @@ def test_agree_an_index_of_the_dataflow_and_a_copy_of_it(oracle: Oracle, view: s
             one, source_imports=planned.source_imports, objects=planned.objects, index_exports=own, sink_exports=sinks
         )
         check_dataflow(shared)
-        copied = replace(shared, objects=tuple(replace(o, plan=unshared(o.plan)) for o in shared.objects))
+        copied = kept_apart(shared)
         assert copied != shared, "the index is not used"
         expected = of.run(one, random_bounds(history, 1))
         found, kept = joins(of, shared, random_bounds(history, 2))

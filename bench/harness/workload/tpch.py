@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,11 +96,13 @@ class Table:
 Tables = Mapping[str, Table]
 
 
-def tables(lines: int) -> Tables:
-    """All tables, lineitem of about so many rows; made the first time they are asked for."""
+def tables(lines: int, schemas: Mapping[str, pa.Schema] = SCHEMAS) -> Tables:
+    """These tables, lineitem of about so many rows; made the first time they are asked for."""
     scale_factor = lines / LINES_PER_SCALE_FACTOR
-    folder = cached(cache_folder() / f"tpch-sf{scale_factor:g}", lambda folder: _generate(folder, scale_factor))
-    return {name: Table(folder / f"{name}.parquet", schema) for name, schema in SCHEMAS.items()}
+    more = "".join(f"-{name}" for name in sorted(schemas.keys() - SCHEMAS.keys()))
+    name = f"tpch{more}-sf{scale_factor:g}"
+    folder = cached(cache_folder() / name, lambda folder: _generate(folder, scale_factor, schemas))
+    return {name: Table(folder / f"{name}.parquet", schema) for name, schema in schemas.items()}
 
 
 def label(lines: int) -> str:
@@ -110,7 +112,7 @@ def label(lines: int) -> str:
     return f"{lines // 1000}k" if lines % 1000 == 0 else str(lines)
 
 
-def _generate(folder: Path, scale_factor: float) -> None:
+def _generate(folder: Path, scale_factor: float, names: Iterable[str]) -> None:
     program = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
-    sized = ["-s", f"{scale_factor:g}", "-T", ",".join(SCHEMAS)]
+    sized = ["-s", f"{scale_factor:g}", "-T", ",".join(names)]
     subprocess.run([program, "parquet", "-q", *sized, "-o", folder], check=True)

@@ -8,7 +8,7 @@ Views come and go; each hydrates at the last tick.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,18 +18,26 @@ from bench.harness.clock import Cost, measured
 from bench.harness.engine import AS_OF, Source
 from bench.harness.workload.deltas import Delta, deltas
 from bench.harness.workload.queries import Query, tables_of
-from bench.harness.workload.tpch import Tables, label, tables
+from bench.harness.workload.tpch import SCHEMAS, Tables, label, tables
 from bench.peers.duckdb_apply import DuckDb
 
 
 class TpchHistory:
-    """`sizes` are the rows of all its deltas, in the order of its ticks."""
+    """`sizes` are the rows of all its deltas, in the order of its ticks. `schemas`: the tables that there are."""
 
-    def __init__(self, folder: Path, lines: int, queries: Iterable[Query], sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lines: int,
+        queries: Iterable[Query],
+        sizes: Sequence[int],
+        schemas: Mapping[str, pa.Schema] = SCHEMAS,
+    ) -> None:
         self.label, self.folder = label(lines), folder / label(lines)
         self.folder.mkdir()
         asked = tuple(queries)
-        self.tables: Tables = {name: table for name, table in tables(lines).items() if name in tables_of(asked)}
+        held = tables(lines, schemas)
+        self.tables: Tables = {name: table for name, table in held.items() if name in tables_of(asked)}
         self.deltas = deltas(self.tables["lineitem"], sizes)
         self.sources = {name: Source(self.folder, name, table) for name, table in self.tables.items()}
         self.duckdb = DuckDb(self.tables, asked)

@@ -1,0 +1,136 @@
+"""What sharing saves: `python -m bench.sharing [--json] [--queries q1,q3,...]`.
+
+TPC-H's 22 queries, each as a Dataflow by itself, and all as views of one Dataflow, in steps of 100 lines. "After" is
+the planner's plan; "before" is that plan with every arrangement kept by each of its readers. Both take turns over the
+same shards, and both hold what DuckDB computes, before any figure is reported.
+
+    state_ratio_QUERY   bytes of all arrangements, after over before; `together`: of the one Dataflow; plain: the same
+    step_ratio_QUERY    a step, after over before; plain: the greatest
+    rows_ratio_QUERY    rows of all arrangements, after over before
+
+A query whose plan shares nothing has one form, so its ratios are 1 without a measurement: `alike` of the context.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.harness.answers import check
+from bench.harness.clock import Cost, measured
+from bench.harness.context import bench_parser, context, load, progress, report
+from bench.harness.engine import View
+from bench.harness.query import described, planned_together
+from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
+from bench.harness.workload.queries import Query, tables_of
+from bench.harness.workload.tpch_history import TpchHistory
+from bench.harness.workload.tpch_queries import ALL_SCHEMAS, TPCH
+from bench.steps.setting import Options, Setting, setting
+from tests.oracle.unshared import kept_apart
+from tidemark_protocol.plan.dataflow import DataflowDescription
+
+NAMES = [query.name for query in TPCH]
+TOGETHER = "together"
+WAYS = ("before", "after")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = bench_parser(__doc__, "small tables, three queries")
+    parser.add_argument("--lines", type=int, default=600_000, help="rows of lineitem (%(default)s: a tenth of SF1)")
+    parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
+    parser.add_argument("--steps", type=int, default=20, help="deltas that are timed (%(default)s)")
+    parser.add_argument("--warm-up", type=int, default=5, help="deltas before those (%(default)s)")
+    parser.add_argument("--delta-rows", type=int, default=100, help="rows of a delta (%(default)s)")
+    given = parser.parse_args(arguments)
+    if given.quick:
+        vars(given).update(lines=12_000, queries="q3,q15,q18", steps=2, warm_up=1, delta_rows=10)
+    if unknown := set(given.queries.split(",")) - set(NAMES):
+        parser.error(f"there is no query {', '.join(sorted(unknown))}: --queries takes {', '.join(NAMES)}")
+    circumstances = context() | {"load_before": load(), **vars(given)}
+    queries = [query for query in TPCH if query.name in given.queries.split(",")]
+    options = Options(lines=given.lines, steps=given.steps, warm_up=given.warm_up, delta_rows=given.delta_rows)
+    with setting(options) as held:
+        figures, alike = _run(held, queries)
+    report("sharing", figures, circumstances | {"alike": alike, "load_after": load()}, given.json)
+
+
+def _run(given: Setting, queries: Sequence[Query]) -> tuple[Figures, list[str]]:
+    groups = {**{query.name: [query] for query in queries}, TOGETHER: list(queries)}
+    ticks = [given.options.delta_rows] * ((given.options.warm_up + given.options.steps) * len(groups))
+    figures, alike = Figures(), list[str]()
+    progress(f"{given.options.lines} lines: data, shards, DuckDB")
+    with tempfile.TemporaryDirectory(dir=given.folder) as home:
+        history = TpchHistory(Path(home), given.options.lines, queries, ticks, ALL_SCHEMAS)
+        for name, views in groups.items():
+            after = _planned(given, history, name, views)
+            before = kept_apart(after)
+            if before == after:
+                alike.append(name)
+                figures |= dict.fromkeys(
+                    [f"{each}_ratio_{name}" for each in ("state", "rows", "step", "step_cpu")], 1.0
+                )
+                continue
+            figures |= _compared(given, history, name, views, {"before": before, "after": after})
+        history.close()
+    figures["state_ratio"] = figures.get(f"state_ratio_{TOGETHER}")
+    return rounded(figures | worst(figures, "step", list(groups), max)), alike
+
+
+def _planned(given: Setting, history: TpchHistory, name: str, views: Sequence[Query]) -> DataflowDescription:
+    shards = {table: (history.sources[table].location, history.sources[table].schema) for table in tables_of(views)}
+    return described(planned_together(given.driver.plan, {v.name: v.sql for v in views}, shards), history.now, name)
+
+
+def _compared(
+    given: Setting,
+    history: TpchHistory,
+    name: str,
+    queries: Sequence[Query],
+    descriptions: Mapping[str, DataflowDescription],
+) -> Figures:
+    """Both forms of one Dataflow, in turns."""
+    sources = {table: history.sources[table] for table in tables_of(queries)}
+    views = {
+        way: View(given.driver.session, history.folder / f"{name}-{way}", d, sources, given.driver.workers)
+        for way, d in descriptions.items()
+    }
+    hydrations = {way: measured(view.hydrate)[0] for way, view in views.items()}
+    progress(f"{name}: hydrated in {' and '.join(f'{h.wall / 1e3:.1f} s' for h in hydrations.values())}")
+    _check(history, queries, views)
+    costs: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    for number in range(given.options.warm_up + given.options.steps):
+        history.tick()
+        for way in WAYS if number % 2 else reversed(WAYS):
+            cost, phases = measured(views[way].step)
+            if number >= given.options.warm_up:
+                costs[way].append(Cost(phases.all, cost.cpu))
+    _check(history, queries, views)
+    figures = ratio("step", costs["after"], costs["before"], name)
+    for way, view in views.items():
+        rows, size = view.state
+        figures |= statistics("step", costs[way], f"{name}_{way}")
+        figures |= {f"state_rows_{name}_{way}": rows, f"state_mib_{name}_{way}": size / 2**20}
+        figures |= {
+            f"arrangements_{name}_{way}": view.arrangements,
+            f"hydration_s_{name}_{way}": hydrations[way].wall / 1e3,
+        }
+        view.close()
+    for figure, kept in (("state", "state_mib"), ("rows", "state_rows")):
+        after, before = (figures[f"{kept}_{name}_{way}"] for way in ("after", "before"))
+        figures[f"{figure}_ratio_{name}"] = after / before if after and before else None
+    return figures
+
+
+def _check(history: TpchHistory, queries: Sequence[Query], views: Mapping[str, View]) -> None:
+    """Raises WrongAnswer unless every view, in both forms, is what DuckDB computes."""
+    for number, query in enumerate(queries):
+        wanted = history.answer(query)[1]
+        for way, view in views.items():
+            what = f"{query.name}, {way}, after {history.ticks} deltas, compared with DuckDB"
+            check(what, view.answer(number), wanted)
+
+
+if __name__ == "__main__":
+    main()
