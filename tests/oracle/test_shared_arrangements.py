@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,9 @@ def joins(of: DataflowHarness, description: DataflowDescription, bounds: Sequenc
     dataflow = of.build(description, workers=step_workers())
     try:
         made = of.steps(dataflow, bounds)
-        return consolidated(made), sum(m.arrangement.endswith(("-join", "-arranged")) for m in dataflow.arrangements())
+        return consolidated(made), sum(
+            m.arrangement.endswith(("-join", "-delta", "-arranged")) for m in dataflow.arrangements()
+        )
     finally:
         dataflow.drop()
 
@@ -69,6 +71,29 @@ VIEWS = {
 }
 
 
+def of_views(
+    oracle: Oracle, of: DataflowHarness, one: DataflowDescription, views: Mapping[str, str], *exports: ExportRequest
+) -> DataflowDescription:
+    """The Dataflow `one` with these views instead, and with indexes of them; its sink has the last view."""
+    relations = tuple(
+        Relation(name, name, GlobalId(name), table.named, of.shard(name), short=True) for name, table in TU.items()
+    )
+    asked = tuple(ViewRequest(name, sql) for name, sql in views.items())
+    last = ExportRequest("m", "materializedView", asked[-1].name)
+    planned = plan(oracle.catalyst, PlanRequest("d", asked, (*exports, last), Catalogue(relations), "o/"))
+    assert isinstance(planned, Planned), planned
+    *indexes, view_export = planned.exports
+    made = replace(
+        one,
+        source_imports=planned.source_imports,
+        objects=planned.objects,
+        index_exports=tuple(IndexExport(GlobalId(i.name), i.on, i.key, i.columns) for i in indexes),
+        sink_exports=tuple(replace(sink, on=view_export.on) for sink in one.sink_exports),
+    )
+    check_dataflow(made)
+    return made
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_agree_an_index_of_the_dataflow_and_a_copy_of_it(oracle: Oracle, view: str, tmp_path: Path) -> None:
     """A later view, filtered above its joins, over what an earlier one exports: as one view without an index."""
@@ -77,27 +102,33 @@ def test_agree_an_index_of_the_dataflow_and_a_copy_of_it(oracle: Oracle, view: s
     asked = f"{filtered} UNION ALL SELECT y.s, 1 FROM v x JOIN v y ON x.a = y.a"
     with harness(oracle.spark, tmp_path, TU, history) as of:
         one = oracle.describe(Case("alone", f"WITH v AS ({VIEWS[view]}) {asked}", TU), of)
-        relations = tuple(
-            Relation(name, name, GlobalId(name), table.named, of.shard(name), short=True) for name, table in TU.items()
-        )
         exports = (ExportRequest("i", "index", "v", ("a",)), ExportRequest("j", "index", "v", ("a",)))
-        views = (ViewRequest("v", VIEWS[view]), ViewRequest("w", asked))
-        request = PlanRequest(
-            "d", views, (*exports, ExportRequest("m", "materializedView", "w")), Catalogue(relations), "o/"
-        )
-        planned = plan(oracle.catalyst, request)
-        assert isinstance(planned, Planned), planned
-        *indexes, view_export = planned.exports
-        own = tuple(IndexExport(GlobalId(i.name), i.on, i.key, i.columns) for i in indexes)
-        sinks = tuple(replace(sink, on=view_export.on) for sink in one.sink_exports)
-        shared = replace(
-            one, source_imports=planned.source_imports, objects=planned.objects, index_exports=own, sink_exports=sinks
-        )
-        check_dataflow(shared)
+        shared = of_views(oracle, of, one, {"v": VIEWS[view], "w": asked}, *exports)
         copied = kept_apart(shared)
         assert copied != shared, "the index is not used"
         expected = of.run(one, random_bounds(history, 1))
         found, kept = joins(of, shared, random_bounds(history, 2))
         again, copies = joins(of, copied, random_bounds(history, 3))
         assert found == again == expected
+        assert kept < copies
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_agree_views_that_share_tables_and_one_view(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    """A linear and a delta join of one table, and failures above the join: as one view that keeps all apart."""
+    views = {
+        "v": "SELECT t.s, t.b, u.d FROM t JOIN u ON t.a = u.a",
+        "w": "SELECT t.s, t.b, x.b AS c FROM t JOIN u ON t.a = u.a JOIN t x ON x.a = u.a",
+    }
+    last = "SELECT s, b, 10 div b AS q FROM v WHERE d > 0 UNION ALL SELECT s, c, c - 1 FROM w WHERE b <> 5"
+    history = random_history(TU, 60 + seed, changes=6)
+    with harness(oracle.spark, tmp_path, TU, history) as of:
+        text = ", ".join(f"{name} AS ({sql})" for name, sql in views.items())
+        one = oracle.describe(Case("alone", f"WITH {text} {last}", TU), of)
+        shared = of_views(oracle, of, one, {**views, "z": last})
+        assert [o.id for o in shared.objects if "arranged" in o.id] == ["o/arranged/0", "o/arranged/1"]
+        expected, copies = joins(of, kept_apart(one), random_bounds(history, seed))
+        found, kept = joins(of, shared, random_bounds(history, seed + 1))
+        assert found == expected
+        assert joins(of, kept_apart(shared), random_bounds(history, seed + 2))[0] == expected
         assert kept < copies

@@ -97,6 +97,22 @@ def test_a_later_view_joins_the_index_of_an_earlier_one(
         assert [g.key for o in outcome.objects[1:] for g in gets_of(o.plan) if g.id == "u1/base"] == [None]
 
 
+@pytest.mark.parametrize(
+    ("condition", "objects"),
+    [("", ["u1/arranged/0", "u1/one", "u1/two"]), ("WHERE t.x > 0", ["u1/one", "u1/two"])],
+)
+def test_views_share_the_arrangement_of_a_table(catalyst: Catalyst, condition: str, objects: list[str]) -> None:
+    """By one key, with the columns of the view that needs most; not where a view filters its rows."""
+    views = {
+        "one": f"SELECT t.x, u.y FROM s.t JOIN s.u ON t.k = u.k {condition}",
+        "two": "SELECT t.x, t.m FROM s.t JOIN tpch.nation n ON t.k = n.n_regionkey",
+    }
+    outcome = planned(catalyst, request(views, *(ExportRequest(name, "index", name) for name in views)))
+
+    assert [o.id for o in outcome.objects] == objects
+    assert outcome.explain.count("Get u1/arranged/0 by [c0]") == (0 if condition else 2)
+
+
 def test_a_materialized_view_alone_is_no_index(catalyst: Catalyst) -> None:
     views = {"base": "SELECT k, x FROM s.t", "top": "SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k"}
     exports = (ExportRequest("b", "materializedView", "base", ("k",)), ExportRequest("m", "materializedView", "top"))

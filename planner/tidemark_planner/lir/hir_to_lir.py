@@ -38,7 +38,6 @@ from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.joins import JoinInput, join_plan
 from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
 from tidemark_planner.lir.reduce_plan import reduce_plan
-from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol.functions.registry import reads_clock
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -48,8 +47,8 @@ from tidemark_protocol.types import BIGINT
 
 
 def to_lir(node: Hir, imports: Imports) -> lir.Plan:
-    """The plan of a node whose joins are flat and whose scans are pruned."""
-    return share_arrangements(_to_lir(with_nullability(expand(node)), imports))
+    """The plan of a node whose joins are flat and whose scans are pruned, in which nothing is shared yet."""
+    return _to_lir(with_nullability(expand(node)), imports)
 
 
 def _to_lir(node: Hir, imports: Imports) -> lir.Plan:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -17,6 +17,8 @@ from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
+from tidemark_planner.lir.shared_arrangements import share_arrangements
+from tidemark_planner.lir.shared_tables import share_tables
 from tidemark_protocol.check.plan import check_plan
 from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
 from tidemark_protocol.explain import explain
@@ -72,8 +74,10 @@ def assemble(
     extras = extras or DataflowExtras()
     own = ((e.on, e.key) for e in exports if e.kind == "index")
     imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole, own)
-    objects = (*extras.before, *(_build(built_as, hir, imports) for built_as, hir in built))
-    sources, indexes = imports.of([o.plan for o in objects])
+    lowered = tuple(_build(built_as, hir, imports) for built_as, hir in built)
+    sources, indexes = imports.of([o.plan for o in (*extras.before, *lowered)])
+    tables = frozenset[GlobalId]() if extras.before else frozenset(i.id for i in sources)
+    objects = (*extras.before, *_sharing(lowered, tables, request.id_prefix))
     _check(sources, indexes, objects, extras)
     try:
         _check_texts(catalyst, objects)
@@ -88,6 +92,12 @@ def _build(built_as: GlobalId, hir: Hir, imports: Imports) -> BuildDesc:
     with _about(built_as):
         imports.check_readable(hir)
         return BuildDesc(built_as, to_lir(hir, imports))
+
+
+def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId], id_prefix: str) -> tuple[BuildDesc, ...]:
+    """The objects, in which arrangements of tables and of their own parts are kept once, and what they share."""
+    shared, objects = share_tables(lowered, tables, id_prefix)
+    return (*shared, *(replace(o, plan=share_arrangements(o.plan)) for o in objects))
 
 
 def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc]) -> None:

@@ -21,6 +21,7 @@ from tidemark_protocol.plan.lir import (
     Join,
     Let,
     LetRec,
+    LinearJoin,
     MapFilterProject,
     Mfp,
     Negate,
@@ -81,6 +82,9 @@ def _lower(scope: Scope) -> Fragments:
     for built in description.objects:
         if counts[built.id] == 1 and built.id not in exported:
             scope.inlined[built.id] = built.plan
+        elif built.id not in exported and (keys := _keys_of(description, built.id)):
+            stream = lower(scope, built.plan)
+            scope.finish(stream, scope.arrange(built.id, stream, keys))
         elif counts[built.id] or built.id in exported:
             stream = lower(scope, built.plan)
             tree = scope.publish(built.id, stream, stream.tree) if built.id in streamed else stream.tree
@@ -92,6 +96,11 @@ def _lower(scope: Scope) -> Fragments:
         stream = imported_stream(scope, id)
         scope.finish(stream, _exports(scope, id, stream, stream.tree, indexes, sinks))
     return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants)
+
+
+def _keys_of(description: DataflowDescription, name: GlobalId) -> list[tuple[int, ...]]:
+    """The keys by which joins of later objects read an object that is not exported."""
+    return list(dict.fromkeys(key for built in description.objects for key in _keys(built.plan, name)))
 
 
 def _streamed(description: DataflowDescription) -> set[GlobalId | LocalId]:
@@ -175,14 +184,23 @@ def _let(scope: Scope, plan: Let) -> Stream:
         return lower(scope, plan.body)
 
 
-def _keys(plan: Plan, name: LocalId) -> list[tuple[int, ...]]:
-    """The keys, of distinct columns, by which inputs of joins read the binding outside of loops."""
+def _keys(plan: Plan, name: GlobalId | LocalId) -> list[tuple[int, ...]]:
+    """The keys, of distinct columns, by which inputs of joins read the binding or object outside of loops."""
     below = (plan.body,) if isinstance(plan, LetRec) else inputs_of(plan)
     found = [key for each in below for key in _keys(each, name)]
     if isinstance(plan, Join):
-        read = [columns_of(i.key) for i in plan.inputs if isinstance(i, Get) and i.id == name and i.key]
-        found += [key for key in read if key is not None and len(set(key)) == len(key)]
+        inputs = [(at, i) for at, i in enumerate(plan.inputs) if isinstance(i, Get) and i.id == name and i.key]
+        read = [key for at, get in inputs for key in _keys_of_input(plan, at, get)]
+        found += [key for key in read if key and len(set(key)) == len(key)]
     return list(dict.fromkeys(found))
+
+
+def _keys_of_input(join: Join, at: int, get: Get) -> list[tuple[int, ...] | None]:
+    """The key that a Get names; in a delta join all by which a path looks the input up, in the order of columns."""
+    if isinstance(join.plan, LinearJoin):
+        return [key_columns(get)]
+    looked_up = [columns_of(s.lookup_key) for path in join.plan.paths for s in path.stages if s.lookup == at]
+    return [key and tuple(sorted(key)) for key in looked_up]
 
 
 def _joins_itself(plan: Plan, name: LocalId) -> bool:

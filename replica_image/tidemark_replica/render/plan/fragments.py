@@ -4,8 +4,8 @@
               └─> sink m1                      fragment 2:  b, arranged as i1
                                                fragment 3:  m1's delta, published for the sink
 
-A binding that joins read by a key is arranged in its fragment instead, and the others read the arrangement. So is an
-object that others read by the key of an exported index alone.
+A binding, or an object without exports, that joins read by a key is arranged in its fragment instead, and the others
+read the arrangement. So is an object that others read by the key of an exported index alone.
 
 A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
 step. Fragments run in order: later ones read what earlier ones published. Pure: nothing is allocated before the whole
@@ -160,8 +160,8 @@ class Scope:
         self.shared[name] = Stream(ReadPublished(file, types), stream.schema)
         return Publish(file, tree, types)
 
-    def arrange(self, name: LocalId, stream: Stream, keys: Sequence[tuple[int, ...]]) -> Pipeline:
-        """Keep a binding once for each key, for later fragments of the step. They also read its updates there."""
+    def arrange(self, name: GlobalId | LocalId, stream: Stream, keys: Sequence[tuple[int, ...]]) -> Pipeline:
+        """Keep a binding or object once for each key, for later fragments of the step, which read its updates there."""
         types, tree = arrow_types(stream.schema), stream.tree
         for key in keys:
             layout = Layout.of_rows(types, key)

@@ -1,0 +1,1 @@
+"""What shared arrangements save; `python -m bench.sharing`."""
