@@ -2,7 +2,7 @@
 
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear or delta join, over indexes where they fit (joins/)
-Aggregate         a Reduce; reduce_plan.py chooses how each aggregate is kept
+Aggregate         a Reduce, with the Mfp above it; reduce_plan.py chooses how each aggregate is kept
 LetRec            a LetRec; a Let where the binding does not read itself
 TopK, Window      a TopK or Window; the kind of TopK depends on its input
 Match ...         desugared before (desugar/)
@@ -11,6 +11,8 @@ Scan              a Get of the import, whose columns are those that any object o
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tidemark_planner.desugar import expand
 from tidemark_planner.hir.keys import is_monotonic
@@ -63,6 +65,8 @@ def _to_lir(node: Hir, imports: Imports) -> lir.Plan:
     if isinstance(base, Let):
         body = project(filtered(base.body, fused.predicates), fused.outputs)
         return lir.Let(base.name, _to_lir(base.value, imports), _to_lir(body, imports))
+    if isinstance(base, Aggregate) and not any(map(reads_clock, fused.predicates)):
+        return replace(_reduce(base, imports), mfp_after=mfp_of(base.schema, fused))
     return _with_mfp(_base_to_lir(base, imports), fused)
 
 
@@ -121,7 +125,7 @@ def _scan(scan: Scan, fused: FilterProject, imports: Imports) -> lir.Plan:
     return _with_mfp(lir.Get(scan.id, schema), over_import)
 
 
-def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
+def _reduce(node: Aggregate, imports: Imports) -> lir.Reduce:
     reduce_kind = reduce_plan(node.aggregates, is_monotonic(node.input))
     plan = _to_lir(node.input, imports)
     return lir.Reduce(plan, node.keys, node.values, reduce_kind, lir.MapFilterProject.identity(node.schema))

@@ -79,7 +79,13 @@ class Imports:
             tuple(map_columns(o, columns.__getitem__) for o in row.outputs),
         )
         gets = tuple(lir.Get(id, base.of) for id, _ in indexes)
-        return IndexedInput(gets, tuple(key for _, key in indexes), over, whole_keys=base.id not in self._relations)
+        keys = tuple(key for _, key in indexes)
+        return IndexedInput(gets, keys, over, frozenset(key for key in keys if self._is_unique(base.id, key)))
+
+    def _is_unique(self, id: GlobalId, key: Key) -> bool:
+        """Whether a collection is known to have one row at most for each value of these columns."""
+        relation = self._relations.get(id)
+        return relation is not None and any(set(unique) <= set(key) for unique in relation.keys)
 
     @property
     def inside_a_loop(self) -> Imports:

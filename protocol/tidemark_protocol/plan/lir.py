@@ -211,7 +211,7 @@ class Join:
 @wire_name("Reduce")
 @dataclass(frozen=True)
 class Reduce:
-    """Group by `key`, aggregate over `values`; `mfp_after` runs over key ++ aggregates and keeps the key.
+    """Group by `key`, aggregate over `values`; `mfp_after` runs over key ++ aggregates.
 
     Without a key there is always exactly one row, also for an empty input (`count` 0, other aggregates NULL), unless
     `plan` is

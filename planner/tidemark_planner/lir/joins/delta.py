@@ -21,7 +21,7 @@ from tidemark_planner.lir.joins.equalities import (
     equalities_on_index,
     equalities_on_key,
 )
-from tidemark_planner.lir.joins.inputs import JoinProblem, starts
+from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.linear import over_row
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
@@ -42,10 +42,7 @@ def delta_join(problem: JoinProblem) -> Join | None:
 class _Planner:
     def __init__(self, problem: JoinProblem) -> None:
         self._problem, self._columns = problem, problem.columns
-        self._indexed = [
-            [tuple(start + c for c in key) for key in keys]
-            for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
-        ]
+        self._indexed, self._unique = problem.indexed, problem.unique
         self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
         # Arrangements that exist, or that an earlier path needs: input, columns.
         self._arranged = {(at, frozenset(key)) for at, keys in enumerate(self._indexed) for key in keys}
@@ -86,8 +83,7 @@ class _Planner:
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         """The equalities of a lookup: those on the key of an index, else one for every column that has one."""
         possible = [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
-        whole = lookup in self._problem.whole_keys
-        if found := equalities_on_index(possible, self._indexed[lookup], "lookup", whole=whole):
+        if found := equalities_on_index(possible, self._indexed[lookup], "lookup", self._unique):
             return found
         columns = sorted({c for m in possible for c in columns_of(m.lookup)})
         return equalities_on_key(possible, tuple(columns), "lookup") or []

@@ -5,7 +5,7 @@ t.k = u.k     known {t}, new {u}     ──►  t.k of the stream, u.k of the in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tidemark_planner.lir.joins.inputs import Key
@@ -57,15 +57,16 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
 
 
 def equalities_on_index(
-    meetings: Sequence[KeyEquality], keys: Sequence[Key], side: str, *, whole: bool
+    meetings: Sequence[KeyEquality], keys: Sequence[Key], side: str, unique: Collection[Key]
 ) -> list[KeyEquality] | None:
     """The equalities on the first key of an index that serves a lookup; None if none does.
 
-    `whole`: only a key of all equalities serves it, since those on no column of the key would be filters.
+    A key serves it that all equalities are on: others would be filters of all pairs of the key. A `unique` key, which
+    has one row at most, serves it with filters as well.
     """
     for key in keys:
         found = equalities_on_key(meetings, key, side) if key else None
-        if found and not (whole and len(found) < len(meetings)):
+        if found and (len(found) == len(meetings) or key in unique):
             return found
     return None
 

@@ -27,13 +27,14 @@ class IndexedInput:
     """An input in the form of its indexes: `gets` name indexes of one collection, arranged by `keys`; `row` makes the
     input of its rows.
 
-    `whole_keys`: a lookup uses an index only where no equality is left for a filter.
+    `unique_keys`: those of `keys` that have one row at most. A lookup uses another only where no equality is left for a
+    filter.
     """
 
     gets: tuple[Get, ...]
     keys: tuple[Key, ...]
     row: FilterProject
-    whole_keys: bool = False
+    unique_keys: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,35 @@ class JoinInput:
 class JoinProblem:
     """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns.
 
-    `whole_keys`: the inputs whose existing arrangements serve lookups by all equalities alone.
+    `unique_keys`: the keys, of each input's existing arrangements, that have one row at most.
     """
 
     inputs: tuple[Plan, ...]
     index_keys: tuple[tuple[Key, ...], ...]
     predicates: tuple[ScalarExpr, ...]
     after: FilterProject
-    whole_keys: frozenset[int] = frozenset()
+    unique_keys: tuple[frozenset[Key], ...] = ()
 
     @property
     def schema(self) -> Schema:
         return tuple(c for i in self.inputs for c in i.schema)
+
+    @property
+    def indexed(self) -> list[list[Key]]:
+        """The keys of each input, as positions in all columns."""
+        return [
+            [tuple(start + c for c in key) for key in keys]
+            for start, keys in zip(starts(self.inputs), self.index_keys, strict=True)
+        ]
+
+    @property
+    def unique(self) -> frozenset[Key]:
+        """The unique keys of all inputs, as positions in all columns."""
+        return frozenset(
+            tuple(start + c for c in key)
+            for start, keys in zip(starts(self.inputs), self.unique_keys, strict=False)
+            for key in keys
+        )
 
     @property
     def columns(self) -> list[frozenset[int]]:
@@ -84,8 +102,8 @@ def join_problem(
         tuple(substitute(p, columns) for p in after.predicates), tuple(substitute(o, columns) for o in after.outputs)
     )
     keys = tuple(() if form is None else form.keys for form in forms)
-    whole = frozenset(i for i, form in enumerate(forms) if form is not None and form.whole_keys)
-    return JoinProblem(inputs, keys, (*lifted, *moved), later, whole)
+    unique = tuple(frozenset[Key]() if form is None else form.unique_keys for form in forms)
+    return JoinProblem(inputs, keys, (*lifted, *moved), later, unique)
 
 
 def indexes_used(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:

@@ -6,10 +6,9 @@
 
 Inputs keep the query's order, except that an input that an equality connects to those before it goes first, and among
 these one with a usable index. So a cross join is made only where nothing connects. A stage uses all equalities as its
-key, or those on the key of an imported index, which then needs no copy; the other equalities are filters. An index of
-the dataflow itself serves where they all are on its key. A predicate runs at the first stage that has its columns. One
-that can fail runs at the last stage, on rows that passed the whole join. Columns are dropped as soon as nothing later
-reads them.
+key. An index serves it without a copy where they all are on its key, or where its key is unique: the other equalities
+are filters then. A predicate runs at the first stage that has its columns. One that can fail runs at the last stage, on
+rows that passed the whole join. Columns are dropped as soon as nothing later reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_index
-from tidemark_planner.lir.joins.inputs import JoinProblem, starts
+from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
@@ -33,11 +32,7 @@ class _Planner:
     def __init__(self, problem: JoinProblem) -> None:
         self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
         self._columns = problem.columns
-        self._index_keys = [
-            [tuple(start + c for c in key) for key in keys]
-            for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
-        ]
-        self._whole_keys = problem.whole_keys
+        self._index_keys, self._unique = problem.indexed, problem.unique
         self._candidates = equalities(problem.predicates)
         # Predicates that no stage has applied yet.
         self._waiting = list(problem.predicates)
@@ -70,7 +65,7 @@ class _Planner:
 
     def _on_index(self, possible: list[KeyEquality], input: int, side: str) -> list[KeyEquality] | None:
         """The equalities on the key of an index of an input; None if no index of it serves the lookup."""
-        return equalities_on_index(possible, self._index_keys[input], side, whole=input in self._whole_keys)
+        return equalities_on_index(possible, self._index_keys[input], side, self._unique)
 
     def _stage_key(self, possible: list[KeyEquality], source: int | None, lookup: int) -> list[KeyEquality]:
         """The equalities of a stage: those on the key of an index that serves either side, else all."""
