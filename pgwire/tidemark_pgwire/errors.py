@@ -14,6 +14,7 @@ INVALID_AUTHORIZATION = "28000"
 INVALID_PASSWORD = "28P01"
 IN_FAILED_TRANSACTION = "25P02"
 IDLE_IN_TRANSACTION = "25P03"
+TRANSACTION_TIMEOUT = "25P04"
 INVALID_CURSOR = "34000"
 INVALID_STATEMENT = "26000"
 DUPLICATE_CURSOR = "42P03"
@@ -66,6 +67,16 @@ def idle() -> WireError:
     return WireError(
         IDLE_IN_TRANSACTION,
         "terminating connection due to idle-in-transaction timeout",
+        hint="Rows that waited for COMMIT are forgotten.",
+        fatal=True,
+    )
+
+
+def late_transaction() -> WireError:
+    """The error of a transaction that lasts too long as a whole."""
+    return WireError(
+        TRANSACTION_TIMEOUT,
+        "terminating connection due to transaction timeout",
         hint="Rows that waited for COMMIT are forgotten.",
         fatal=True,
     )

@@ -145,12 +145,12 @@ class GatewayLink:
         """Write rows, as an InsertReply. Where the answer is lost, or the table takes no rows now, the call is made
         again with its key, so the rows are written once. `body`: the pieces from the first one on, of `size` bytes.
         Raises WireError."""
-        until, pauses, maybe = math.inf, iter(RETRY_SECONDS), False
+        until, pauses, maybe, sending = math.inf, iter(RETRY_SECONDS), False, Sending(header, body, size)
         try:
             while True:
                 try:
                     with (await self._connected()).used() as stub:
-                        return await stub.Insert(_messages(header, body, size), **_call(token))
+                        return await stub.Insert(sending.messages(), **_call(token))
                 except grpc.aio.AioRpcError as failed:
                     code, error = failed.code(), wire_error(failed)
                 except WireError as missing:  # the gateway cannot be found, so this call was not made
@@ -159,6 +159,8 @@ class GatewayLink:
                     if _is_canceled():
                         raise
                     code, error = grpc.StatusCode.UNAVAILABLE, WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT)
+                if sending.broken is not None:  # the call has no end, so it wrote nothing
+                    raise _unknown(str(sending.broken)) if maybe else sending.broken
                 maybe |= code not in (*_REFUSED, *_NOT_YET)
                 until = min(until, time.monotonic() + WRITE_SECONDS)
                 if code in _REFUSED or time.monotonic() >= until:
@@ -287,15 +289,28 @@ def _unknown(why: str) -> WireError:
     )
 
 
-async def _messages(
-    header: pb.InsertHeader, body: Callable[[], Iterator[bytes]], size: int
-) -> AsyncIterator[pb.InsertRequest]:
-    """The gateway writes nothing unless the pieces have `size` bytes."""
-    yield pb.InsertRequest(header=header)
-    pieces = body()
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield pb.InsertRequest(data=piece)
-    yield pb.InsertRequest(end=size)
+class Sending:
+    """The messages of a call that writes rows. `broken`: why a body cannot be read any more. gRPC ends a call whose
+    messages fail, and tells no reason."""
+
+    def __init__(self, header: pb.InsertHeader, body: Callable[[], Iterator[bytes]], size: int) -> None:
+        self._header, self._body, self._size = header, body, size
+        self.broken: WireError | None = None
+
+    async def messages(self) -> AsyncIterator[pb.InsertRequest]:
+        """The gateway writes nothing unless the pieces have so many bytes."""
+        yield pb.InsertRequest(header=self._header)
+        pieces = self._body()
+        while piece := await self._next(pieces):
+            yield pb.InsertRequest(data=piece)
+        yield pb.InsertRequest(end=self._size)
+
+    async def _next(self, pieces: Iterator[bytes]) -> bytes:
+        try:
+            return await asyncio.to_thread(next, pieces, b"")
+        except WireError as error:
+            self.broken = error
+            raise
 
 
 def _call(token: str, timeout: float | None = None) -> dict[str, Any]:

@@ -82,6 +82,13 @@ def parser() -> argparse.ArgumentParser:
         help="a client that sends nothing for so long, while its rows wait for COMMIT or for more of COPY, is "
         "disconnected, and they are forgotten; 0: never; default: %(default)s",
     )
+    found.add_argument(
+        "--transaction-seconds",
+        type=seconds,
+        default=limits.transaction_seconds,
+        help="rows wait for COMMIT so long at most, whatever their client sends; then it is disconnected, and they are "
+        "forgotten; 0: for ever; default: %(default)s",
+    )
     return found
 
 
@@ -110,6 +117,7 @@ async def _serve(options: argparse.Namespace) -> None:
         user_connections=options.max_user_connections,
         write_bytes=options.write_bytes,
         idle_seconds=options.idle_in_transaction_seconds,
+        transaction_seconds=options.transaction_seconds,
     )
     link = GatewayLink(partial(_find, options))
     server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)

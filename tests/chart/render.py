@@ -82,6 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "tls": {"secretName": "pgwire-tls"},
                 "writeBytes": 4 << 30,
                 "idleInTransactionSeconds": 60,
+                "transactionSeconds": 900,
             },
             "userRoles": {"create": False},
             "metrics": {

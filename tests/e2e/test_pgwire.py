@@ -57,14 +57,16 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 DEFINES = ("--verb=create,patch,delete", "--resource=dataflows.compute.tidemark.dev")
-WRITES = ("--verb=create", "--resource=datasources.compute.tidemark.dev/rows")
+CREATES = ("--verb=create,delete", "--resource=datasources.compute.tidemark.dev")
+WRITES = ("--verb=create,update,delete", "--resource=datasources.compute.tidemark.dev/rows")
 
 
 def account(system: System, name: str) -> str:
     """A token of a new ServiceAccount, which may read and write every row of the namespace, list objects, and define
-    views."""
+    views and tables."""
     system.kubectl("create", "serviceaccount", name)
-    for right, rules in (("rows", RULES), ("lists", LISTS), ("defines", DEFINES), ("writes", WRITES)):
+    rights = {"rows": RULES, "lists": LISTS, "defines": DEFINES, "creates": CREATES, "writes": WRITES}
+    for right, rules in rights.items():
         system.kubectl("create", "role", f"{name}-{right}", *rules)
         bound = (f"--role={name}-{right}", f"--serviceaccount={system.namespace}:{name}")
         system.kubectl("create", "rolebinding", f"{name}-{right}", *bound)
@@ -126,6 +128,67 @@ def test_insert_and_copy_write_what_a_view_shows(system: System, tmp_path: Path)
         expected = {("block", 3, 6), ("copied", 2000, sum(range(1000, 3000))), ("moved", 1000, sum(range(5000, 6000)))}
         wait_for("the rows", lambda: set(_rows(connection, "SELECT batch, n, ids FROM sqlbatches")) == expected)
         assert set(_rows(connection, count)) == expected
+
+
+TOTALS = "SELECT batch, count(*) AS n, sum(amount) AS total FROM sqllines GROUP BY batch"
+
+
+@pytest.mark.broad
+def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_path: Path) -> None:
+    """Rows come right after CREATE TABLE, and go on under another operator. kubectl's tables are dropped the same
+    way, and a table of a name that was dropped begins empty."""
+    token = account(system, "tables")
+    with serving(system, tmp_path) as options, psycopg.connect(**options, password=token) as connection:
+        wait_for("the right to create", lambda: _creates(connection))
+        connection.execute("INSERT INTO sqllines VALUES (1, 'a', 1.50), (2, 'a', 2), (3, 'b', 3)")
+        connection.execute("SET tidemark.wait = on")
+        connection.execute(f"CREATE MATERIALIZED VIEW sqltotals AS {TOTALS}".encode())
+        _shows(connection, {("a", 2, Decimal("3.50")), ("b", 1, Decimal(3))})
+        with connection.transaction():
+            connection.execute("DELETE FROM sqllines WHERE id = 1")
+            connection.execute("DELETE FROM sqllines WHERE id IN (%s, NULL)", [3])
+        _shows(connection, {("a", 1, Decimal(2))})
+        system.kill_operator()
+        system.start_operator()
+        upsert = "INSERT INTO sqllines VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET batch = EXCLUDED.batch, "
+        rows = [(2, "c", 5), (4, "c", 6)]
+        connection.cursor().executemany((upsert + "amount = EXCLUDED.amount").encode(), rows)
+        _shows(connection, {("c", 2, Decimal(11))})
+        with pytest.raises(psycopg.errors.NoData):
+            connection.execute("DELETE FROM sqllines WHERE id IN (2, 77)")
+        _shows(connection, {("c", 2, Decimal(11))})
+        columns = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'sqllines'"
+        assert set(_rows(connection, columns)) == {("id", "bigint"), ("batch", "text"), ("amount", "numeric")}
+        shown = system.kubectl("get", "datasource", "sqllines", "-o", "jsonpath={.metadata.annotations}")
+        assert f"system:serviceaccount:{system.namespace}:tables" in shown
+        with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="sqltotals"):
+            connection.execute("DROP TABLE sqllines")
+        connection.execute("DROP MATERIALIZED VIEW sqltotals")
+        connection.execute("DROP TABLE sqllines")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("SELECT id FROM sqllines")
+        connection.execute("CREATE TABLE sqllines (id bigint, other date) WITH (tick = '200ms')")
+        assert connection.execute("SELECT * FROM sqllines").fetchall() == []
+        connection.execute("DROP TABLE sqllines")
+        table = {"name": "t", "columns": [{"name": "id", "type": "BIGINT"}]}
+        system.apply("DataSource", "sqlapplied", {"instance": "default", "table": {"tables": [table]}})
+        connection.execute("DROP TABLE sqlapplied.t")
+        assert system.kubectl("get", "datasource", "sqlapplied", "--ignore-not-found") == ""
+
+
+def _creates(connection: psycopg.Connection[Any]) -> bool:
+    columns = "(id bigint, batch text, amount numeric(12, 2), PRIMARY KEY (id))"
+    try:
+        connection.execute(f"CREATE TABLE sqllines {columns} WITH (tick = '200ms', deletion_policy = delete)".encode())
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    return True
+
+
+def _shows(connection: psycopg.Connection[Any], expected: set[tuple[Any, ...]]) -> None:
+    """The view comes to show it, as the table's rows do at once."""
+    wait_for("the view", lambda: set(_rows(connection, "SELECT batch, n, total FROM sqltotals")) == expected)
+    wait_for("the table", lambda: set(_rows(connection, TOTALS)) == expected)
 
 
 def _writes(connection: psycopg.Connection[Any]) -> bool:

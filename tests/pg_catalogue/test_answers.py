@@ -136,7 +136,13 @@ def test_settings_are_shown_as_they_are_now(catalogue: Catalogue) -> None:
     assert refusal(catalogue, "SHOW nothing") == "42704"
 
 
-@pytest.mark.parametrize("name", ["server_version", "client_encoding", "timezone", "transaction_read_only"])
+@pytest.mark.parametrize("name", [
+    "server_version",
+    "client_encoding",
+    "timezone",
+    "transaction_read_only",
+    "idle_in_transaction_session_timeout",
+])  # fmt: skip
 def test_settings_that_mean_something_are_not_changed_by_a_query(catalogue: Catalogue, name: str) -> None:
     assert refusal(catalogue, f"SELECT set_config('{name}', 'other', false)") == "0A000"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import resource
 import threading
@@ -10,14 +11,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 
+from tests.pgwire.written import written
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Transaction
 from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, run_to_end
+from tidemark_replica.storage.written.refusal import WriteUnknown
 
 
 def test_two_readers_do_not_disturb_each_other() -> None:
@@ -257,3 +262,35 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
 
 def _last(names: list[str], name: str) -> int:
     return len(names) - 1 - names[::-1].index(name)
+
+
+@pytest.mark.parametrize(("lost_before", "sqlstate"), [(False, "58030"), (True, "40003")])
+def test_rows_that_a_disk_does_not_give_back_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_before: bool, sqlstate: str
+) -> None:
+    """The call has no end, so it writes nothing; an earlier one with its key may have."""
+    fails = [not lost_before]
+
+    def piece(body: Body, at: int) -> bytes:
+        with body._disk():
+            if fails[0]:
+                raise OSError(errno.EIO, "Input/output error")
+            return read(body, at)
+
+    def lost(ingestion: str, header: Any, pieces: Any) -> Any:
+        list(pieces)
+        fails[0] = True
+        raise WriteUnknown("the ingestion ended; repeat the call with the same key")
+
+    read = Body._piece
+    with written(tmp_path) as tables, tables.server.connect() as connection:
+        with monkeypatch.context() as patched:
+            patched.setattr(Body, "_piece", piece)
+            if lost_before:
+                tables.write = lost
+            with pytest.raises(psycopg.Error, match="until they are committed: Input/output error") as failed:
+                connection.execute("INSERT INTO shop.plain VALUES (1, 'lost')")
+        assert failed.value.sqlstate == sqlstate
+        tables.write = tables.put
+        connection.execute("INSERT INTO shop.plain VALUES (2, 'kept')")
+        assert tables.rows("plain") == [(2, "kept")]

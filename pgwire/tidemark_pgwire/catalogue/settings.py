@@ -17,7 +17,7 @@ CONSTANTS: Mapping[str, str] = {
 _WORDS = {"time_zone": "timezone", "transaction_isolation_level": "transaction_isolation"}
 _WRITABLE = frozenset(
     "application_name client_min_messages default_table_access_method default_tablespace escape_string_warning "
-    "extra_float_digits idle_in_transaction_session_timeout jit lock_timeout quote_all_identifiers row_security "
+    "extra_float_digits jit lock_timeout quote_all_identifiers row_security "
     "search_path".split()
 )
 """Settings that have no effect here, so that any value does."""

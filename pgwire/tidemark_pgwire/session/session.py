@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import SessionFacts
 from tidemark_pgwire.errors import Gone, WireError
-from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.gateway import GATEWAY_SILENT, GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
 from tidemark_pgwire.messages.wire import CLOSE_SECONDS, COPY_DATA, Wire
@@ -46,7 +46,7 @@ class Limits:
     `start_seconds`: from the first byte to the password; `token_seconds`: between looks at the token. `connections`: of
     users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password.
     `write_bytes`: of rows that are not committed yet, on disk; `idle_seconds`: how long they wait for a client that
-    sends nothing, 0: for ever."""
+    sends nothing, `transaction_seconds`: how long they wait in all, 0: for ever."""
 
     connections: int = 1000
     statement_seconds: float = 3600.0
@@ -57,6 +57,7 @@ class Limits:
     starting: int = 256
     write_bytes: int = SPOOL_BYTES
     idle_seconds: float = 600.0
+    transaction_seconds: float = 7200.0
 
     @property
     def of_user(self) -> int:
@@ -169,8 +170,8 @@ class Connection:
         settings = Settings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
         server = self._server
-        idle = server.limits.idle_seconds
-        session = Session(server.link, self._wire, login.token, facts, settings, server.spool, idle)
+        times = server.limits.idle_seconds, server.limits.transaction_seconds
+        session = Session(server.link, self._wire, login.token, facts, settings, server.spool, *times)
         self._extended = Extended(session)
         return session
 
@@ -195,7 +196,7 @@ class Connection:
 
     async def _loop(self, session: Session) -> None:
         while True:
-            message = await self._next(session, session.idle_limit if self._ending is None else CLOSE_SECONDS)
+            message = await self._next_in_time(session)
             if isinstance(message, frontend.Terminate):
                 return
             if (self._skipping or self._ending is not None) and not isinstance(message, frontend.Sync):
@@ -215,6 +216,16 @@ class Connection:
             answered = isinstance(message, frontend.Query | frontend.Sync)  # to ReadyForQuery
             if self._ending is not None and (answered or not self._wire.has_received):
                 raise self._ending
+
+    async def _next_in_time(self, session: Session) -> Message:
+        """Raises WireError where the client sends nothing for too long, or its transaction lasts for too long."""
+        if self._ending is not None:
+            return await self._next(session, CLOSE_SECONDS)
+        try:
+            async with asyncio.timeout(session.transaction_left()):
+                return await self._next(session, session.idle_limit)
+        except TimeoutError:
+            raise errors.late_transaction() from None
 
     async def _next(self, session: Session, limit: float | None) -> Message:
         """`limit`: how many seconds the client may send nothing."""
@@ -309,18 +320,20 @@ class Connection:
     # --- the time of a statement ---
 
     async def _limited(self, session: Session, work: Coroutine[Any, Any, None], endless: bool = False) -> None:
-        """`endless`: the session's own limit alone holds. Raises WireError where the statement takes too long or is
-        canceled, or the connection ends; Gone where its client goes."""
+        """`endless`: the session's own limit alone holds. Raises WireError where the statement or its transaction takes
+        too long, where it is canceled, or the connection ends; Gone where its client goes."""
         if self._ending is not None:
             work.close()
             raise self._ending
         limits = (session.settings.statement_seconds, None if endless else self._server.limits.statement_seconds)
         limit = min((each for each in limits if each), default=None)
+        if session.transaction.since is None:
+            session.transaction.since = asyncio.get_running_loop().time()
         self._running = task = asyncio.create_task(work, name="statement")
+        late: WireError | None = None
         try:
-            await asyncio.wait({task, self._wire.lost}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            late = not task.done()
-            if late:
+            late = await self._until_late(session, task, limit)
+            if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
         finally:
@@ -333,9 +346,27 @@ class Connection:
         if task.cancelled():
             if self._ending is not None:
                 raise self._ending
-            why = "user request" if canceled else "statement timeout"
-            raise WireError(errors.QUERY_CANCELED, f"canceling statement due to {why}")
+            if canceled:
+                raise WireError(errors.QUERY_CANCELED, "canceling statement due to user request")
+            raise late or WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Its call was ended: ask again.")
         task.result()
+
+    async def _until_late(self, session: Session, task: asyncio.Task[None], limit: float | None) -> WireError | None:
+        """Wait until the statement or its client ends, or a limit of time; returns the error of that. The limit of the
+        transaction does not end a call that writes its rows, which has an end of its own: its outcome counts."""
+        clock = asyncio.get_running_loop().time
+        end = None if limit is None else clock() + limit
+        while True:
+            of_transaction = None if session.is_writing else session.transaction_left(begins=True)
+            of_statement = None if end is None else max(end - clock(), 0.0)
+            left = min((each for each in (of_statement, of_transaction) if each is not None), default=None)
+            await asyncio.wait({task, self._wire.lost}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() or self._wire.lost.done():
+                return None
+            if end is not None and clock() >= end:
+                return WireError(errors.QUERY_CANCELED, "canceling statement due to statement timeout")
+            if session.transaction_left() == 0 and not session.is_writing:
+                return errors.late_transaction()
 
     # --- messages to the client ---
 
@@ -343,6 +374,8 @@ class Connection:
         self._wire.write(backend.error(error))
 
     def _ready(self, session: Session) -> None:
+        if not session.transaction.explicit:
+            session.transaction.since = None
         now = session.settings.reported()
         for name, value in now.items():
             if value != self._reported[name]:

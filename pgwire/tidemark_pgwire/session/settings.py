@@ -8,6 +8,7 @@
     dialect             postgres or spark: whose SQL statements are
     statement_timeout   ms, or with a unit; 0: the server's limit
     idle_in_transaction_session_timeout   the same: how long the client sends nothing in a transaction block
+    transaction_timeout                   the same: how long a transaction lasts
 
 The others are PostgreSQL's, and have the values that are true here, or no effect.
 """
@@ -24,6 +25,7 @@ from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 
 _READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_read_only"
 _WRITE_KEY, _IDLE = "tidemark.write_key", "idle_in_transaction_session_timeout"
+_TRANSACTION = "transaction_timeout"
 SERVER_VERSION = "15.0"
 REPORTED = {
     "server_version": "server_version",
@@ -65,6 +67,7 @@ DEFAULTS = {
     "transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "idle_in_transaction_session_timeout": "0",
+    "transaction_timeout": "0",
     "lock_timeout": "0",
     "escape_string_warning": "on",
     "idle_session_timeout": "0",
@@ -219,6 +222,11 @@ class Settings:
         """The same, of a transaction whose client sends nothing."""
         return int(self.values[_IDLE]) / 1000 or None
 
+    @property
+    def transaction_seconds(self) -> float | None:
+        """The same, of a transaction as a whole."""
+        return int(self.values[_TRANSACTION]) / 1000 or None
+
     def _put(self, name: str, value: str) -> None:
         name = _known(name)
         if len(value) > _MAX_CHARACTERS:
@@ -340,5 +348,5 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "dialect": _dialect,
     "datestyle": _datestyle,
     "timezone": _zone,
-    **{name: _timeout(name) for name in ("statement_timeout", _IDLE)},
+    **{name: _timeout(name) for name in ("statement_timeout", _IDLE, _TRANSACTION)},
 }

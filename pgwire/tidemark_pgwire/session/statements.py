@@ -52,7 +52,8 @@ Done = str
 @dataclass
 class Session:
     """What the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends nothing;
-    0: for ever. `is_writing`: while the call that writes its rows runs."""
+    `transaction_seconds`: how long they wait in all; 0: for ever. `is_writing`: while the call that writes its rows
+    runs."""
 
     link: GatewayLink
     wire: Wire
@@ -61,6 +62,7 @@ class Session:
     settings: Settings
     spool: Spool
     idle_seconds: float = 0
+    transaction_seconds: float = 0
     is_writing: bool = False
     transaction: Transaction = field(default_factory=Transaction)
     cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
@@ -112,6 +114,22 @@ class Session:
             self.settings.idle_seconds if waits or self.transaction.explicit else None,
         )
         return min((each for each in limits if each), default=None)
+
+    def transaction_left(self, begins: bool = False) -> float | None:
+        """How many seconds the transaction may still last, at most; None: for ever. `begins`: what has not begun yet
+        does so now."""
+        now, rows = asyncio.get_running_loop().time(), self.transaction.pending
+        limits = (
+            (self.settings.transaction_seconds, self.transaction.since),
+            (self.transaction_seconds, rows.since if rows is not None else None),
+        )
+        begun = [
+            (limit, now if since is None else since)
+            for limit, since in limits
+            if limit and (begins or since is not None)
+        ]
+        left = [limit - (now - since) for limit, since in begun]
+        return max(min(left), 0.0) if left else None
 
     async def sent(self, coming: Awaitable[T], limit: float | None) -> T:
         """What the client sends next. Raises WireError where it sends nothing for so many seconds."""

@@ -35,20 +35,24 @@ LOST = (-1, -1)
 @dataclass
 class Pending:
     """Rows that are to be inserted into one table, upserted or deleted, by a call with this key. `copied`: the data of
-    the one COPY that they are of; None: they have other statements."""
+    the one COPY that they are of; None: they have other statements. `since`: when the first of them came, by the event
+    loop's clock."""
 
     table: WrittenTable
     body: Body
     key: str
     operation: str = INSERT
     copied: Blocks | None = None
+    since: float = 0.0
 
 
 class Transaction:
-    """The transaction of one session. `explicit`: between BEGIN and its end."""
+    """The transaction of one session. `explicit`: between BEGIN and its end. `since`: when its first statement began,
+    by the event loop's clock; None: there was none."""
 
     def __init__(self) -> None:
         self.explicit = self.failed = False
+        self.since: float | None = None
         self.as_of: int | None = None
         self.pending: Pending | None = None
         self._savepoints = list[tuple[str, int, Mark | None]]()
@@ -69,7 +73,7 @@ class Transaction:
 
     def end(self) -> None:
         self.explicit = self.failed = False
-        self.as_of = None
+        self.as_of = self.since = None
         self._savepoints.clear()
         self.forget_rows()
 

@@ -146,6 +146,7 @@ def _body(session: Session, table: WrittenTable, operation: str) -> Body:
     if (body := transaction.rows_of(table, operation)) is None:
         body = Body(session.spool, session.user, header_of(table))
         transaction.pending = Pending(table, body, session.settings.write_key or uuid.uuid4().hex, operation)
+        transaction.pending.since = asyncio.get_running_loop().time()
     elif transaction.pending is not None:
         transaction.pending.copied = None
     return body

@@ -8,6 +8,7 @@ All bodies of a server share `Spool`: the bytes of all, and of one user half of 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
 import threading
@@ -24,6 +25,8 @@ PIECE_BYTES = 1 << 20
 COPIES, PARSERS, WRITERS = 64, 2, 4
 """The memory of a parser is several times that of a block."""
 TOO_MANY = "53400"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A disk that is full; all other errors are those of a disk that fails."""
 Mark = tuple[int, int]
 """Bytes and rows of a body at a savepoint."""
 
@@ -72,7 +75,7 @@ class Body:
     def __init__(self, spool: Spool, user: str, header: bytes) -> None:
         self._spool, self._user, self.size, self.rows = spool, user, 0, 0
         self._closed = self._on_disk = False
-        self._broken = ""
+        self._broken: tuple[str, str] | None = None
         self._lock, self._using = threading.Lock(), threading.Lock()  # of the numbers; of the file: held for its work
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (closed below)
         self.append(header, 0)
@@ -146,13 +149,14 @@ class Body:
     def _disk(self) -> Iterator[None]:
         """Raises WireError where the block fails, or an earlier one did: it may have lost any byte, as when the rows in
         memory went to disk."""
-        if self._broken:
-            raise WireError("53100", self._broken)
+        if self._broken is not None:
+            raise WireError(*self._broken)
         try:
             yield
         except OSError as error:
-            self._broken = f"the rows cannot be kept until they are committed: {error.strerror}"
-            raise WireError("53100", self._broken) from None
+            text = f"the rows cannot be kept until they are committed: {error.strerror}"
+            self._broken = "53100" if error.errno in _FULL else "58030", text
+            raise WireError(*self._broken) from None
 
     def _close_file(self) -> None:
         with self._using:
