@@ -23,6 +23,11 @@ from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_
 from tidemark_operator.gateway.query.plain_select import RelationNames
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, Body
+from tidemark_planner.errors import Refusal
+from tidemark_planner.sql.names import scope_of
+from tidemark_planner.sql.syntax import RelationName, Span
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue, Relation
 from tidemark_protocol.pb.gateway_pb2 import TableColumn
 
 COLUMNS = (TableColumn(name="id", type="BIGINT"), TableColumn(name="price", type="DECIMAL(12,2)"))
@@ -163,12 +168,12 @@ async def stored(place: Place, name: str) -> Body:
     raise AssertionError(f"{name} was not stored")
 
 
-def source(namespace: str, uid: str, *tables: str) -> SourceState:
+def source(namespace: str, uid: str, *tables: str, name: str = "orders") -> SourceState:
     named = tuple(
         replace(ingested(name), table=replace(PINNED.tables[0].table, name=name), shard=shard_of(name))
         for name in tables
     )
-    return SourceState(Key(DATA_SOURCES, namespace, "orders"), uid, "default", pinned=replace(PINNED, tables=named))
+    return SourceState(Key(DATA_SOURCES, namespace, name), uid, "default", pinned=replace(PINNED, tables=named))
 
 
 def test_a_table_of_its_sources_name_is_read_by_that_alone() -> None:
@@ -182,3 +187,8 @@ def test_a_table_of_its_sources_name_is_read_by_that_alone() -> None:
     names = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
     assert ("orders",) not in names
     assert ("orders", "lines") in names
+    known.put_source(source("ns", "u", "e", name="e"))
+    both = Relation("e", "e", GlobalId("view"), (), short=True)
+    relations = *catalogue(known.sources("ns"), ()).relations, both
+    with pytest.raises(Refusal, match=r"e is ambiguous: a DataSource and a Dataflow have e\.e; delete one of them"):
+        scope_of(Catalogue(relations), ()).resolve(RelationName(("e",), True, Span(0, 0, 1, 1), frozenset()))

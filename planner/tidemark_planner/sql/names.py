@@ -2,9 +2,9 @@
 
     FROM tpch.orders, totals t     ->     FROM `tpch.orders` AS `orders`, `/view/totals` t
 
-`a.b` is table b of DataSource a or export b of Dataflow a; `a` alone is an earlier view of the same Dataflow, or a
-Dataflow with one export. Names are compared without regard to case, as in Spark. Positions in the rewritten text are
-mapped back, so that errors point into the user's text.
+`a.b` is table b of DataSource a or export b of Dataflow a; `a` alone is an earlier view of the same Dataflow, a
+Dataflow with one export, or table a of DataSource a. Names are compared without regard to case, as in Spark. Positions
+in the rewritten text are mapped back, so that errors point into the user's text.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ class Scope:
         if not found:
             raise Refusal(self._missing(name, dotted))
         if len(found) > 1:
-            meanings = ", ".join(known.leaf for known in found)
-            refuse(
-                "AMBIGUOUS",
-                f"{dotted} is ambiguous: it could be any of {meanings}; write the full name",
-                *_location(name, dotted),
+            meanings = sorted({known.leaf for known in found})
+            advice = (
+                f"it could be any of {', '.join(meanings)}; write the full name"
+                if len(meanings) > 1
+                else f"a DataSource and a Dataflow have {meanings[0]}; delete one of them"
             )
+            refuse("AMBIGUOUS", f"{dotted} is ambiguous: {advice}", *_location(name, dotted))
         return found[0]
 
     def _missing(self, name: RelationName, dotted: str) -> Diagnostic:
