@@ -88,6 +88,8 @@ class Connector:
         self._messages = self._from(0, 0)
         self._last = (0, 0)
         self._queues: dict[tuple[str, int], deque[Message]] = {}
+        self._refused: list[tuple[int, int]] = []
+        """Where messages were that the broker refused, since the connector began."""
         self.left_out: set[tuple[str, int]] = set()
         """Tables and keys whose events a transformation leaves out."""
 
@@ -122,7 +124,14 @@ class Connector:
 
     def refuse(self, to: tuple[str, int]) -> Message:
         """The broker refuses the next message to a partition of a table's topic; it is not written."""
-        return self._queues[(self.topic(to[0]), to[1])].popleft()
+        message = self._queues[(self.topic(to[0]), to[1])].popleft()
+        self._refused.append(message.at)
+        return message
+
+    def refuse_some(self, draw: random.Random) -> None:
+        for (topic, partition), queue in sorted(self._queues.items()):
+            if queue and topic != self.transaction_topic and draw.random() < 0.5:
+                self.refuse((topic.rpartition(".")[2], partition))
 
     def deliver_some(self, draw: random.Random) -> None:
         for to in draw.sample(sorted(self._queues), len(self._queues)):
@@ -135,11 +144,13 @@ class Connector:
     def restart(self, transaction: int, change: int = 0, goes_on: bool = False) -> None:
         """Dies, and begins again at a change of a transaction. `goes_on`: orders do where it is in the middle."""
         self._queues.clear()
+        self._refused.clear()
         self._messages = self._from(transaction, change, goes_on)
 
     def restart_somewhere(self, draw: random.Random) -> None:
-        """Dies, and begins again at the first message that was not delivered, or somewhat earlier."""
-        least = min([queue[0].at for queue in self._queues.values() if queue], default=self._last)
+        """Dies, and begins again at the first message that was not delivered or was refused, or somewhat earlier."""
+        waiting = [queue[0].at for queue in self._queues.values() if queue]
+        least = min([*waiting, *self._refused], default=self._last)
         number = max(0, least[0] - draw.choice([0, 0, 1, 3]))
         length = len(self._upstream.transactions[number]) if self._upstream.transactions else 0
         change = draw.randrange((least[1] if number == least[0] else length) + 1)

@@ -244,9 +244,6 @@ def test_two_publishers_at_once_write_each_time_once(kafka: Broker, tmp_path: Pa
                 publish(view, one, time)
             except Overtaken:
                 continue
-            except DestinationStopped as stop:  # a broker may not say that the other has fenced this one
-                if "it is tried again" not in str(stop):
-                    failures.append(stop)
             except Exception as error:
                 failures.append(error)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from tests.kafka.broker import Broker
 from tests.kafka.sink_views import SCHEMA, UID, View, check_upserts, progress, publish, sink_of, topic_of, transactions
@@ -99,6 +99,26 @@ def test_a_snapshot_claims_its_topic_before_it_looks_at_all_keys(
         publish(view, topic_of(taken, 10), last)
     assert stopped(view, topic_of(taken, 10), last).reason == "TopicNotEmpty"
     assert check_upserts(kafka, elsewhere, view) == view.at[last]
+
+
+def test_a_producer_that_another_fenced_is_overtaken_whatever_the_brokers_say_of_its_commit(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They refuse to abort its transaction, as it is fenced: the sink looks again, and has nothing to write."""
+    view, sink = View(tmp_path), sink_of(kafka)
+    one = topic_of(sink)
+    publish(view, one, view.step(5))
+    last = view.step(5)
+
+    def unknown(_: Session) -> None:
+        monkeypatch.undo()
+        publish(view, topic_of(sink), last)
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+
+    monkeypatch.setattr(Session, "_commit", unknown)
+    publish(view, one, last)
+    assert len(progress(kafka, sink)) == 2
+    assert check_upserts(kafka, sink, view) == view.at[last]
 
 
 def test_a_claim_without_rows_binds_no_time(kafka: Broker, tmp_path: Path) -> None:

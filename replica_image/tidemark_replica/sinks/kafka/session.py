@@ -106,12 +106,17 @@ class Session:
 
     def close(self) -> None:
         """Aborts what is open, as far as the brokers answer: consumers would wait for it."""
+        self._end()
+
+    def _end(self) -> KafkaError | None:
+        """Aborts what is open. Returns why the brokers refuse that."""
         self.is_open = False
         try:
             self._producer.purge()
             self._producer.abort_transaction(ABORT_SECONDS)
-        except KafkaException:
-            return
+        except KafkaException as error:
+            return error_of(error)
+        return None
 
     def _check_owner(self, topic: Topic, level: IsolationLevel, term: int) -> Progress | None:
         """The progress. Raises DestinationStopped where another Dataflow, or a later revision, writes the topic.
@@ -204,8 +209,10 @@ class Session:
 
     def _abort(self, error: KafkaError, seconds: float) -> None:
         """Raises what failed. `seconds`: how long the transaction was open."""
-        self.close()
+        ended = self._end()
         self._hear_failures()
+        if ended is not None and ended.code() in FENCED:  # brokers may say so of the abort alone
+            error = ended
         if error.code() in FENCED and seconds > TRANSACTION_SECONDS:
             raise DestinationStopped(
                 TIME_TOO_LARGE,
