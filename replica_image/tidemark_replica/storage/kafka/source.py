@@ -273,7 +273,10 @@ class KafkaIngestion(Source):
     def _read_log(self, topics: Topics) -> bool:
         """Reads the topic of transactions, where they are followed. Returns whether it can be read. Raises
         BrokersAway."""
-        if not self._spec.transactions or (self._unread is not None and monotonic() < self._unread.until):
+        if not self._spec.transactions:
+            return False
+        if self._unread is not None and monotonic() < self._unread.until:
+            self._whole.problem = self._unread.why
             return False
         try:
             self._whole.log.read(topics, READ_SECONDS)
