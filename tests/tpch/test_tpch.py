@@ -8,10 +8,7 @@ every frontier of a longer stream.
 from __future__ import annotations
 
 import logging
-import math
-from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ import pytest
 
 from tests.oracle.check import rounded
 from tests.oracle.harness import Updates, contents
+from tests.tpch.alike import alike
 from tests.tpch.kept_answers import KeptAnswers
 from tests.tpch.maintained import QUERIES, TOGETHER, StreamHarness, ask, maintain, refusals
 from tests.tpch.spark_answers import counted, spark_answer
@@ -115,24 +113,3 @@ def test_oracle_a_tpch_view_shows_what_spark_answers_all_along(long_run: Run, na
     """Every frontier of a stream in which orders are amended and deleted at every step."""
     for time in long_run.stream.times:
         assert long_run.shown(name, time) == long_run.by_spark(name, time), f"at {time}"
-
-
-def alike(found: Mapping[Any, int], expected: Mapping[Any, int]) -> bool:
-    """Whether rows are equal but for the last digits of fractions: DuckDB's averages and quotients are floats."""
-    left, right = (sorted(Counter(rows).elements(), key=_order) for rows in (found, expected))
-    return len(left) == len(right) and all(map(_alike, left, right))
-
-
-def _order(row: tuple[Any, ...]) -> Any:
-    exact = [value for value in row if not isinstance(value, float | Decimal)]
-    return repr(exact), [float(value) for value in row if isinstance(value, float | Decimal)]
-
-
-def _alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    for a, b in zip(one, other, strict=True):
-        if isinstance(a, float | Decimal) and isinstance(b, int | float | Decimal):
-            if not math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6):
-                return False
-        elif a != b:
-            return False
-    return True

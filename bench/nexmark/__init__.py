@@ -1,0 +1,1 @@
+"""Nexmark: its queries as views (`queries/`), which tests/nexmark compares with DuckDB."""

@@ -1,0 +1,2 @@
+-- Every bid.
+SELECT auction, bidder, price, date_time, extra FROM nexmark.bid

@@ -1,0 +1,91 @@
+"""Nexmark's queries, kept up to date over generated events: DuckDB's rows at every frontier.
+
+The tables of the load generator only grow, which gives some queries cheaper plans. `broad`: over tables in which rows
+also go and come back, and in steps over several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from bench.nexmark.queries import DUCKDB_MACROS, QUERIES, STATELESS
+from tests.nexmark.history import EventHistory
+from tests.nexmark.maintained import views
+from tests.oracle.check import rounded
+from tests.oracle.harness import contents
+from tests.tpch.alike import alike
+from tests.tpch.spark_answers import counted
+from tidemark_replica.storage.nexmark.events import Auctioneer
+from tidemark_replica.storage.nexmark.tables import TABLES
+
+pytestmark = pytest.mark.spark
+
+BEGAN = 1_700_000_000_000 - 5_000
+"""Not at the beginning of a window."""
+SLOW = Auctioneer(seed=14, events_per_second=50, began=BEGAN)
+"""Some windows of ten seconds, and sessions, in few events."""
+ENDS = (0, 400, 401, 1200, 2000)
+
+
+class Run:
+    """The views' updates over a history."""
+
+    def __init__(self, spark: Any, folder: Path, events: EventHistory, upto: tuple[int, ...] = ()) -> None:
+        self.events = events
+        self.bounds = upto or tuple(time + 1 for time in events.times)
+        self.updates = views(spark, folder, events, self.bounds)
+
+    def shown(self, name: str, time: int) -> Mapping[Any, int]:
+        rows, errors = contents(self.updates[name], time)
+        assert not errors
+        assert min(rows.values(), default=1) > 0
+        return rounded(rows)
+
+    def by_duckdb(self, name: str, time: int) -> Mapping[Any, int]:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA nexmark;" + DUCKDB_MACROS)
+            for table in TABLES:
+                connection.register("incoming", self.events.contents(table, time))
+                connection.execute(f"CREATE TABLE nexmark.{table} AS FROM incoming")
+                connection.unregister("incoming")
+            return counted(connection.sql(QUERIES[name]).to_arrow_table())
+
+    def check(self, name: str) -> None:
+        """At every time that a step ended."""
+        for upper in self.bounds:
+            assert alike(self.shown(name, upper - 1), self.by_duckdb(name, upper - 1)), f"at {upper - 1}"
+
+
+@pytest.fixture(scope="module")
+def run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(spark, tmp_path_factory.mktemp("nexmark"), EventHistory(SLOW, ENDS))
+
+
+@pytest.fixture(scope="module")
+def churned(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    events = EventHistory(SLOW, (0, 300, 301, 700, 1000, 1300, 1700, 1700, 1900), churn=True)
+    return Run(spark, tmp_path_factory.mktemp("churned"), events, (2, 3, 4, 6, 7, 9, 10))
+
+
+def test_all_queries_but_the_one_of_processing_time_are_views() -> None:
+    assert set(QUERIES) == {f"q{number:02}" for number in range(23)} - {"q12"}
+    assert set(QUERIES) > STATELESS
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_oracle_a_view_shows_what_duckdb_answers(run: Run, name: str) -> None:
+    """Also that there is something to answer."""
+    run.check(name)
+    assert run.by_duckdb(name, run.events.times[-1])
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("name", QUERIES)
+def test_oracle_a_view_shows_what_duckdb_answers_where_rows_come_and_go(churned: Run, name: str) -> None:
+    """Some steps are over several times."""
+    churned.check(name)
