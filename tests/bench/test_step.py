@@ -46,6 +46,10 @@ FIGURES = {
         *("aggregation_driver_part worker: order, to the call", "aggregation_driver_part operator Reduce"),
         *("aggregation_tasks_part operator Exchange", "aggregation_tasks_part operator ExchangeInput"),
     },
+    "nexmark": {
+        *("events_per_s_q17", "events_per_s_q21", "freshness_ms_p50_q17", "freshness_ms_p99_q17"),
+        *("spark_events_per_s_q21", "spark_streaming_ratio_q17", "spark_streaming_ratio_q21", "spark_streaming_ratio"),
+    },
     "homes": {"homes_ratio", "cold_reads_at_home", "cold_reads_anywhere", "cold_reads_exchanged"},
 }
 # the others take minutes of a busy machine; `step` takes 40 s of CPU
