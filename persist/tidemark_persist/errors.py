@@ -10,7 +10,6 @@ PersistError
 ├── ShardMismatch         the location has another owner's shard, or another schema or format
 ├── ShardDeleted          the shard is being deleted and accepts no writes
 ├── NotReadable           the time is before the since or not before the upper
-├── FilesLost             another program removed files from the table, and they do not exist any more
 ├── PartGone              vacuum deleted a file of a listing: take a new listing, under a lease
 ├── DiffOverflow          a multiplicity does not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
@@ -72,10 +71,6 @@ class NotReadable(PersistError):
 
 class PartGone(PersistError):
     """A file of an earlier listing no longer exists."""
-
-
-class FilesLost(PersistError):
-    """Another program removed files from the table, and they do not exist any more."""
 
 
 class DiffOverflow(PersistError):

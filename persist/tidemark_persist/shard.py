@@ -28,8 +28,7 @@ from tidemark_persist.log.create import create_table, verify
 from tidemark_persist.log.deletion import refuse_deleted, remove_everything
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import DataFile
-from tidemark_persist.log.foreign_commits import take_back
-from tidemark_persist.log.state import FOREIGN_VERSIONS, ShardSize, ShardState
+from tidemark_persist.log.state import ShardSize, ShardState
 from tidemark_persist.maintenance.lease import LEASE_SECONDS, Lease
 from tidemark_persist.maintenance.maintenance import Maintenance, MaintenancePolicy, Work
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema, user_schema
@@ -164,7 +163,6 @@ class Shard(ShardReader):
 
     def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
         super().__init__(log, shard_id, policy)
-        self._foreign_versions: tuple[int, ...] = ()
         self._maintenance = Maintenance(log, self._lock, self._table_schema, policy)
 
     def compare_and_append(
@@ -183,7 +181,7 @@ class Shard(ShardReader):
         `updates`: rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote; or None,
         which only moves the upper. `commit_id` names the append for retries: after `IndeterminateCommit` or a crash,
         the same call with the same id returns the outcome, or finishes the append. Raises Fenced, ShardDeleted,
-        InvalidBatch, StorageError, FilesLost.
+        InvalidBatch, StorageError.
         """
         append = appending.checked_append(
             expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None, since=since
@@ -191,8 +189,6 @@ class Shard(ShardReader):
         with self._lock:
             self._log.follow()
             ended = appending.decided(self._log, append, tried=append.retry)
-            if ended is None:
-                self._take_back()
         if ended is not None:
             return ended
         lower, upper = append.expected_upper, append.new_upper
@@ -220,15 +216,6 @@ class Shard(ShardReader):
             dead = [file.path for file in files if not self._log.state.holds(file.path)]
         for path in dead:
             self._log.storage.remove(path)
-
-    def take_foreign_versions(self) -> tuple[int, ...]:
-        """Versions of other programs that this handle took back since the last call; the last ten of many."""
-        with self._lock:
-            versions, self._foreign_versions = self._foreign_versions, ()
-            return versions
-
-    def _take_back(self) -> None:
-        self._foreign_versions = (*self._foreign_versions, *take_back(self._log))[-FOREIGN_VERSIONS:]
 
     def maintenance_due(self) -> list[Work]:
         """The maintenance that is due, to be checked after each commit."""

@@ -1,8 +1,7 @@
 """Random histories against the model: at every readable time the shard holds what the list of updates adds
 up to.
 
-Appends, empty appends, lost appends, since downgrades, commits of other programs, maintenance and reopening come in any
-order.
+Appends, empty appends, lost appends, since downgrades, maintenance and reopening come in any order.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,14 +52,6 @@ class Downgrade:
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """Another program deletes rows, inserts some, or does both, and the handle sees it."""
-
-    deletes: bool
-    inserts: bool
-
-
-@dataclass(frozen=True)
 class Tidy:
     """Do all maintenance that is due."""
 
@@ -78,7 +68,6 @@ STEPS = st.one_of(
     st.builds(Append, st.lists(ROWS, max_size=6).map(tuple), st.integers(1, 4), st.booleans(), st.booleans()),
     st.builds(Append, st.lists(ROWS, max_size=6).map(tuple), st.integers(1, 4), st.just(False), st.booleans()),
     st.builds(Downgrade, st.integers(1, 9)),
-    st.builds(Foreign, st.booleans(), st.booleans()),
     st.builds(Tidy),
     st.builds(Reopen),
 )
@@ -119,8 +108,6 @@ def read_at_every_time(places: Places, steps: list[object]) -> None:
     for step in steps:
         shard = act(shard, model, step)
     compare(shard, model)
-    shard.compare_and_append(None, expected_upper=model.upper, new_upper=model.upper + 1, term=1)
-    model.append((), model.upper, model.upper + 1)
     for handle in (watcher, open_it(location)):
         assert shard.refresh() == handle.refresh()
         assert_same_contents(handle, model, model.upper - 1)
@@ -142,9 +129,7 @@ def act(shard: Shard, model: Model, step: object) -> Shard:
                 assert model.since == shard.downgrade_since(max(0, model.upper - keep))
         case Tidy():
             tidy(shard)
-        case Foreign():
-            interfere(shard, step)
-        case Reopen() if shard.refresh() and not shard._log.state.foreign:
+        case Reopen():
             return open_it(shard.location)
     return shard
 
@@ -162,17 +147,6 @@ def append(shard: Shard, model: Model, step: Append) -> None:
         assert isinstance(outcome, Appended)
     else:
         assert UpperMismatch(model.upper) == outcome
-
-
-def interfere(shard: Shard, step: Foreign) -> None:
-    """As a program does that knows Delta and nothing of shards."""
-    shard.refresh()
-    table = DeltaTable(shard.location)
-    if step.deletes:
-        table.delete("__diff > 0")
-    if step.inserts:
-        write_deltalake(table, batch([(("foreign", 1), 0, 1)]), mode="append")
-    shard.refresh()
 
 
 def tidy(shard: Shard) -> None:

@@ -265,13 +265,6 @@ def test_dataflow(facts: DataflowFacts, rows: str) -> None:
     expect(verdicts, rows)
 
 
-def test_a_table_that_another_program_changed_is_told() -> None:
-    """Its changes were taken back: the view has no errors, and serves."""
-    verdicts = dataflow.dataflow_conditions(replace(SERVING, restored=("another program changed table t",)))
-    expect(verdicts, "Erroring=False/NoErrors Ready=True/Ready")
-    assert message(verdicts, "Erroring") == "another program changed table t"
-
-
 def test_missing_instance_prints_a_manifest_to_apply() -> None:
     """It can be pasted: kind, name and namespace are right."""
     text = message(dataflow.dataflow_conditions(DataflowFacts(MISSING, Planning())), "InstanceFound")

@@ -66,14 +66,6 @@ class DeltaLog:
 
     def load(self) -> None:
         """Opens the table again: after a gap, a change of schema or a checkpoint, or far behind."""
-        table = self._open()
-        state = self._read_state(table)
-        state.remember(self.state)
-        self.state = state
-        self.follow()
-
-    def _open(self) -> DeltaTable:
-        """Opens the table, whose state this handle may not have yet. Raises ShardDeleted, ShardMismatch."""
         version = self.storage.version
         try:
             table = open_table(self.storage)
@@ -82,8 +74,11 @@ class DeltaLog:
         self._check_table(str(table.metadata().id))
         if table.schema() != self.schema:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
+        state = self._read_state(table)
         self.table, self._opened_with = table, version
-        return table
+        state.remember(self.state)
+        self.state = state
+        self.follow()
 
     def follow(self) -> None:
         """Applies every entry since the last call; opens the table again where there are many."""
@@ -93,11 +88,9 @@ class DeltaLog:
         before = self.version
         while (entry := self.read_entry(self.version + 1)) is not None:
             self._check_table(entry.table_id)
-            if entry.schema_changed and not entry.foreign:
+            if entry.schema_changed:
                 self.load()
                 return
-            if entry.schema_changed:  # RESTORE, for example; the files that are ours stay known
-                self._open()
             self.state.apply(entry, self.clock())
             if self.version == before + LOOK_AHEAD and self.last_checkpoint() - self.version > FAR_BEHIND:
                 self.load()

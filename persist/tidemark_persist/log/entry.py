@@ -8,8 +8,7 @@
     add          a data file, with the smallest and largest `__time` in its statistics
     remove       a data file that a compaction replaced
 
-A `Change` is to be committed; a `LogEntry` was committed. An entry without a commit id that adds or removes rows is of
-another program: *foreign*.
+A `Change` is to be committed; a `LogEntry` was committed.
 """
 
 from __future__ import annotations
@@ -64,13 +63,11 @@ class Change:
     term: Term | None = None
     adds: tuple[DataFile, ...] = ()
     removes: tuple[DataFile, ...] = ()
-    takes_back: bool = False
-    """Whether it takes back foreign commits (foreign_commits.py), and so changes what other programs see."""
 
     @property
     def compacts(self) -> bool:
         """A compaction replaces files without changing what any reader sees."""
-        return bool(self.removes) and not self.takes_back
+        return bool(self.removes)
 
     def actions(self, now_ms: int) -> list[AddAction | RemoveAction]:
         """The file actions, for delta-rs."""
@@ -101,7 +98,6 @@ class LogEntry:
     removed_paths: tuple[str, ...] = ()
     table_id: str | None = None
     schema_changed: bool = False
-    foreign: bool = False
 
 
 def landed(change: Change, version: int) -> LogEntry:
@@ -125,12 +121,7 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         removed_paths=tuple(unquote(a["path"]) for kind, a in actions if kind == "remove"),
         table_id=commit.get(TABLE_ID),
         schema_changed=any(kind in ("metaData", "protocol") for kind, _ in actions),
-        foreign=COMMIT_ID not in commit and any(_changes_rows(kind, a) for kind, a in actions),
     )
-
-
-def _changes_rows(kind: str, action: dict[str, Any]) -> bool:
-    return kind in ("add", "remove") and bool(action.get("dataChange", True))
 
 
 def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:

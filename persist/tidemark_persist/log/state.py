@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tidemark_persist.log.entry import DataFile, LogEntry
@@ -19,7 +19,6 @@ RECENT_LIMIT = 256  # appends remembered, to recognise a retry without reading t
 REMOVED_SECONDS = 3600.0
 """Removed paths are remembered this long, for vacuum's two rounds. It takes forgotten ones a day later, as orphans."""
 REMOVED_LIMIT = 100_000
-FOREIGN_VERSIONS = 10  # versions remembered, for messages
 
 
 @dataclass(frozen=True)
@@ -52,43 +51,8 @@ class UpperMove:
     commit_id: str | None
 
 
-@dataclass
-class Foreign:
-    """What foreign commits changed and no writer has taken back. `added`: files that they added; `removed`: paths of
-    ours that they removed; `versions`: theirs."""
-
-    added: dict[str, DataFile] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    versions: list[int] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed)
-
-    def apply(self, entry: LogEntry, is_ours: Callable[[str], bool]) -> None:
-        """A foreign entry. `is_ours`: whether the path is a live file of ours."""
-        for path in entry.removed_paths:
-            if self.added.pop(path, None) is None and is_ours(path):
-                self.removed.add(path)
-        for file in entry.adds:
-            if is_ours(file.path):
-                self.removed.discard(file.path)
-            else:
-                self.added[file.path] = file
-        self.versions = [*self.versions[-FOREIGN_VERSIONS:], entry.version]
-
-    def settle(self, entry: LogEntry) -> None:
-        """An entry of ours: files that it adds are there again, and files that it removes are gone."""
-        for path in entry.removed_paths:
-            self.added.pop(path, None)
-            self.removed.discard(path)
-        self.removed.difference_update(file.path for file in entry.adds)
-        if not self:
-            self.versions = []
-
-
 class TableState:
-    """The frontiers and the live files, moved along the log one entry at a time. Foreign commits move the version
-    alone."""
+    """The frontiers and the live files, moved along the log one entry at a time."""
 
     def __init__(self, frontiers: ShardState, files: Iterable[DataFile]) -> None:
         self.frontiers = frontiers
@@ -96,7 +60,6 @@ class TableState:
         self._by_time = sorted((file.max_time, file.path) for file in self._files.values())
         self._moves: OrderedDict[Time, UpperMove] = OrderedDict()
         self._removed: OrderedDict[str, float] = OrderedDict()
-        self.foreign = Foreign()
         self._rows = sum(file.rows for file in self._files.values())
         self._bytes = sum(file.size for file in self._files.values())
 
@@ -105,10 +68,6 @@ class TableState:
         before = self.frontiers
         if entry.version != before.version + 1:
             raise AssertionError(f"entry {entry.version} does not follow version {before.version}")
-        if entry.foreign:
-            self.foreign.apply(entry, self.holds)
-            self.frontiers = replace(before, version=entry.version)
-            return
         for path in entry.removed_paths:
             self._forget(path)
             self._removed[path] = now
@@ -119,7 +78,6 @@ class TableState:
             self._rows += file.rows
             self._bytes += file.size
             insort(self._by_time, (file.max_time, file.path))
-        self.foreign.settle(entry)
         if entry.upper is not None and entry.upper != before.upper:
             self._moves[before.upper] = UpperMove(before.upper, entry.upper, entry.commit_id)
             _trim(self._moves, RECENT_LIMIT)
@@ -143,11 +101,6 @@ class TableState:
     def holds(self, path: str) -> bool:
         """Whether the file is live."""
         return path in self._files
-
-    def foreign_files(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
-        """The files to add to the table, and those to remove from it, so that it has ours alone."""
-        ours = sorted(path for path in self.foreign.removed if path in self._files)
-        return tuple(self._files[path] for path in ours), tuple(self.foreign.added.values())
 
     def file_count(self) -> int:
         """How many files are live."""

@@ -19,7 +19,6 @@ import pyarrow as pa
 from tidemark_persist.errors import PartGone, ShardDeleted
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import Change, DataFile
-from tidemark_persist.log.foreign_commits import take_back
 from tidemark_persist.log.state import TableState
 from tidemark_persist.log.transact import transact
 from tidemark_persist.maintenance import compaction, vacuum
@@ -119,7 +118,6 @@ class Maintenance:
         with self.lock:
             newest = self.log.last_checkpoint()
             if self.log.version - newest >= self.policy.checkpoint_commits:  # or another process was faster
-                take_back(self.log)  # a checkpoint is of all commits
                 self.log.checkpoint()
                 newest = self.log.last_checkpoint()
             else:

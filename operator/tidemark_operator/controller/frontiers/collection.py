@@ -95,11 +95,6 @@ class ExportOnReplica:
             return EMPTY_SENTINEL if self.missing_features else least
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
-    @property
-    def restored(self) -> str:
-        """What the replica took back of another program's changes to the export's table; empty: nothing."""
-        return self.statuses.get("table_restored", {}).get("message", "")
-
     def take(self, report: Frontiers) -> bool:
         """Take a report; return whether a frontier advanced. No loop over the kinds: this runs some ten thousand
         times a second."""

@@ -292,8 +292,6 @@ class ReconcileLoop:
                     await self._context.events.warn(
                         state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"
                     )
-                if restored := on.restored:
-                    await self._context.events.warn(state.key, state.uid, "TableRestored", restored)
 
     def _changed(self, key: Key) -> None:
         """Reconciles the object, and others of its namespace, which may depend on it."""

@@ -188,7 +188,6 @@ def _dataflow(
         finished=_is_finished(exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         errors_recorded=bool(remembered),
-        restored=tuple(sorted({on.restored for c in exports for _, on in c.computing if on.restored})),
         replacement=replacement,
         publications=_publications(state.active, collections, context.allowed_hosts),
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),

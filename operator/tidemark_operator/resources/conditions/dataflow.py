@@ -133,8 +133,6 @@ class DataflowFacts:
     """The replicas that died while it hydrated, if they are so many that it is quarantined."""
     quarantined_input: str = ""
     """The quarantined Dataflow whose index it needs, if no replica has that index."""
-    restored: tuple[str, ...] = ()
-    """What replicas took back of other programs' changes to the tables."""
     publications: tuple[Publication, ...] = ()
     replacement: Replacement | None = None
     """With `own`, the fields from `scheduled` on describe the new revision."""
@@ -251,7 +249,7 @@ def _erroring(facts: DataflowFacts, hydrated: Verdict) -> Verdict:
         return unknown(ERRORING, hydrated.reason, _see(hydrated))
     if facts.exports_in_error:
         return yes(ERRORING, "ErrorRows", "; ".join(facts.exports_in_error))
-    return no(ERRORING, "NoErrors", "; ".join(facts.restored))
+    return no(ERRORING, "NoErrors")
 
 
 def _ready(facts: DataflowFacts, failed: Verdict | None) -> Verdict:

@@ -53,19 +53,17 @@ DIVERGED = (
 
 WENT_BACK = (
     "the table ends earlier than this replica has seen it end: somebody put a backup in its place. This replica "
-    "appends nothing more. Restart it to compute the view again, and so to correct the table"
+    "appends nothing more. Restart it to compute a view again, and so to correct its table"
 )
 
 
 @dataclass(frozen=True)
 class AppendOutcome:
-    """The outcome of an append, and the shard's upper and term in one version of its table. `foreign`: versions of
-    other programs that were taken back before it."""
+    """The outcome of an append, and the shard's upper and term in one version of its table."""
 
     won: bool
     upper: int
     term: int
-    foreign: tuple[int, ...] = ()
 
 
 class MaterializedViewSink:
@@ -96,8 +94,7 @@ class MaterializedViewSink:
         self._maintenance_job: Job | None = None
         self._stopped = self._dropped = False
         self._failure_status: Status | None = None
-        self._foreign_status: Status | None = None
-        self._written = False
+        self._written = self._went_back_before = False
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
@@ -196,6 +193,15 @@ class MaterializedViewSink:
         for publisher in self._publishers:
             publisher.stop()
 
+    def _went_back(self) -> None:
+        """The table's upper is before one that this sink has seen. A second look, by a handle of its own, decides."""
+        if self._went_back_before:
+            self._stop_for_good(WENT_BACK)
+            return
+        self._went_back_before = True
+        self._handles.forget(self._shard.location)
+        self._backoff.failed()
+
     def _stop_for_good(self, why: str) -> None:
         self._give_up()
         LOG.warning("the sink of %s: %s", self._id, why)
@@ -206,10 +212,9 @@ class MaterializedViewSink:
         self._watch.unfollow(self)
 
     def report_again(self) -> None:
-        """Repeats for a new client what keeps it from writing, and what other programs did to the table."""
-        for status in (self._failure_status, self._foreign_status):
-            if status is not None:
-                self._respond(status)
+        """Repeats the failure that keeps it from writing, for a new client."""
+        if self._failure_status is not None:
+            self._respond(self._failure_status)
         for publisher in self._publishers:
             publisher.report_again()
 
@@ -303,11 +308,10 @@ class MaterializedViewSink:
         self._failure_status = None
         self._written = True
         now = outcome.value
-        if now.foreign:
-            self._report_foreign(now.foreign)
         if now.upper < append.expected_upper:
-            self._stop_for_good(WENT_BACK)
+            self._went_back()
             return
+        self._went_back_before = False
         self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
         _release(self._progress.release())
         if now.won:
@@ -319,15 +323,6 @@ class MaterializedViewSink:
             self._maintenance_job = self._jobs.submit(
                 f"maintain the shard of {self._id}", self._maintain, self._maintained
             )
-
-    def _report_foreign(self, versions: Sequence[int]) -> None:
-        which = ", ".join(map(str, versions))
-        message = (
-            f"another program changed table {self._shard.location} (versions {which}); its changes were taken back"
-        )
-        self._foreign_status = Status(self._id, "table_restored", {"message": message})
-        if not self._dropped:
-            self._respond(self._foreign_status)
 
     def _failed(self, error: Exception) -> None:
         """Stops for a fenced or deleted shard; retries all other failures with the same commit id."""
@@ -368,7 +363,7 @@ def append_to(shard: Shard, append: Append) -> AppendOutcome:
     if not isinstance(ended, Appended):  # another replica was faster
         discard_staged(shard, files)
     now = shard.state()
-    return AppendOutcome(isinstance(ended, Appended), now.upper, now.term, shard.take_foreign_versions())
+    return AppendOutcome(isinstance(ended, Appended), now.upper, now.term)
 
 
 def new_commit_id() -> str:
