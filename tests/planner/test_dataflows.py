@@ -113,6 +113,16 @@ def test_views_share_the_arrangement_of_a_table(catalyst: Catalyst, condition: s
     assert outcome.explain.count("Get u1/arranged/0 by [c0]") == (0 if condition else 2)
 
 
+def test_an_input_with_a_column_of_the_table_twice_shares_nothing(catalyst: Catalyst) -> None:
+    """A delta join looks it up by both, which of the table are one."""
+    twice = """
+    SELECT q.p, n.n_name, z.m FROM (SELECT k AS a, k AS b, x AS p FROM s.t) q
+    JOIN tpch.nation n ON q.a = n.n_nationkey AND q.b = n.n_regionkey JOIN s.t z ON z.k = n.n_nationkey
+    """
+    outcome = planned(catalyst, one_view(twice))
+    assert {get.id for built in outcome.objects for get in gets_of(built.plan)} >= {"s.t"}
+
+
 def test_a_materialized_view_alone_is_no_index(catalyst: Catalyst) -> None:
     views = {"base": "SELECT k, x FROM s.t", "top": "SELECT b.x, t.m FROM base b JOIN s.t ON b.k = t.k"}
     exports = (ExportRequest("b", "materializedView", "base", ("k",)), ExportRequest("m", "materializedView", "top"))

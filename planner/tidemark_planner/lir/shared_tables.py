@@ -153,6 +153,8 @@ def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[in
         needs = None if rows is None else _needs(join, at)
         if rows is not None and needs is not None:
             keys, columns = needs
+            if any(len({place[c] for c in key}) < len(key) for key in keys):
+                continue  # the input has a column of the table twice, and the key both
             of_table = dict.fromkeys(frozenset(place[c] for c in key) for key in keys)
             held = frozenset(place[c] for c in columns)
             found[at] = _Read(object, input, rows, place, held, tuple(of_table), isinstance(join.plan, LinearJoin))
