@@ -22,6 +22,8 @@ from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import TEXT
 from tidemark_pgwire.session.settings import Settings
 from tidemark_pgwire.session.transaction import MAX_SAVEPOINTS, Transaction
+from tidemark_pgwire.statements.commands import parse
+from tidemark_pgwire.statements.inserts import Write
 from tidemark_pgwire.statements.lexer import MAX_CHARACTERS, POSTGRES, SPARK, split
 from tidemark_pgwire.values.parameters import decoded
 
@@ -99,6 +101,39 @@ def test_a_long_statement_is_refused_before_it_is_looked_at(dialect: str) -> Non
         split("(" * 1_000_000, dialect)
     assert failed.value.sqlstate == "54000"
     assert len(split("(" * MAX_CHARACTERS, dialect)) == 1
+
+
+_KEYS = ",".join("1" * 30_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate"),
+    [
+        ("(" * 120_000, "42601"),
+        ("(" * 60_000 + "id = 1" + ")" * 60_000, "54001"),
+        ("(" * 17 + f"id IN ({_KEYS})" + ")" * 17, "54001"),
+        (f"id IN ({'(' * 60_000}1{')' * 60_000})", "0A000"),
+        (" AND ".join(f"a{n} IN ({_KEYS[:599]})" for n in range(9)), "54000"),
+        (f"a IN ({_KEYS[:599]}) AND b IN ({_KEYS[:599]})" + "".join(f" AND c{n} = 1" for n in range(5000)), "54000"),
+    ],
+)
+def test_a_deep_or_wide_delete_is_refused_at_once(server: Served, text: str, sqlstate: str) -> None:
+    text = f"DELETE FROM t WHERE {text}"
+    with cpu_bound(), pytest.raises(WireError) as failed:
+        parse(split(text, POSTGRES)[0])
+    assert failed.value.sqlstate == sqlstate
+    with server.connect() as connection:
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(text.encode())
+        assert refused.value.sqlstate == sqlstate
+        assert connection.execute("SELECT 1 AS one").fetchall()
+
+
+def test_parentheses_around_many_keys_cost_their_length() -> None:
+    with cpu_bound(5 * CPU_SECONDS):
+        made = parse(split("DELETE FROM t WHERE " + "(" * 16 + f"id IN ({_KEYS})" + ")" * 16, POSTGRES)[0])
+    assert isinstance(made, Write)
+    assert len(made.rows) == 30_000
 
 
 def test_long_statements_are_refused_in_both_protocols(server: Served) -> None:

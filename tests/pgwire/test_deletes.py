@@ -14,6 +14,9 @@ from tests.pgwire.written import MAY_INSERT, Written, written
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.statements.commands import parse
+from tidemark_pgwire.statements.lexer import POSTGRES, split
 
 MAY_UPSERT = "update datasources/rows shop in namespace ns"
 MAY_DELETE = "delete datasources/rows shop in namespace ns"
@@ -51,7 +54,7 @@ def test_rows_go_by_their_primary_key(tables: Written) -> None:
             (2, "WHERE orders.ID IN (%s, 5, %s, NULL)", (4, 4)),
             (0, "WHERE id = %s", (None,)),
             (2, "WHERE (id) IN (VALUES (6), (7))", ()),
-            (1, "WHERE (id) = (8)", ()),
+            (1, f"WHERE {'(' * 16}id = 8{')' * 16}", ()),
         ):
             done = connection.execute(f"DELETE FROM shop.orders {text}".encode(), values or None)
             assert (done.statusmessage, done.rowcount) == (f"DELETE {count}", count), text
@@ -113,6 +116,22 @@ def test_a_transaction_does_one_thing_with_rows(tables: Written) -> None:
         assert tables.rows("orders") == []
 
 
+def test_an_error_within_parentheses_has_the_position_in_the_statement() -> None:
+    for text, wrong in (
+        ("SELECT 1; DELETE FROM t WHERE ((id = 1) AND (b > 2))", ">"),
+        ("DELETE FROM t WHERE (a, b) IN ((1, 2), (3, c))", "c)"),
+        ("DELETE FROM t WHERE (a, b) IN ((1, 2), (3))", "(3)"),
+        ("DELETE FROM t WHERE (a, b,) = (1, 2)", ") ="),
+        ("CREATE TABLE t (a int, b decimal(x, 2))", "x, 2"),
+        ("CREATE TABLE t (a int, PRIMARY KEY (a,))", "))"),
+        ("CREATE INDEX i ON v (a,)", ")"),
+    ):
+        statement = split(text, POSTGRES)[-1]
+        with pytest.raises(WireError) as failed:
+            parse(statement)
+        assert statement.at + failed.value.position == text.index(wrong) + 1, text
+
+
 SET = "DO UPDATE SET name = EXCLUDED.name"
 
 
@@ -136,6 +155,7 @@ SET = "DO UPDATE SET name = EXCLUDED.name"
     ("DELETE FROM shop.orders WHERE nope = 1", "42703"),
     ("DELETE FROM shop.orders WHERE (id, name) IN ((1))", "42601"),
     ("DELETE FROM shop.orders WHERE id = DEFAULT", "42601"),
+    ("DELETE FROM shop.orders WHERE " + "(" * 17 + "id = 1" + ")" * 17, "54001"),
     ("DELETE FROM shop.orders WHERE id IN ()", "0A000"),
     ("DELETE FROM shop.orders WHERE id = 'x'", "22P02"),
     ("DELETE FROM shop.nothing WHERE id = 1", "42P01"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.storage.ingestion_samples import oks
-from tests.storage.written_tables import Writer, rows
+from tests.storage.written_tables import SPEC, Writer, rows
 from tidemark_persist import DIFF, open_shard
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
@@ -72,6 +73,30 @@ def test_a_refused_call_changes_nothing(tmp_path: Path, table: str, body: bytes,
     assert refused.value.code == code
     assert pairs(tmp_path, "keyed") == pairs(tmp_path, "plain") == [(1, "a")]
     assert writer.spool.used_bytes == 0
+
+
+def test_an_adopted_tables_keys_of_several_rows_are_neither_deleted_nor_replaced(tmp_path: Path) -> None:
+    """Nobody checked the earlier rows: 1 is there twice, and 3 as one row of multiplicity two."""
+    before = tuple(replace(table, primary_key=()) for table in SPEC.tables)
+    writer = Writer(tmp_path, WrittenSource(before))
+    writer.call("keyed", b"id,name\n1,a\n1,b\n2,c\n3,d\n3,d\n")
+    had = pairs(tmp_path, "keyed")
+    writer.spec = SPEC
+    writer.restart()
+    for body, operation, code in (
+        (b"id\n1\n9\n", "delete", "KEY_NOT_UNIQUE"),
+        (b"id\n2\n9\n", "delete", "ROW_NOT_THERE"),
+        (b"id\n3\n", "delete", "KEY_NOT_UNIQUE"),
+        (b"id,name\n3,e\n", "upsert", "KEY_NOT_UNIQUE"),
+        (b"id,name\n1,e\n", "insert", "DUPLICATE_KEY"),
+    ):
+        with pytest.raises(WriteRefused) as refused:
+            writer.call("keyed", body, operation)
+        assert refused.value.code == code
+        assert pairs(tmp_path, "keyed") == had
+    writer.call("keyed", b"id,name\n2,C\n4,e\n", "upsert")
+    writer.call("keyed", b"id\n2\n", "delete")
+    assert pairs(tmp_path, "keyed") == [(1, "a"), (1, "b"), (3, "d"), (3, "d"), (4, "e")]
 
 
 def test_calls_of_one_tick_see_each_other_in_order(tmp_path: Path) -> None:

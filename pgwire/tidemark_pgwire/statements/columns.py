@@ -131,7 +131,7 @@ def _set_key(found: TableColumns, names: tuple[str, ...], words: Words) -> None:
 
 
 def _names(words: Words) -> tuple[str, ...]:
-    inner, _ = words.inner()
+    inner = words.inner()
     names = [inner.name()]
     while inner.take_mark(","):
         names.append(inner.name())
@@ -190,12 +190,12 @@ def _type(words: Words) -> str:
 
 
 def _digits(words: Words) -> tuple[int, ...]:
-    inner, at = words.inner()
+    inner = words.inner()
     found = list[int]()
     while True:
         token = inner.next()
         if not (token.text.isascii() and token.text.isdigit() and len(token.text) < 6):
-            raise WireError("42601", f'syntax error at or near "{token.text:.40}"', position=at + token.at + 1)
+            raise WireError("42601", f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
         found.append(int(token.text))
         if not inner.take_mark(","):
             inner.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, TOO_COMPLEX, WireError
 from tidemark_pgwire.statements import definitions, deletes, inserts
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
 from tidemark_pgwire.statements.lexer import Statement
@@ -162,7 +162,14 @@ _WRITES = frozenset(
 
 
 def parse(statement: Statement) -> Command:
-    """Raises WireError: a command is malformed, or it is none that is there."""
+    """Raises WireError: a command is malformed, too deep, or it is none that is there."""
+    try:
+        return _parse(statement)
+    except RecursionError:
+        raise WireError(TOO_COMPLEX, "the statement is nested too deeply") from None
+
+
+def _parse(statement: Statement) -> Command:
     words = Words(statement.sql, statement.tokens, statement.dialect)
     first = words.peek()
     if (parser := _PARSERS.get(first.word)) is not None:
@@ -345,8 +352,8 @@ _ALL_OF = "SELECT * FROM "
 
 def _copy(words: Words) -> Command:
     if words.peek().text == "(":
-        inner, at = words.inner()
-        source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(inner.sql, at)
+        inner = words.inner()
+        source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(*inner.rest())
     else:
         at = words.peek().at
         table, columns = inserts.table_name(words), inserts.column_names(words)

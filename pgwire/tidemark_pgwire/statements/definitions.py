@@ -142,7 +142,7 @@ def _index(words: Words) -> Define:
     view = words.sql[at : words.peek().at].strip()
     if words.take("USING"):
         raise WireError(FEATURE_NOT_SUPPORTED, "CREATE INDEX has no USING: there is one kind of index")
-    inner, _ = words.inner()
+    inner = words.inner()
     key = [inner.name()]
     while inner.take_mark(","):
         key.append(inner.name())
@@ -160,12 +160,7 @@ def _table(words: Words) -> Define:
     if words.peek().word in ("AS", "OF", "PARTITION"):
         text = f"CREATE TABLE ... {words.peek().word} is not supported: rows of a query are a view's"
         raise WireError(FEATURE_NOT_SUPPORTED, text, position=words.peek().at + 1)
-    inner, at = words.inner()
-    try:
-        found = table_columns(inner)
-    except WireError as error:
-        error.position += at if error.position else 0
-        raise
+    found = table_columns(words.inner())
     if words.peek().word in ("INHERITS", "PARTITION", "USING", "TABLESPACE", "ON", "AS"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"CREATE TABLE ... {words.peek().word} is not supported")
     options = _options(words)
@@ -188,7 +183,7 @@ def _options(words: Words) -> dict[str, str]:
     options: dict[str, str] = {}
     if not words.take("WITH"):
         return options
-    inner, _ = words.inner()
+    inner = words.inner()
     while True:
         name = inner.name()
         if name in options or len(options) >= MAX_OPTIONS:

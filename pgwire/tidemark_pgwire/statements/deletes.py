@@ -14,12 +14,15 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, LIMIT_EXCEEDED, SYNTAX_ERROR, TOO_COMPLEX, WireError
 from tidemark_pgwire.statements.inserts import DELETE, Cell, TableName, Write, cell_of, table_name
 from tidemark_pgwire.statements.lexer import Token
 from tidemark_pgwire.statements.words import Words
 
 MAX_ROWS = 100_000
+MAX_CELLS = 5 * MAX_ROWS
+MAX_DEPTH = 16
+"""Of parentheses around conditions."""
 _ENDS = ("AND", ")", "")
 _HINT = "Select the keys of the rows first, then delete by these."
 Term = tuple[tuple[str, ...], list[tuple[Cell, ...]]]
@@ -46,16 +49,17 @@ def _write(table: TableName, terms: list[Term]) -> Write:
     columns = tuple(name for names, _ in terms for name in names)
     if len({name.lower() for name in columns}) < len(columns):
         raise _refusal("a column has several conditions: give each column of the primary key its values once")
-    if prod(len(rows) for _, rows in terms) > MAX_ROWS:
-        raise WireError(LIMIT_EXCEEDED, f"DELETE takes at most {MAX_ROWS} keys in a statement")
+    count = prod(len(rows) for _, rows in terms)
+    if count > MAX_ROWS or count * len(columns) > MAX_CELLS:
+        raise WireError(LIMIT_EXCEEDED, f"DELETE takes at most {MAX_ROWS} keys and {MAX_CELLS} values in a statement")
     rows = tuple(tuple(cell for part in parts for cell in part) for parts in product(*(rows for _, rows in terms)))
     return Write(table, columns, rows, DELETE)
 
 
-def _terms(words: Words, qualifiers: set[str]) -> list[Term]:
-    terms = _term(words, qualifiers)
+def _terms(words: Words, qualifiers: set[str], depth: int = 0) -> list[Term]:
+    terms = _term(words, qualifiers, depth)
     while words.take("AND"):
-        terms += _term(words, qualifiers)
+        terms += _term(words, qualifiers, depth)
     if words.peek().word == "RETURNING":
         raise _refusal("DELETE ... RETURNING is not supported", words.peek())
     if words.peek().kind != "end":
@@ -63,12 +67,17 @@ def _terms(words: Words, qualifiers: set[str]) -> list[Term]:
     return terms
 
 
-def _term(words: Words, qualifiers: set[str]) -> list[Term]:
-    if words.peek().text != "(":
+def _term(words: Words, qualifiers: set[str], depth: int) -> list[Term]:
+    """`depth`: in how many parentheses the term is."""
+    opened = words.peek()
+    if opened.text != "(":
         return [((_column(words, qualifiers),), _values(words, 1))]
-    inner, _ = words.inner()
+    if depth >= MAX_DEPTH:
+        text = f"a condition of DELETE is in at most {MAX_DEPTH} parentheses"
+        raise WireError(TOO_COMPLEX, text, position=opened.at + 1)
+    inner = words.inner()
     if words.peek().text != "=" and words.peek().word != "IN":
-        return _terms(inner, qualifiers)
+        return _terms(inner, qualifiers, depth + 1)
     names = [_column(inner, qualifiers)]
     while inner.take_mark(","):
         names.append(_column(inner, qualifiers))
@@ -84,7 +93,7 @@ def _values(words: Words, width: int) -> list[tuple[Cell, ...]]:
         return [_tuple(words, width)]
     if not words.take("IN"):
         raise _condition(words.peek())
-    inner, _ = words.inner()
+    inner = words.inner()
     if inner.peek().word in ("SELECT", "WITH"):
         raise _refusal("DELETE ... IN (SELECT ...) is not supported", words.before(), _HINT)
     of_values = inner.take("VALUES")
@@ -99,7 +108,7 @@ def _values(words: Words, width: int) -> list[tuple[Cell, ...]]:
 
 def _tuple(words: Words, width: int) -> tuple[Cell, ...]:
     opened = words.peek()
-    inner, _ = words.inner()
+    inner = words.inner()
     cells = [_value(inner, (",", ""))]
     while inner.take_mark(","):
         cells.append(_value(inner, (",", "")))

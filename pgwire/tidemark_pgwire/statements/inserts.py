@@ -147,7 +147,7 @@ def column_names(words: Words) -> tuple[str, ...]:
     """(COLUMN, ...), if it comes next."""
     if words.peek().text != "(":
         return ()
-    inner, _ = words.inner()
+    inner = words.inner()
     names = [inner.name()]
     while inner.take_mark(","):
         names.append(inner.name())

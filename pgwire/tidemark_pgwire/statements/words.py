@@ -9,13 +9,18 @@ MAX_NAME = 255
 
 
 class Words:
-    """The tokens of one statement, taken from the left."""
+    """The tokens of one statement, or those within parentheses of it, taken from the left. Positions are those of the
+    whole statement.
 
-    def __init__(self, sql: str, found: list[Token], dialect: str) -> None:
-        self.sql, self.dialect, self._found, self._at = sql, dialect, found, 0
+    `within`: the first token, the one behind the last, and where that begins; None: the whole statement.
+    """
+
+    def __init__(self, sql: str, found: list[Token], dialect: str, within: tuple[int, int, int] | None = None) -> None:
+        self.sql, self.dialect, self._found = sql, dialect, found
+        self._at, self._last, self._until = within or (0, len(found), len(sql))
 
     def peek(self) -> Token:
-        return self._found[self._at] if self._at < len(self._found) else Token("end", "", len(self.sql))
+        return self._found[self._at] if self._at < self._last else Token("end", "", self._until)
 
     def next(self) -> Token:
         token = self.peek()
@@ -28,7 +33,7 @@ class Words:
 
     def take(self, *words: str) -> bool:
         """Take these words, if they come next."""
-        ahead = self._found[self._at : self._at + len(words)]
+        ahead = self._found[self._at : min(self._at + len(words), self._last)]
         if [token.word for token in ahead] != list(words):
             return False
         self._at += len(words)
@@ -62,11 +67,12 @@ class Words:
 
     def in_parentheses(self) -> tuple[str, int]:
         """The text within the parentheses that come next, and where it begins."""
-        inner, at = self.inner()
-        return inner.sql, at
+        inner = self.inner()
+        at = self._found[inner._at - 1].end
+        return self.sql[at : inner._until], at
 
-    def inner(self) -> tuple[Words, int]:
-        """The words within the parentheses that come next, and where they begin."""
+    def inner(self) -> Words:
+        """The words within the parentheses that come next. They are not copied."""
         opened = self.next()
         if opened.text != "(":
             raise self.wrong(opened)
@@ -77,16 +83,17 @@ class Words:
                 raise self.wrong(token)
             if token.kind == "mark":
                 depth += {"(": 1, ")": -1}.get(token.text, 0)
-        found = [each._replace(at=each.at - opened.end) for each in self._found[first : self._at - 1]]
-        return Words(self.sql[opened.end : token.at], found, self.dialect), opened.end
+        return Words(self.sql, self._found, self.dialect, (first, self._at - 1, token.at))
 
     def rest(self) -> tuple[str, int]:
         at = self.peek().at
-        self._at = len(self._found)
-        return self.sql[at:], at
+        self._at = self._last
+        return self.sql[at : self._until], at
 
     def wrong(self, token: Token | None = None) -> WireError:
         token = token or self.peek()
+        if token.kind == "end" and self._last < len(self._found):
+            token = self._found[self._last]  # the mark that closes the parentheses
         if token.kind == "end":
             return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
         return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)

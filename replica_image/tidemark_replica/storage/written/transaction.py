@@ -7,7 +7,8 @@
     delete     primary key   -the row                   ROW_NOT_THERE        KEY_TWICE
     delete     (whole row)   -row                       ROW_NOT_THERE        two of them must be there
 
-A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key.
+A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key. An
+adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as nobody can tell which one is meant.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, consolidate
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_replica.storage.written.receive import INSERT, UPSERT
-from tidemark_replica.storage.written.refusal import DUPLICATE_KEY, KEY_TWICE, ROW_NOT_THERE, WriteRefused
+from tidemark_replica.storage.written.refusal import (
+    DUPLICATE_KEY,
+    KEY_NOT_UNIQUE,
+    KEY_TWICE,
+    ROW_NOT_THERE,
+    WriteRefused,
+)
 
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
 
@@ -47,11 +54,12 @@ def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.T
         if there.num_rows:
             raise _refusal(DUPLICATE_KEY, "is there already", there.select(keys))
         return _with_diff(rows, 1)
+    _refuse_not_unique(there, keys)
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
     if operation == UPSERT:
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
-    if there.num_rows < rows.num_rows:
-        missing = rows.select(keys).join(there.select(keys), keys=keys, join_type="left anti")
+    missing = rows.select(keys).join(there.select(keys), keys=keys, join_type="left anti")
+    if missing.num_rows:
         raise _refusal(ROW_NOT_THERE, "is not there", missing)
     return gone
 
@@ -67,11 +75,23 @@ def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:
 
 
 def _refuse_twice(rows: pa.Table, keys: Sequence[str]) -> None:
-    aliases = [f"k{i}" for i in range(len(keys))]
-    counted = rows.select(list(keys)).rename_columns(aliases).group_by(aliases).aggregate([([], "count_all")])
-    twice = counted.filter(pc.greater(counted.column("count_all"), 1))
+    twice = _not_once(_with_diff(rows, 1), keys)
     if twice.num_rows:
-        raise _refusal(KEY_TWICE, "is twice in the call", twice.select(aliases).rename_columns(list(keys)))
+        raise _refusal(KEY_TWICE, "is twice in the call", twice)
+
+
+def _refuse_not_unique(there: pa.Table, keys: Sequence[str]) -> None:
+    several = _not_once(there, keys)
+    if several.num_rows:
+        what = "has not one row: the table was adopted with rows that violate the primary key"
+        raise _refusal(KEY_NOT_UNIQUE, what, several)
+
+
+def _not_once(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The keys that have another number of rows than one."""
+    aliases = [f"k{i}" for i in range(len(keys))]
+    counted = rows.select([*keys, DIFF]).rename_columns([*aliases, "n"]).group_by(aliases).aggregate([("n", "sum")])
+    return counted.filter(pc.not_equal(counted.column("n_sum"), 1)).select(aliases).rename_columns(list(keys))
 
 
 def _with_diff(rows: pa.Table, diff: int) -> pa.Table:
