@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.broker import Broker
+from tests.kafka.test_kafka_transaction_histories import stop_soon
 from tests.kafka.test_kafka_transactions import NAMES, Shop, contents, end, joined, shown, soon, wait_for
-from tests.kafka.topics import Run, delete_topic, new_topic, produce, spec_of
+from tests.kafka.topics import Run, add_partitions, delete_topic, new_topic, produce, spec_of
 from tests.storage.ingestion_samples import oks
 from tidemark_replica.storage.kafka import followed_topic, reader
 from tidemark_replica.storage.kafka.transactions import log, undecided
@@ -106,7 +107,9 @@ def test_a_batch_that_failed_comes_behind_the_binding(
     kafka: Broker, tmp_path: Path, on_gap: str, remembered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a transaction that was undecided: its events are not taken for repeats, whichever process reads them."""
-    monkeypatch.setattr(undecided, "POSITIONS_MAX", 10 if remembered else 0)
+    monkeypatch.setattr(undecided, "BYTES_MAX", 200 if remembered else 0)
+    reason = "TransactionIncomplete" if remembered else "TransactionUnclear"
+    text = "had not come when it was bound" if remembered else "too many to remember"
     shop = Shop(kafka)
     spec = spec_of(kafka, shop.table("orders", on_gap=on_gap), transactions=shop.connector.transaction_topic)
     with Run(tmp_path, spec) as run:
@@ -115,19 +118,77 @@ def test_a_batch_that_failed_comes_behind_the_binding(
         shop.connector.restart(0)
         shop.connector.send_all()
         if on_gap == "stop":
-            wait_for(run, "TransactionIncomplete: transaction 700 of topic")
+            wait_for(run, f"{reason}: transaction 700 of topic")
     with Run(tmp_path, spec, term=2) as run:
         shop.commit(("orders", 2, "9"))
         shop.connector.send_all()
         if on_gap == "stop":
-            wait_for(run, "TransactionIncomplete: transaction 700 of topic")
+            wait_for(run, f"{reason}: transaction 700 of topic")
             run.tick(3)
-            assert "had not come when it was bound" in run.source.warning()
+            assert text in run.source.warning()
             assert (2, "7") in oks(tmp_path, "orders")
         else:
             run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
             assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+            assert text in run.source.warning()
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "skip"])
+@pytest.mark.parametrize("away", ["stopped", "removed"])
+def test_a_batch_that_failed_comes_once_the_table_goes_on(
+    kafka: Broker, tmp_path: Path, on_gap: str, away: str
+) -> None:
+    """The table has the transaction, which was undecided; it was away when the refused event came."""
+    shop = Shop(kafka)
+    topic, items = shop.connector.transaction_topic, shop.table("items")
+    spec = spec_of(kafka, shop.table("orders", on_gap=on_gap), items, transactions=topic)
+    with Run(tmp_path, spec) as run:
+        joined(run)
+        shop.commit(("orders", 1, "7"), ("orders", 2, "7"), ("orders", 5, "7"))
+        shop.commit(("orders", 0, "8"), ("orders", 1, "8"), ("items", 0, "8"), ("items", 1, "8"))
+        shop.connector.send(2)
+        shop.connector.restart(0, 1)
+        shop.connector.queue(99)
+        assert shop.connector.refuse(("orders", 1)).key == {"id": 5}
+        shop.connector.send(0)
+        run.until(lambda: (1, "8") in oks(tmp_path, "orders"))
+        if away == "stopped":
+            stop_soon(run, "orders")
+            run.until(lambda: "orders" in run.source.stopped())
+    shop.connector.restart(0)
+    shop.commit(("orders", 2, "9"), ("items", 0, "9"))
+    shop.connector.send_all()
+    if away == "removed":
+        with Run(tmp_path, spec_of(kafka, items, transactions=topic), term=2) as run:
+            run.until(lambda: (0, "9") in oks(tmp_path, "items"))
+    with Run(tmp_path, spec, term=3) as run:
+        joined(run)
+        if on_gap == "stop":
+            wait_for(run, "TransactionIncomplete: transaction 700 of topic")
             assert "had not come when it was bound" in run.source.warning()
+        else:
+            run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
+            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+        assert (5, "7") not in oks(tmp_path, "orders")
+
+
+def test_an_undecided_transaction_comes_again_after_partitions_were_added(kafka: Broker, tmp_path: Path) -> None:
+    """Its events are in other partitions then: they are left out."""
+    shop = Shop(kafka)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        bound_undecided(kafka, run, shop, refused=False)
+    for name in NAMES:
+        add_partitions(kafka, shop.connector.topic(name), 3)
+    shop.connector.widen(3)
+    with Run(tmp_path, shop.spec("orders"), term=2) as run:
+        run.until(lambda: len(run.source._tables["orders"].offsets) == 3)
+        shop.connector.restart(0)
+        for name in "abc":
+            shop.commit(*(("orders", id, name) for id in range(3)))
+        shop.connector.send_all()
+        run.until(lambda: contents(tmp_path, ("orders",)) == shown(shop.upstream.states[-1], ("orders",)))
+        assert run.source.warning() == ""
 
 
 def test_an_undecided_transaction_comes_again_behind_its_binding(kafka: Broker, tmp_path: Path) -> None:

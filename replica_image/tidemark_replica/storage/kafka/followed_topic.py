@@ -312,7 +312,9 @@ class FollowedTopic:
         """Offsets that the table is behind; None while no client is open. `bound`: its position, None without one."""
         if self._reader is None:
             return None
-        return self._reader.lag(bound.offsets if bound is not None and self._prefix else self._reader.offsets)
+        if bound is None or not self._prefix:
+            return self._reader.lag(self._reader.offsets)
+        return self._reader.lag({p: bound.offsets.get(p, begin) for p, begin in self._reader.begins.items()})
 
     def close(self) -> None:
         """The next `read` opens another client, at the bound position."""

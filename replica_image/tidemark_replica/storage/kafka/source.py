@@ -329,7 +329,9 @@ class KafkaIngestion(Source):
             changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, why).to_json()
         names = [name for name, topic in self._tables.items() if topic.follows_transactions]
         known = [name for name in names if name in self._bound or name in reads]
-        changes.update(self._whole.entries(name for name in known if name not in self._stopped or name in reads))
+        members = [name for name in known if name not in self._stopped or name in reads]
+        at = {name: reads[name].position if name in reads else self._bound[name] for name in members}
+        changes.update(self._whole.entries(at))
 
     def _take_look(self, name: str, bound: Position, topics: Topics) -> None:
         """Takes the answer of the last look at the topic, if it came."""

@@ -4,82 +4,119 @@ Later events in each partition have shown that nothing of them is to come. That 
 batch of Kafka Connect's producer: its events come behind the binding. So the positions of the events that were there
 are durable, and tell late events from those that come again.
 
-    {"before": 0, "bound": [["728", 26392432, {"items": {"0": [26392008, 424]}}], ...]}
-                                 └ of commit    table   partition └ first position, what is added for the next one
+    [["728", 26392432, "eJyr..."], ...]    the id, the position of the commit, and in base64 and zlib, by table
+                        └ {"items": [2, {"0": [26392008, 424]}], "orders": null}
+                                     │    │    └ first position, what is added for the next one
+                                     │    └ partition             null: the positions are not known
+                                     └ partitions of the topic
+
+Connect writes refused events when it begins again the next time. So what is forgotten, as there were many such
+transactions since, is not late when it comes: it comes again.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any
+from functools import cached_property
 
-TRANSACTIONS_MAX = 100
-"""How many are remembered; events of earlier transactions that come again are taken for late ones."""
-POSITIONS_MAX = 10_000
-"""Positions that are remembered, of all of them; without them, events that come again are taken for late ones."""
-Positions = Mapping[str, Mapping[int, Sequence[int]]]
-"""By table and partition."""
+import numpy as np
+
+TRANSACTIONS_MAX = 1_000
+"""How many are remembered; events of earlier transactions come again."""
+BYTES_MAX = 1 << 20
+"""Of their texts; without positions the earlier ones of those that have more."""
+
+
+@dataclass(frozen=True)
+class TablePositions:
+    """The positions of a transaction's events in a table, sorted, by partition; `count`: of the topic's partitions."""
+
+    count: int
+    by_partition: Mapping[int, Sequence[int]]
+
+    def of(self, partition: int, count: int) -> Sequence[int]:
+        """Those of the events that come again in the partition, of `count`: where partitions were added, any one."""
+        if count == self.count:
+            return self.by_partition.get(partition, ())
+        return sorted(at for found in self.by_partition.values() for at in found)
+
+
+Positions = Mapping[str, TablePositions | None]
+"""By table that the transaction was bound with; None where the positions are not known."""
 
 
 @dataclass(frozen=True)
 class _Bound:
     id: str
     end: int
-    seen: Positions | None
+    text: str
 
-    @property
-    def size(self) -> int:
-        return sum(len(found) for parts in (self.seen or {}).values() for found in parts.values())
+    @cached_property
+    def seen(self) -> Positions:
+        return _decoded(self.text)
 
 
 class UndecidedBound:
     """What bindings remember of such transactions, as text."""
 
     def __init__(self, text: str = "") -> None:
-        found: dict[str, Any] = json.loads(text) if text else {"before": 0, "bound": []}
-        self.before: int = found["before"]
-        """All bound transactions that ended there or earlier count as undecided ones."""
-        self._bound = [_Bound(id, end, None if seen is None else _decoded(seen)) for id, end, seen in found["bound"]]
+        self._bound = [_Bound(*each) for each in (json.loads(text) if text else [])]
+        self._by_id: dict[str, list[_Bound]] = {}
+        for one in self._bound:
+            self._by_id.setdefault(one.id, []).append(one)
 
-    def end_of(self, id: str, position: int) -> int | None:
-        """Where the transaction ended that has an event at the position; None where it is none of these."""
+    def has(self, table: str, id: str, position: int) -> bool:
+        """Whether a transaction that has an event at the position is one of these, and was bound with the table."""
         found = self._find(id, position)
-        return None if found is None else found.end
+        return found is not None and table in found.seen
 
-    def positions(self, table: str, id: str, partition: int, position: int) -> Sequence[int] | None:
-        """The positions of the transaction's events that are bound; none of another transaction. None where they are
-        not known. `position`: of an event of it."""
+    def positions(self, table: str, id: str, position: int) -> TablePositions | None:
+        """The positions of the transaction's events that are bound; none of another transaction, and of a table that
+        it was not bound with. None where they are not known. `position`: of an event of it."""
         found = self._find(id, position)
-        if found is None:
-            return ()
-        return None if found.seen is None else found.seen.get(table, {}).get(partition, ())
+        return found.seen.get(table, _NONE) if found is not None else _NONE
 
-    def text_with(self, bound: Sequence[tuple[str, int, Positions | None]]) -> str:
+    def text_with(self, bound: Sequence[tuple[str, int, Positions]]) -> str:
         """The text of a binding that also has these transactions: of each its id, the position of its commit, and the
-        positions of its events, None where they are not known."""
-        all = [*self._bound, *(_Bound(*each) for each in bound)]
-        before = max([self.before, *(one.end for one in all[:-TRANSACTIONS_MAX])])
-        all, left = all[-TRANSACTIONS_MAX:], POSITIONS_MAX
-        kept: list[tuple[str, int, object]] = []
-        for one in reversed(all):
-            seen = one.seen if one.size <= left else None
-            left -= one.size if seen is not None else 0
-            kept.append((one.id, one.end, None if seen is None else _encoded(seen)))
-        return json.dumps({"before": before, "bound": kept[::-1]}, separators=(",", ":"))
+        positions of its events."""
+        all = [*self._bound, *(_Bound(id, end, _encoded(seen)) for id, end, seen in bound)]
+        left, kept = BYTES_MAX, list[tuple[str, int, str]]()
+        for one in reversed(all[-TRANSACTIONS_MAX:]):
+            text = one.text if len(one.text) <= left else _encoded(dict.fromkeys(one.seen))
+            left -= len(text)
+            kept.append((one.id, one.end, text))
+        return json.dumps(kept[::-1], separators=(",", ":"))
 
     def _find(self, id: str, position: int) -> _Bound | None:
-        return next((one for one in self._bound if one.id == id and position <= one.end), None)
+        return next((one for one in self._by_id.get(id, ()) if position <= one.end), None)
 
 
-def _encoded(seen: Positions) -> dict[str, dict[str, list[int]]]:
-    return {
-        table: {str(p): [*found[:1], *(b - a for a, b in pairwise(found))] for p, found in parts.items()}
-        for table, parts in seen.items()
+_NONE = TablePositions(0, {})
+
+
+def _encoded(seen: Positions) -> str:
+    found = {
+        table: [one.count, {p: _steps(at) for p, at in one.by_partition.items()}] if one is not None else None
+        for table, one in seen.items()
     }
+    return b64encode(zlib.compress(json.dumps(found, separators=(",", ":")).encode())).decode()
 
 
-def _decoded(seen: Mapping[str, Mapping[str, Sequence[int]]]) -> Positions:
-    return {table: {int(p): list(accumulate(found)) for p, found in parts.items()} for table, parts in seen.items()}
+def _steps(positions: Sequence[int]) -> list[int]:
+    return np.diff(np.array(positions, np.uint64), prepend=np.uint64(0)).tolist()  # type: ignore[no-any-return]
+
+
+def _decoded(text: str) -> Positions:
+    found = json.loads(zlib.decompress(b64decode(text)))
+    return {
+        table: TablePositions(
+            one[0], {int(p): np.cumsum(np.array(steps, np.uint64)).tolist() for p, steps in one[1].items()}
+        )
+        if one is not None
+        else None
+        for table, one in found.items()
+    }

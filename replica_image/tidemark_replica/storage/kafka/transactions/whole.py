@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -34,13 +34,14 @@ from tidemark_replica.storage.kafka.transactions.fronts import Fronts
 from tidemark_replica.storage.kafka.transactions.log import Transaction, TransactionLog
 from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, Run, Tally
-from tidemark_replica.storage.kafka.transactions.undecided import Positions, UndecidedBound
+from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 from tidemark_replica.storage.staged_bindings import Entry
 
 SHOWN_SECONDS = 10.0
 """How long a transaction is pending before a warning says so."""
 _MEMBERS, _UNDECIDED = ("", "transactions/tables"), ("", "transactions/undecided")
 _REFUSED = "behind later ones, as a broker had refused a batch of Kafka Connect before"
+_FORGOTTEN = "they came again or are lost ones, and it has too many to remember which of them were there"
 UNDECIDED = "Kafka Connect began again within it, so its END does not say how many events it has"
 
 
@@ -71,7 +72,7 @@ class WholeTransactions:
         """Why the topic of transactions cannot be read; empty while it can."""
         self.lost: dict[str, str] = {}
         """By table, the lost events that the next binding passes over (`onGap: skip`)."""
-        self._undecided, self._seen = UndecidedBound(), dict[str, Positions | None]()
+        self._undecided, self._seen = UndecidedBound(), dict[str, Positions]()
         """Transactions that were bound undecided, and the positions of events of those that the next binding has."""
         for name, table in tables.items():
             table.recall = partial(self._recall, name)
@@ -89,7 +90,7 @@ class WholeTransactions:
             if (ahead := self._tables[name].ahead) is None:
                 continue
             cuts[name] = ahead.cut(self._tables[name].offsets, self.fate_of(name, position))
-            if self._is_skipped(name) and (run := ahead.late(cuts[name], partial(self._is_late, position))) is not None:
+            if self._is_skipped(name) and (run := ahead.late(cuts[name], partial(self._is_late, name))) is not None:
                 self.lost.setdefault(name, f"transaction {run.id}: {self._late(name, run)}")
         return cuts
 
@@ -99,10 +100,10 @@ class WholeTransactions:
 
         def found(run: Run, top: int) -> Fate:
             log, before = self.log, run.commit_before
+            if self._is_late(name, run):
+                return late
             if not run.id or (before is not None and before < position.joined):
                 return Fate.TAKEN
-            if self._is_late(position, run):
-                return late
             if before is not None and before < log.watermark:
                 return Fate.DROPPED
             if run.id in log.pending:
@@ -146,12 +147,12 @@ class WholeTransactions:
         """Where the last transaction ends that the next binding has."""
         return self.log.joined(self.passing)
 
-    def entries(self, members: Iterable[str]) -> dict[Entry, str | None]:
-        """The entries of the next binding. `members`: the tables that take their part in it."""
+    def entries(self, members: Mapping[str, Position]) -> dict[Entry, str | None]:
+        """The entries of the next binding. `members`: the tables that take their part in it, and where they are then;
+        a table that joins with it takes its transactions afterwards, record by record."""
         found = self.log.entries(self.passing) | {_MEMBERS: json.dumps(sorted(members))}
         if self._seen:
-            bound = [(id, self.passing[id].end, seen) for id, seen in self._seen.items()]
-            found[_UNDECIDED] = self._undecided.text_with(bound)
+            found[_UNDECIDED] = self._undecided.text_with([self._remembered(id, members) for id in self._seen])
         return found
 
     def resume(self, entries: Mapping[Entry, str]) -> None:
@@ -187,7 +188,7 @@ class WholeTransactions:
         fates = {name: self.fate_of(name, at) for name, at in bound.items()}
         fronts = Fronts(ahead, fates, self.log.pending, self.rank_of)
         if fronts.unknown is not None:
-            return self._unknown(*fronts.unknown, bound)
+            return self._unknown(*fronts.unknown)
         dropped = {name: 0 for name, one in ahead.items() if one.is_over}
         oldest, end = next(iter(self.log.pending.values()), None), self.log.watermark
         has_ended = oldest is not None and oldest.counts is not None
@@ -207,41 +208,55 @@ class WholeTransactions:
             if not fronts.chosen(one):
                 del self.passing[one.id]
                 if fronts.unknown is not None:
-                    return self._unknown(*fronts.unknown, bound)
+                    return self._unknown(*fronts.unknown)
                 why = "events before its own are of a transaction whose END has not come"
                 return _Hold(one.id, "TransactionPending", why, monotonic())
             self.lost, end = self.lost | lost, one.end
             if one.is_undecided:
-                seen = {name: at for name, each in ahead.items() if (at := each.positions(one.id)) is not None}
-                self._seen[one.id] = seen if len(seen) == len(ahead) else None
-        return self._unknown(*fronts.beyond, bound) if fronts.beyond is not None and not self.passing else None
+                self._seen[one.id] = {name: self._positions(name, one.id) for name in ahead}
+        return self._unknown(*fronts.beyond) if fronts.beyond is not None and not self.passing else None
 
     def _is_skipped(self, name: str) -> bool:
         return self._tables[name].table.on_gap == "skip"
 
-    def _is_late(self, position: Position, run: Run) -> bool:
-        """Whether the run has an event of a transaction that was bound undecided, without the event."""
-        if not run.id or run.first is None:
-            return False
-        end, before = self._undecided.end_of(run.id, run.position), self._undecided.before
-        if end is None and run.commit_before is not None and run.commit_before < before:
-            end = before
-        return end is not None and end > position.joined
+    def _remembered(self, id: str, members: Mapping[str, Position]) -> tuple[str, int, Positions]:
+        """What is remembered of an undecided transaction that the next binding has: by which tables it is taken."""
+        end = self.passing[id].end
+        took = {name: seen for name, seen in self._seen[id].items() if name in members and members[name].joined < end}
+        return id, end, took
+
+    def _positions(self, name: str, id: str) -> TablePositions | None:
+        table = self._tables[name]
+        assert table.ahead is not None
+        found = table.ahead.positions(id)
+        return None if found is None else TablePositions(len(table.offsets), found)
+
+    def _is_late(self, name: str, run: Run) -> bool:
+        """Whether the run has an event of a transaction that was bound undecided with the table, without the event, or
+        perhaps without it."""
+        return bool(run.id) and run.first is not None and self._undecided.has(name, run.id, run.position)
 
     def _recall(self, name: str, id: str, partition: int, position: int) -> Sequence[int] | None:
-        return self._undecided.positions(name, id, partition, position)
+        found = self._undecided.positions(name, id, position)
+        return None if found is None else found.of(partition, len(self._tables[name].offsets))
 
     def _where(self, name: str, partition: int, offset: int) -> str:
         return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
 
+    def _is_known(self, name: str, run: Run) -> bool:
+        return self._undecided.positions(name, run.id, run.position) is not None
+
     def _late(self, name: str, run: Run) -> str:
         where = self._where(name, run.partition, run.first or run.begin)
-        return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
+        if self._is_known(name, run):
+            return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
+        return f"{where} has events of it, which was bound: {_FORGOTTEN}"
 
-    def _unknown(self, name: str, run: Run, bound: Mapping[str, Position]) -> _Hold:
-        if self._is_late(bound[name], run):
+    def _unknown(self, name: str, run: Run) -> _Hold:
+        if self._is_late(name, run):
             how = "Remove the table, or let Debezium take a snapshot of it again and create another DataSource"
-            return _Hold(run.id, "TransactionIncomplete", f"{self._late(name, run)}. {how}", monotonic())
+            reason = "TransactionIncomplete" if self._is_known(name, run) else "TransactionUnclear"
+            return _Hold(run.id, reason, f"{self._late(name, run)}. {how}", monotonic())
         why = f"{self._where(name, run.partition, run.begin)} has an event of it"
         why += " and its BEGIN or END has not come. Where retention removed it: set"
         why += " a longer retention.ms of the topic of transactions, and create another DataSource"

@@ -1,0 +1,92 @@
+"""What bindings remember of transactions that were bound undecided: which events come again, and which are late."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from tidemark_replica.storage.kafka.transactions import undecided
+from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
+from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
+
+
+def bound(*transactions: tuple[str, int, Positions]) -> UndecidedBound:
+    """After a binding for each transaction."""
+    found = UndecidedBound()
+    for one in transactions:
+        found = UndecidedBound(found.text_with([one]))
+    return found
+
+
+def orders(*positions: int, partitions: int = 1) -> Positions:
+    return {"orders": TablePositions(partitions, {0: positions})}
+
+
+def comes(found: UndecidedBound, id: str, partition: int, count: int, positions: Sequence[int]) -> list[Comes]:
+    known = found.positions("orders", id, positions[0])
+    seen = SeenEvents(None if known is None else known.of(partition, count))
+    return [seen.add(at, order) for order, at in enumerate(positions, 1)]
+
+
+def test_positions_come_back_as_they_were() -> None:
+    """By partition, also the same one several times, and the greatest ones that there are."""
+    found = bound(("7", (1 << 64) - 1, {"orders": TablePositions(3, {0: [3, 3, 9], 2: [0, (1 << 64) - 1]})}))
+    seen = found.positions("orders", "7", 3)
+    assert seen is not None
+    assert [list(seen.of(p, 3)) for p in range(3)] == [[3, 3, 9], [], [0, (1 << 64) - 1]]
+
+
+def test_a_large_transaction_is_remembered_beside_many_others() -> None:
+    """A batch of 200,000 rows that Kafka Connect writes again: each event comes again, and one that was not there is
+    late."""
+    draw, at = random.Random(1), 900_000
+    positions = [at := at + draw.randrange(60, 400) for _ in range(200_000)]
+    before = [(str(n), 100 * n, orders(100 * n - 5)) for n in range(1, 300)]
+    last = positions[-1]
+    after = [(str(n), last + n, orders(last + n)) for n in range(1_000, 1_300)]
+    text = UndecidedBound().text_with([*before, ("900", last + 1, orders(*positions))])
+    found = UndecidedBound(UndecidedBound(text).text_with(after))
+    assert set(comes(found, "900", 0, 1, positions)) == {Comes.AGAIN}
+    assert comes(found, "900", 0, 1, [positions[5] + 1]) == [Comes.LATE]
+    assert comes(found, "7", 0, 1, [695]) == [Comes.AGAIN]
+
+
+def test_transactions_that_were_decided_are_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are undecided ones that are forgotten, as many were bound since."""
+    monkeypatch.setattr(undecided, "TRANSACTIONS_MAX", 3)
+    found = bound(*((str(n), 100 * n, orders(100 * n - 5)) for n in range(1, 10)))
+    assert [found.has("orders", str(n), 100 * n - 5) for n in range(1, 10)] == 6 * [False] + 3 * [True]
+    assert not found.has("orders", "777", 450)
+    assert not found.has("orders", "9", 901)  # another transaction of the same number
+
+
+def test_earlier_transactions_are_remembered_without_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many: whether an event comes again is not known then."""
+    monkeypatch.setattr(undecided, "BYTES_MAX", 400)
+    many = [n * n for n in range(30, 60)]
+    found = bound(*((str(n), 10_000 + n, orders(*many)) for n in range(5)))
+    known = [found.positions("orders", str(n), many[0]) is not None for n in range(5)]
+    assert known == sorted(known)
+    assert set(known) == {False, True}
+    assert all(found.has("orders", str(n), many[0]) for n in range(5))
+    assert comes(found, "0", 0, 1, [many[0]]) == [Comes.LATE]
+
+
+def test_events_are_late_for_the_tables_that_have_the_transaction() -> None:
+    found = bound(("7", 90, {"orders": TablePositions(1, {0: [5]}), "parts": None}))
+    assert found.has("orders", "7", 6)
+    assert found.has("parts", "7", 6)
+    assert not found.has("items", "7", 6)
+    assert found.positions("parts", "7", 6) is None
+
+
+def test_added_partitions_have_the_events_of_all() -> None:
+    """Keys are in other partitions then. Before, an event that another partition has is another one: both events of a
+    changed key have one position."""
+    found = bound(("7", 90, {"orders": TablePositions(2, {0: [5, 8], 1: [6]})}))
+    assert comes(found, "7", 2, 3, [5, 6, 8]) == 3 * [Comes.AGAIN]
+    assert comes(found, "7", 0, 3, [6]) == [Comes.AGAIN]
+    assert comes(found, "7", 2, 3, [7]) == [Comes.LATE]
+    assert comes(found, "7", 1, 2, [5]) == [Comes.LATE]
