@@ -6,10 +6,18 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from confluent_kafka import Consumer
 
+from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
+from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.transactions import undecided
+from tidemark_replica.storage.kafka.transactions.log import Transaction
+from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, Run
 from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
+from tidemark_replica.storage.kafka.transactions.whole import WholeTransactions
 
 
 def bound(*transactions: tuple[str, int, Positions]) -> UndecidedBound:
@@ -90,3 +98,43 @@ def test_added_partitions_have_the_events_of_all() -> None:
     assert comes(found, "7", 0, 3, [6]) == [Comes.AGAIN]
     assert comes(found, "7", 2, 3, [7]) == [Comes.LATE]
     assert comes(found, "7", 1, 2, [5]) == [Comes.LATE]
+
+
+def followed(name: str) -> FollowedTopic:
+    table = KafkaTable(
+        name,
+        f"shop.{name}",
+        "json",
+        (Column("name", STRING),),
+        envelope="debezium",
+        key_format="json",
+        key_columns=(Column("id", BIGINT),),
+    )
+    return FollowedTopic(table, None, no_consumer, "shop.")
+
+
+def no_consumer() -> Consumer:
+    raise AssertionError
+
+
+def test_tables_that_join_with_the_binding_are_not_remembered() -> None:
+    """A table that stops while the transaction is taken, or goes on behind a gap, has it afterwards, record by
+    record."""
+    names = ("orders", "items", "parts")
+    whole = WholeTransactions("shop.transaction", {name: followed(name) for name in names}, no_consumer, 1)
+    whole.passing = {"7": Transaction("7", 0, 0.0, end=90)}
+    whole._seen = {"7": dict.fromkeys(names, TablePositions(1, {0: [5]}))}
+    _, _, seen = whole._remembered("7", {"orders": Position("t", joined=80), "items": Position("t", joined=90)})
+    assert list(seen) == ["orders"]
+
+
+@pytest.mark.parametrize("joined", [10, 1_500])
+def test_a_late_event_is_late_wherever_its_table_goes_on(joined: int) -> None:
+    """Another event of the same time is taken record by record where the table joined behind it."""
+    whole = WholeTransactions(
+        "shop.transaction", {name: followed(name) for name in ("orders", "items")}, no_consumer, 1
+    )
+    whole._undecided, whole.log.watermark = bound(("7", 1_000, orders(900))), 1_500
+    run = Run("7", 0, 500, 905, 890, first=500)
+    for name, fate in (("orders", Fate.WAITS), ("items", Fate.TAKEN if joined > 890 else Fate.DROPPED)):
+        assert whole.fate_of(name, Position("t", {0: 0}, joined=joined))(run, -1) is fate
