@@ -344,7 +344,10 @@ def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., 
 def test_a_view_that_others_read_stays() -> None:
     """They would be without their input, and the object would not go."""
     bodies: dict[str, Body] = {
-        name: {"metadata": {"name": name, "uid": "u"}, "spec": {"sql": "SELECT 1", "materializedView": {}}}
+        name: {
+            "metadata": {"name": name, "uid": "u", "resourceVersion": "1"},
+            "spec": {"sql": "SELECT 1", "materializedView": {}},
+        }
         for name in ("view-a", "reader")
     }
     deleted = list[str]()
@@ -353,7 +356,7 @@ def test_a_view_that_others_read_stays() -> None:
         async def get(self, resource: Any, namespace: str, name: str) -> Body:
             return bodies[name]
 
-        async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+        async def delete(self, resource: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
             deleted.append(name)
 
     place = Place(cast(Kube, Stored()), "ns")

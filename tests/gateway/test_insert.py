@@ -14,12 +14,12 @@ import pytest
 from tests.gateway.source_tables import PINNED
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.controller.ingester_choice import Ingester
-from tidemark_operator.errors import QueryNotReady, WriteUnknown
+from tidemark_operator.errors import QueryNotReady, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
@@ -82,7 +82,7 @@ def context(stub: Any, ingests: bool = True) -> ReconcileContext:
     r1 = ReplicaId("r1")
     connected = SimpleNamespace(connection=SimpleNamespace(write_rows=lambda: stub.WriteRows()))
     running = SimpleNamespace(online={r1}, replicas={r1: connected}, is_ingesting=lambda _: ingests)
-    return cast(ReconcileContext, SimpleNamespace(registry=registry, running=lambda *_: running))
+    return cast(ReconcileContext, SimpleNamespace(registry=registry, running=lambda *_: running, cache=Cache()))
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN])
@@ -102,3 +102,20 @@ def test_a_suspended_source_takes_no_rows_and_the_text_says_where_to_look() -> N
     )
     with pytest.raises(QueryNotReady, match=r"DataSource shop is not ingested now: .* Its conditions say which"):
         asyncio.run(call)
+
+
+def test_a_source_that_is_being_deleted_takes_no_rows() -> None:
+    """The registry may know it until its readers are gone. One that was made anew by its name is another one."""
+    place = context(None, ingests=False)
+    inserts, key = Inserts(place, Limits()), Key(DATA_SOURCES, "ns", "shop")
+    target = WriteTarget("ns", "shop", "orders", "insert", "csv", "k")
+    metadata = {"name": "shop", "namespace": "ns", "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    place.cache.put(key, {"metadata": {**metadata, "uid": "earlier"}})
+    asyncio.run(inserts.describe(Anyone(), "ns", "shop", "", "insert"))
+    place.cache.put(key, {"metadata": {**metadata, "uid": "u-s", "resourceVersion": "2"}})
+    for call in (
+        inserts.describe(Anyone(), "ns", "shop", "", "insert"),
+        inserts.write(Anyone(), target, body()),
+    ):
+        with pytest.raises(WriteRefused, match="NO_SUCH_TABLE: DataSource shop in namespace ns is being deleted"):
+            asyncio.run(call)

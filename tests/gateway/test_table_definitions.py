@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -156,6 +156,98 @@ def test_without_waiting_create_ends_once_statements_may_name_the_table(run: Cal
         assert not made.done()
         place.registry.put_source(source(place.namespace, found["metadata"]["uid"], "orders"))
         assert await made == "created"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("edits", ["spec", "labels"])
+def test_drop_deletes_the_object_that_was_checked(run: Callable[..., None], edits: str) -> None:
+    """Another adds a table to it after the checks; a label is no conflict."""
+
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("orders", "orders"))
+        patches: list[Body] = [{"metadata": {"labels": {"a": "b"}}}]
+        if edits == "spec":
+            patches = [{"spec": of_tables("orders", "orders", "lines")["spec"]}]
+        get = place.kube.get
+
+        async def followed(*asked: Any) -> Body | None:
+            found = await get(*asked)
+            if patches:
+                await place.kube.patch(DATA_SOURCES, place.namespace, "orders", patches.pop())
+            return found
+
+        cast(Any, place.kube).get = followed
+        if edits == "labels":
+            assert await drop(place) == "deleted"
+            assert await get(DATA_SOURCES, place.namespace, "orders") is None
+            return
+        with pytest.raises(DefinitionRefused, match="was just changed by another") as refused:
+            await drop(place)
+        assert refused.value.sqlstate == "40001"
+        assert (await body(place))["metadata"]["uid"] == made["metadata"]["uid"]
+        with pytest.raises(DefinitionRefused) as refused:
+            await drop(place)
+        assert refused.value.sqlstate == "0A000"
+
+    run(scenario)
+
+
+def of_tables(name: str, *tables: str) -> Body:
+    columns = [{"name": "id", "type": "BIGINT"}]
+    spec = {"instance": "default", "table": {"tables": [{"name": each, "columns": columns} for each in tables]}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.cluster
+def test_drop_ends_once_the_table_takes_no_rows(run: Callable[..., None]) -> None:
+    async def scenario(place: Place) -> None:
+        key = Key(DATA_SOURCES, place.namespace, "orders")
+        for is_marked in (False, True):
+            made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("orders", "orders"))
+            place.cache.put(key, made)
+            place.registry.put_source(source(place.namespace, made["metadata"]["uid"], "orders"))
+            dropping = asyncio.create_task(drop(place))
+            await asyncio.sleep(0.5)
+            assert not dropping.done()
+            if is_marked:
+                metadata = {**made["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+                place.cache.put(key, {**made, "metadata": {**metadata, "resourceVersion": "999999999"}})
+            else:
+                place.registry.forget(key)
+            assert await dropping == "deleted"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_create_if_not_exists_takes_a_table_that_another_made_meanwhile(run: Callable[..., None]) -> None:
+    """Also where it saw none, and it ends once statements may name the other's table."""
+
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("orders", "orders"))
+        get, unseen = place.kube.get, list[int]()
+
+        async def late(*asked: Any) -> Body | None:
+            if unseen:
+                unseen.pop()
+                return None
+            return await get(*asked)
+
+        cast(Any, place.kube).get = late
+        unseen.append(1)
+        with pytest.raises(DefinitionRefused, match="already exists"):
+            await create(place, id="2")
+        for number in (0, 1):
+            place.registry.forget(Key(DATA_SOURCES, place.namespace, "orders"))
+            unseen.extend([1] * number)
+            waiting = asyncio.create_task(create(place, id="3", if_absent=True))
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+            place.registry.put_source(source(place.namespace, made["metadata"]["uid"], "orders"))
+            assert await waiting == "exists"
+            assert unseen == []
 
     run(scenario)
 

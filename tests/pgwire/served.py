@@ -221,7 +221,9 @@ class Served:
         book.register(table.shard_id, table.location)
         book.observe(table.shard_id, at(500), at(100))
         self.registry, planner = registry(), cast(PlannerClient, self.answers)
-        cache = SimpleNamespace(all=lambda kind, namespace: [(SimpleNamespace(name="default"), None)])
+        cache = SimpleNamespace(
+            all=lambda kind, namespace: [(SimpleNamespace(name="default"), None)], get=lambda key: None
+        )
         parts = {"registry": self.registry, "fleet": fleet, "running": fleet.get, "planner": planner, "cache": cache}
         context = cast(ReconcileContext, SimpleNamespace(**parts, kube=self.objects, peers=None))
         sources, tables = cast(DataSourceReconciler, None), cast(RetainedTables, None)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.pgwire.served import served
-from tests.pgwire.written import MAY_INSERT, Written, written
+from tests.pgwire.written import MAY_INSERT, SPEC, Written, written
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
+from tidemark_protocol.ids import GlobalId
 
 MAY_UPSERT = "update datasources/rows shop in namespace ns"
 MAY_DELETE = "delete datasources/rows shop in namespace ns"
@@ -196,6 +198,44 @@ def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch:
     with tables.server.connect() as connection:
         connection.execute("INSERT INTO shop.orders VALUES (1, 'early')")
     assert (tables.rows("orders"), len(asked)) == ([(1, "early")], 3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": GlobalId("u-new")},
+        {"source": replace(SPEC, tables=(replace(SPEC.tables[0], primary_key=("name",)), *SPEC.tables[1:]))},
+        {"source": replace(SPEC, tables=(replace(SPEC.tables[0], columns=SPEC.tables[1].columns[:1]),))},
+    ],
+)
+@pytest.mark.parametrize(
+    "text", ["DELETE FROM shop.orders WHERE id = 1", "INSERT INTO shop.orders VALUES (1, 'b') ON CONFLICT (id) "]
+)
+def test_rows_that_were_made_for_an_earlier_table_of_the_name_are_not_written(
+    tables: Written, monkeypatch: pytest.MonkeyPatch, text: str, changes: dict[str, Any]
+) -> None:
+    """The table was dropped and made anew, with the same columns or others, between the statement and COMMIT."""
+    source, known = tables.server.registry.source, dict[str, Any]()
+
+    def changed(where: Key) -> SourceState | None:
+        found = source(where)
+        assert found is not None
+        assert found.pinned is not None
+        return replace(found, pinned=replace(found.pinned, **known))
+
+    monkeypatch.setattr(tables.server.registry, "source", changed)
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a')")
+        tables.calls.clear()
+        connection.execute("BEGIN")
+        connection.execute(f"{text}{SET if 'CONFLICT' in text else ''}".encode())
+        known.update(changes)
+        with pytest.raises(psycopg.errors.SerializationFailure, match=r"TABLE_CHANGED: shop\.orders was made anew"):
+            connection.execute("COMMIT")
+        assert (tables.calls, tables.rows("orders")) == ([], [(1, "a")])
+        known.clear()
+        connection.execute("DELETE FROM shop.orders WHERE id = 1")
+    assert tables.rows("orders") == []
 
 
 def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ def key_of(resource: Resource, body: Body) -> Key:
     return Key(resource, metadata["namespace"], metadata["name"])
 
 
+def is_deleted(body: Body | None, uid: str) -> bool:
+    """Whether the object of this uid is being deleted, by its cached body."""
+    return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" in body["metadata"]
+
+
 class Cache:
     """Bodies by key; only newer resource versions replace a body."""
 

@@ -201,11 +201,22 @@ class Kube:
         return await self._write("PATCH", resource, namespace, name, "status", body=patch, kind=MERGE_PATCH)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, propagation: str | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        propagation: str | None = None,
+        version: str | None = None,
     ) -> None:
-        """Delete the object of this uid, if it still exists. `propagation`: `Foreground` deletes it after everything
+        """Delete the object of this uid, if it still exists. `version`: its resourceVersion; Conflict where it changed.
+        `propagation`: `Foreground` deletes it after everything
         that it owns."""
-        options: Body = {"preconditions": {"uid": uid}, **({"propagationPolicy": propagation} if propagation else {})}
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        options: Body = {
+            "preconditions": preconditions,
+            **({"propagationPolicy": propagation} if propagation else {}),
+        }
         try:
             await self._write("DELETE", resource, namespace, name, body=options)
         except Conflict:

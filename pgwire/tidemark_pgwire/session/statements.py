@@ -101,9 +101,13 @@ class Session:
             reply = await self.link.table(self.token, request)
             described = zip(reply.column_names, reply.column_types, strict=True)
             columns = tuple(TableColumn(name, SqlType.parse(type)) for name, type in described)
-            found = WrittenTable(source, reply.table, columns, tuple(reply.primary_key))
+            found = WrittenTable(source, reply.table, columns, tuple(reply.primary_key), reply.table_id)
             self._table = (now, (source, table, operation), found)
         return found
+
+    def forget_table(self) -> None:
+        """The next statement asks for its table again: it may have changed."""
+        self._table = (0.0, ("", "", ""), None)
 
     @property
     def idle_limit(self) -> float | None:
@@ -155,7 +159,7 @@ class Session:
     def forget_relations(self) -> None:
         """The session changed them."""
         self._relations = (0.0, ())
-        self._table = (0.0, ("", "", ""), None)
+        self.forget_table()
 
     async def close(self) -> None:
         """End the cursors, and forget rows that wait."""

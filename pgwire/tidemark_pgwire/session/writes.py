@@ -93,10 +93,12 @@ async def write(session: Session) -> None:
             operation=pending.operation,
             format="csv",
             key=pending.key,
+            table_id=pending.table.id,
         )
         session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
+        session.forget_table()
         raise _placed(error, pending) from None
     finally:
         session.is_writing = False

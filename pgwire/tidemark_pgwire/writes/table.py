@@ -11,12 +11,13 @@ from tidemark_protocol.types import Column
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """`name`: of the table in `source`."""
+    """`name`: of the table in `source`. `id`: another table of the name has another one."""
 
     source: str
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
+    id: str = ""
 
     def __str__(self) -> str:
         return f"{self.source}.{self.name}"

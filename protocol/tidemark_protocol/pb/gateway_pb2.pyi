@@ -371,20 +371,22 @@ class FileChange(_message.Message):
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class InsertHeader(_message.Message):
-    __slots__ = ("namespace", "source", "table", "operation", "format", "key")
+    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     source: str
     table: str
     operation: str
     format: str
     key: str
-    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+    table_id: str
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
     __slots__ = ("header", "data", "end")
@@ -421,16 +423,18 @@ class DescribeTableRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ...) -> None: ...
 
 class DescribeTableReply(_message.Message):
-    __slots__ = ("table", "column_names", "column_types", "primary_key")
+    __slots__ = ("table", "column_names", "column_types", "primary_key", "table_id")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_KEY_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     table: str
     column_names: _containers.RepeatedScalarFieldContainer[str]
     column_types: _containers.RepeatedScalarFieldContainer[str]
     primary_key: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, table: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., primary_key: _Optional[_Iterable[str]] = ...) -> None: ...
+    table_id: str
+    def __init__(self, table: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., primary_key: _Optional[_Iterable[str]] = ..., table_id: _Optional[str] = ...) -> None: ...
 
 class RetainedTablesRequest(_message.Message):
     __slots__ = ("namespace",)

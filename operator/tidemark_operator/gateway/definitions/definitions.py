@@ -33,7 +33,7 @@ from tidemark_operator.gateway.definitions.definition import (
     require_name,
     require_single,
 )
-from tidemark_operator.gateway.definitions.readiness import until_gone, until_known, until_serving
+from tidemark_operator.gateway.definitions.readiness import until_gone, until_known, until_refused, until_serving
 from tidemark_operator.gateway.definitions.table_definition import TableDefinition, require_only_table, table_names
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -101,17 +101,20 @@ class Definitions:
                 return ABSENT
             raise _absent(definition.name, definition.kind)
         taken = await self._is_taken(key) if found is None else request.action == "create"
-        if taken and not (found is not None and _is_of(found, definition)):
-            if request.if_absent:
-                return EXISTS
+        is_other = taken and not (found is not None and _is_of(found, definition))
+        if is_other and not request.if_absent:
             raise _exists(definition.name)
+        if is_other and found is None:
+            return EXISTS
         async with self._waiting(access, request.wait or definition.kind == TABLE):
             if found is None:
-                outcome, written = CREATED, await self._create(access, definition, key)
+                outcome, written = await self._create(access, definition, key, request.if_absent)
+            elif is_other:
+                outcome, written = EXISTS, found
             else:
                 outcome, written = await self._edit(access, definition, key, found)
             if request.wait:
-                await until_serving(self._context, key, written)
+                await until_serving(self._context, key, written, edited=outcome == REPLACED)
             elif definition.kind == TABLE:
                 await until_known(self._context, key, written["metadata"]["uid"])
         return outcome
@@ -157,10 +160,31 @@ class Definitions:
             )
         uid = found["metadata"]["uid"]
         async with self._waiting(access, request.wait):
-            await kube.delete(resource, key.namespace, key.name, uid)
+            await self._delete(key, found)
             if request.wait:
                 await until_gone(self._context, key, uid)
+            elif request.kind == TABLE:
+                await until_refused(self._context, key, uid)
         return DELETED
+
+    async def _delete(self, key: Key, found: Body) -> None:
+        """Delete the object as it was checked: one whose spec was edited since then is another statement's to drop."""
+        checked, kube = found["metadata"], self._context.kube
+        for _ in range(ATTEMPTS):
+            version = found["metadata"]["resourceVersion"]
+            try:
+                await kube.delete(key.resource, key.namespace, key.name, checked["uid"], version=version)
+            except Conflict:
+                there = await kube.get(key.resource, key.namespace, key.name)
+            else:
+                return
+            if there is None or there["metadata"]["uid"] != checked["uid"] or "deletionTimestamp" in there["metadata"]:
+                return  # another one deleted it
+            if there["metadata"]["generation"] != checked["generation"]:
+                break
+            found = there
+            await asyncio.sleep(0)
+        raise _changed(key)
 
     async def _reader(self, key: Key) -> str | None:
         """A Dataflow that reads this one and stays. The registry may know one that was just deleted."""
@@ -186,7 +210,10 @@ class Definitions:
                 raise DefinitionRefused("55006", text)
         return await kube.get(key.resource, key.namespace, key.name)
 
-    async def _create(self, access: Access, definition: Definition | TableDefinition, key: Key) -> Body:
+    async def _create(
+        self, access: Access, definition: Definition | TableDefinition, key: Key, if_absent: bool
+    ) -> tuple[str, Body]:
+        """The outcome, and the object as it is stored. `if_absent`: one that another made will do."""
         instance = definition.options.get("instance") or only_instance(self._context, key.namespace)
         if instance is None:
             raise DefinitionRefused(
@@ -200,14 +227,18 @@ class Definitions:
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
         await access.check_definition(resource, key.namespace, "create")  # again: planning may have taken minutes
         try:
-            return await self._context.kube.create(resource, key.namespace, {"metadata": metadata, "spec": spec})
+            return CREATED, await self._context.kube.create(
+                resource, key.namespace, {"metadata": metadata, "spec": spec}
+            )
         except Conflict as conflict:
             found = await self._context.kube.get(resource, key.namespace, key.name)
             if found is None:  # it is gone again, or something else conflicts
                 text = f"the API server did not create {resource.kind} {key.name}: {_message(conflict)}"
                 raise DefinitionRefused("40001", text) from None
             if _is_of(found, definition):
-                return found
+                return CREATED, found
+            if if_absent:
+                return EXISTS, found
             raise _exists(key.name) from None
 
     async def _edit(
@@ -237,7 +268,7 @@ class Definitions:
                 break  # another one edited the spec; a status or a finalizer is no conflict
             found = there
             await asyncio.sleep(0)
-        raise DefinitionRefused("40001", f"Dataflow {key.name} was just changed by another: run the statement again")
+        raise _changed(key)
 
     async def _plan(self, access: Access, definition: Definition, instance: str) -> None:
         """Refuse what the planner refuses before anything is written. Its inputs may change until it is planned again,
@@ -262,6 +293,11 @@ def _is_of(body: Body, definition: Asked) -> bool:
 
 def _exists(name: str) -> DefinitionRefused:
     return DefinitionRefused("42P07", f'relation "{name}" already exists')
+
+
+def _changed(key: Key) -> DefinitionRefused:
+    text = f"{key.resource.kind} {key.name} was just changed by another: run the statement again"
+    return DefinitionRefused("40001", text)
 
 
 def _absent(name: str, kind: str) -> DefinitionRefused:

@@ -15,7 +15,7 @@ import time
 
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
 
 POLL_SECONDS = 0.1
@@ -43,8 +43,9 @@ _SQLSTATES = {
 """Of the reasons of conditions; all others: 55000."""
 
 
-async def until_serving(context: ReconcileContext, key: Key, written: Body) -> None:
-    """Wait until this generation of the Dataflow serves, or the DataSource ingests. Raises DefinitionRefused: it never
+async def until_serving(context: ReconcileContext, key: Key, written: Body, edited: bool = True) -> None:
+    """Wait until this generation of the Dataflow serves, or the DataSource ingests. `edited`: it may serve an earlier
+    one. Raises DefinitionRefused: it never
     will, by itself.
 
     An edit that keeps the columns keeps the table, whose contents at times that are complete stay those of before.
@@ -66,7 +67,7 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body) -> N
             if _serves(key, found, generation):
                 complete = found["status"].get("writeFrontier") or {}
                 time_ = complete.get("time", 0)
-                if generation == 1 or complete.get("finished") or (first is not None and time_ > first):
+                if not edited or generation == 1 or complete.get("finished") or (first is not None and time_ > first):
                     return
                 first = time_ if first is None else first
         await asyncio.sleep(POLL_SECONDS)
@@ -84,6 +85,16 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> None:
             ready = _conditions(found, found["metadata"]["generation"]).get("Ready", {})
             if ready.get("status") == "False" and ready["reason"] not in _BEGINS:
                 return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def until_refused(context: ReconcileContext, key: Key, uid: str) -> None:
+    """Wait until the gateway takes no rows for a deleted DataSource any more, for KNOWN_SECONDS at most."""
+    end = time.monotonic() + KNOWN_SECONDS
+    while time.monotonic() < end:
+        known = context.registry.source(key)
+        if known is None or known.uid != uid or is_deleted(context.cache.get(key), uid):
+            return
         await asyncio.sleep(POLL_SECONDS)
 
 

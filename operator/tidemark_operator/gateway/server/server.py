@@ -239,7 +239,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 raise QueryRefused("the first message of a call is its header")
             asked = first.header
             place = (asked.namespace, asked.source, asked.table)
-            target = WriteTarget(*place, asked.operation, asked.format, asked.key)
+            target = WriteTarget(*place, asked.operation, asked.format, asked.key, asked.table_id)
             written = await self._inserts.write(access, target, _body(requests))
             return gateway_pb2.InsertReply(
                 time=written.time, rows=written.rows, repeated=written.repeated, table=written.table
@@ -248,12 +248,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def DescribeTable(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             asked = (request.namespace, request.source, request.table, request.operation)
-            table = await self._inserts.describe(access, *asked)
+            table, table_id = await self._inserts.describe(access, *asked)
             return gateway_pb2.DescribeTableReply(
                 table=table.name,
                 column_names=[column.name for column in table.columns],
                 column_types=[str(column.type) for column in table.columns],
                 primary_key=table.primary_key,
+                table_id=table_id,
             )
 
     @asynccontextmanager

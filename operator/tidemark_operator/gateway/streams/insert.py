@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.pb import compute_pb2
@@ -51,6 +52,8 @@ class WriteTarget:
     operation: str
     format: str
     key: str
+    table_id: str = ""
+    """Of the table that the rows are made for; empty: any of the name."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,14 @@ class Inserts:
     def __init__(self, context: ReconcileContext, limits: Limits) -> None:
         self._context, self._limits = context, limits
 
-    async def describe(self, access: Access, namespace: str, source: str, table: str, operation: str) -> WrittenTable:
-        """The table, for a caller who may write its rows so. Raises as `write`, before there is a body."""
+    async def describe(
+        self, access: Access, namespace: str, source: str, table: str, operation: str
+    ) -> tuple[WrittenTable, str]:
+        """The table and its id, for a caller who may write its rows so. Raises as `write`, before there is a body."""
         await access.check_write(namespace, source, operation)
         _, pinned, name = self._resolve(namespace, source, table)
         assert isinstance(pinned.source, WrittenSource)
-        return next(each for each in pinned.source.tables if each.name == name)
+        return next(each for each in pinned.source.tables if each.name == name), _id_of(pinned, name)
 
     async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
         """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
@@ -89,6 +94,11 @@ class Inserts:
         await access.check_write(target.namespace, target.source, target.operation)
         self._limits.write_rate.take(access.caller)
         state, pinned, table = self._resolve(target.namespace, target.source, target.table)
+        if target.table_id not in ("", _id_of(pinned, table)):
+            raise WriteRefused(
+                f"TABLE_CHANGED: {target.source}.{table} was made anew, or its columns or its key changed, since the "
+                "rows were made for it; make them anew"
+            )
         async with self._limits.writes.hold(access.caller):
             running = self._ingesting(state)
             header = compute_pb2.WriteRowsHeader(
@@ -113,9 +123,12 @@ class Inserts:
     def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
         """The DataSource, its stored description, and the table's name."""
         where = f"DataSource {source:.80} in namespace {namespace:.80}"
-        state = self._context.registry.source(Key(DATA_SOURCES, namespace, source))
+        key = Key(DATA_SOURCES, namespace, source)
+        state = self._context.registry.source(key)
         if state is None:
             raise WriteRefused(f"NO_SUCH_TABLE: there is no {where}")
+        if is_deleted(self._context.cache.get(key), state.uid):
+            raise WriteRefused(f"NO_SUCH_TABLE: {where} is being deleted")
         if state.pinned is None:
             raise QueryNotReady(f"{where} is starting: repeat the call")
         if not isinstance(state.pinned.source, WrittenSource):
@@ -162,6 +175,15 @@ class Inserts:
             raise _unknown(replica, "its connection was closed") from None  # the channel was closed under the call
         finally:
             call.cancel()
+
+
+def _id_of(pinned: IngestionDescription, name: str) -> str:
+    """Of the table with this name: by its DataSource, its shard, its columns and its key."""
+    assert isinstance(pinned.source, WrittenSource)
+    table = next(each for each in pinned.source.tables if each.name == name)
+    shard = next(each.shard.shard_id for each in pinned.tables if each.table.name == name)
+    columns = [(column.name, str(column.type)) for column in table.columns]
+    return hashlib.sha256(repr((str(pinned.id), str(shard), columns, table.primary_key)).encode()).hexdigest()[:32]
 
 
 async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:
