@@ -155,7 +155,7 @@ class Objects:
         found["metadata"]["generation"] += 1
         return found
 
-    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
         del self._of(resource)[name]
 
 

@@ -119,7 +119,7 @@ _KEYS = ",".join("1" * 30_000)
 )
 def test_a_deep_or_wide_delete_is_refused_at_once(server: Served, text: str, sqlstate: str) -> None:
     text = f"DELETE FROM t WHERE {text}"
-    with cpu_bound(), pytest.raises(WireError) as failed:
+    with cpu_bound(5 * CPU_SECONDS), pytest.raises(WireError) as failed:
         parse(split(text, POSTGRES)[0])
     assert failed.value.sqlstate == sqlstate
     with server.connect() as connection:

@@ -15,9 +15,18 @@ class Words:
     `within`: the first token, the one behind the last, and where that begins; None: the whole statement.
     """
 
-    def __init__(self, sql: str, found: list[Token], dialect: str, within: tuple[int, int, int] | None = None) -> None:
+    def __init__(
+        self,
+        sql: str,
+        found: list[Token],
+        dialect: str,
+        within: tuple[int, int, int] | None = None,
+        closing: dict[int, int] | None = None,
+    ) -> None:
         self.sql, self.dialect, self._found = sql, dialect, found
         self._at, self._last, self._until = within or (0, len(found), len(sql))
+        self._closing = {} if closing is None else closing
+        """Which token closes the parentheses that another opens, by their numbers; empty until it is asked for."""
 
     def peek(self) -> Token:
         return self._found[self._at] if self._at < self._last else Token("end", "", self._until)
@@ -73,17 +82,15 @@ class Words:
 
     def inner(self) -> Words:
         """The words within the parentheses that come next. They are not copied."""
-        opened = self.next()
+        at, opened = self._at, self.next()
         if opened.text != "(":
             raise self.wrong(opened)
-        depth, first = 1, self._at
-        while depth:
-            token = self.next()
-            if token.kind == "end":
-                raise self.wrong(token)
-            if token.kind == "mark":
-                depth += {"(": 1, ")": -1}.get(token.text, 0)
-        return Words(self.sql, self._found, self.dialect, (first, self._at - 1, token.at))
+        if not self._closing:
+            self._closing.update(_pairs(self._found))
+        if (last := self._closing.get(at)) is None:
+            raise self.wrong(Token("end", "", len(self.sql)))
+        self._at = last + 1
+        return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
     def rest(self) -> tuple[str, int]:
         at = self.peek().at
@@ -97,3 +104,14 @@ class Words:
         if token.kind == "end":
             return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
         return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
+
+
+def _pairs(found: list[Token]) -> dict[int, int]:
+    pairs, opened = dict[int, int](), list[int]()
+    for number, token in enumerate(found):
+        if token.kind == "mark":
+            if token.text == "(":
+                opened.append(number)
+            elif token.text == ")" and opened:
+                pairs[opened.pop()] = number
+    return pairs
