@@ -10,19 +10,20 @@ A call that the client cancels is cancelled on the replicas. Calls and the memor
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
@@ -54,6 +55,8 @@ from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
 from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
 LOG = logging.getLogger(__name__)
+REST_BYTES, REST_SECONDS = 1024 * 1024, 5.0
+"""Of a body that is read after its refusal."""
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -240,7 +243,11 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             asked = first.header
             place = (asked.namespace, asked.source, asked.table)
             target = WriteTarget(*place, asked.operation, asked.format, asked.key, asked.table_id)
-            written = await self._inserts.write(access, target, _body(requests))
+            try:
+                written = await self._inserts.write(access, target, _body(requests))
+            except OperatorError:
+                await _read_rest(requests)
+                raise
             return gateway_pb2.InsertReply(
                 time=written.time, rows=written.rows, repeated=written.repeated, table=written.table
             )
@@ -315,6 +322,18 @@ async def _body(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:
         size += len(request.data)
         yield request.data
     raise QueryRefused(f"the body broke off after {size} bytes: nothing is written")
+
+
+async def _read_rest(requests: AsyncIterator[Any]) -> None:
+    """Read what a refused client still sends, within bounds. One whose stream ends while it sends may see a broken
+    connection in the place of the refusal, and then cannot tell whether the rows were written."""
+    left = REST_BYTES
+    with suppress(TimeoutError, QueryRefused):
+        async with asyncio.timeout(REST_SECONDS):
+            async for request in requests:
+                left -= request.ByteSize()
+                if left < 0:
+                    return
 
 
 def _cause(cause: Cause) -> Any:
