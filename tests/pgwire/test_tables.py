@@ -115,7 +115,8 @@ def test_objects_of_kubectl_are_dropped_unless_they_are_more_than_a_table(server
         ("topic", {"kafka": {"tables": tables[:1]}}),
         ("s", {"table": {"tables": tables[:1]}}),
     ):
-        stored[name] = {"metadata": {"name": name, "uid": name, "generation": 1}, "spec": {"instance": "i", **spec}}
+        metadata = {"name": name, "uid": name, "generation": 1, "resourceVersion": "1"}
+        stored[name] = {"metadata": metadata, "spec": {"instance": "i", **spec}}
     with server.connect() as connection:
         with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"several tables \(orders, lines\)"):
             connection.execute("DROP TABLE shop.orders")

@@ -29,6 +29,8 @@ from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingester import Ingester
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]
+ATTEMPTS = 240
+"""At half a second: a busy server notices late that the process of a slot is gone."""
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def kill_again_and_again(database: Database, root: Path, seed: int, kills: int) 
 
 def finish(root: Path, spec: PostgresSource) -> None:
     """Ingests the rest, by a last process."""
-    for attempt in range(20):
+    for attempt in range(ATTEMPTS):
         one = ingester(root, spec)
         try:
             one.recover()
@@ -77,7 +79,7 @@ def finish(root: Path, spec: PostgresSource) -> None:
             assert not source_of(one).stopped()
             return
         except IngestionError:  # the slot of a process that was killed just now
-            assert attempt < 19
+            assert attempt < ATTEMPTS - 1
             sleep(0.5)
         finally:
             source_of(one).close()
