@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.harness.workload.tpch import Table
-from bench.nexmark.queries import DUCKDB_MACROS, QUERIES
+from bench.nexmark.queries import QUERIES, by_duckdb
 from tidemark_persist import DIFF, TIME
 from tidemark_replica.storage.nexmark.events import Auctioneer
 from tidemark_replica.storage.nexmark.tables import TABLES
@@ -57,13 +56,7 @@ class Steps:
 
     def answer(self, name: str) -> pa.Table:
         """DuckDB's, of a query over all events."""
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA nexmark;" + DUCKDB_MACROS)
-            for table in tables_of(name):
-                connection.register("incoming", pa.Table.from_batches([self.rows(table, 0, self.count)]))
-                connection.execute(f"CREATE TABLE nexmark.{table} AS FROM incoming")
-                connection.unregister("incoming")
-            return connection.sql(QUERIES[name]).to_arrow_table()
+        return by_duckdb(name, {of: pa.Table.from_batches([self.rows(of, 0, self.count)]) for of in tables_of(name)})
 
 
 def tables_of(name: str) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ class PgServer:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         for connection in list(self._connections.values()):
-            connection.cancel()  # a call that writes rows still runs: the client is told that its outcome is unknown
+            connection.cancel()  # a call that writes rows still runs: the error says that its outcome is unknown
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
             for task in late:

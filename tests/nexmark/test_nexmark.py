@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from bench.nexmark.queries import DUCKDB_MACROS, QUERIES, STATELESS
+from bench.nexmark.queries import QUERIES, STATELESS, by_duckdb
 from tests.nexmark.history import EventHistory
 from tests.nexmark.maintained import views
 from tests.oracle.check import rounded
@@ -47,13 +46,7 @@ class Run:
         return rounded(rows)
 
     def by_duckdb(self, name: str, time: int) -> Mapping[Any, int]:
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA nexmark;" + DUCKDB_MACROS)
-            for table in TABLES:
-                connection.register("incoming", self.events.contents(table, time))
-                connection.execute(f"CREATE TABLE nexmark.{table} AS FROM incoming")
-                connection.unregister("incoming")
-            return counted(connection.sql(QUERIES[name]).to_arrow_table())
+        return counted(by_duckdb(name, {table: self.events.contents(table, time) for table in TABLES}))
 
     def check(self, name: str) -> None:
         """At every time that a step ended."""

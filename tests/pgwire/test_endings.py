@@ -1,4 +1,4 @@
-"""The server ends a connection while a statement runs: the client is told whether its rows were written."""
+"""The server ends a connection while a statement runs: its error tells the client whether the rows were written."""
 
 from __future__ import annotations
 

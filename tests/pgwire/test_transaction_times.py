@@ -97,7 +97,7 @@ def test_a_transaction_has_its_time(tmp_path: Path) -> None:
 
 
 def test_a_call_that_writes_rows_is_not_cut(tmp_path: Path) -> None:
-    """Nobody would know its outcome."""
+    """The client of a call that was cut would not know whether its rows were written."""
     with written(tmp_path) as tables:
 
         def slow(ingestion: str, header: Any, pieces: Any) -> Any:

@@ -76,7 +76,7 @@ def test_a_refused_call_changes_nothing(tmp_path: Path, table: str, body: bytes,
 
 
 def test_an_adopted_tables_keys_of_several_rows_are_neither_deleted_nor_replaced(tmp_path: Path) -> None:
-    """Nobody checked the earlier rows: 1 is there twice, and 3 as one row of multiplicity two."""
+    """The adopted table has key 1 in two rows, and key 3 in one row of multiplicity two."""
     before = tuple(replace(table, primary_key=()) for table in SPEC.tables)
     writer = Writer(tmp_path, WrittenSource(before))
     writer.call("keyed", b"id,name\n1,a\n1,b\n2,c\n3,d\n3,d\n")

@@ -84,14 +84,14 @@ class TableColumns:
 
 
 def table_columns(words: Words) -> TableColumns:
-    """What is between the parentheses. Raises WireError."""
+    """The columns and the key, of the words within the parentheses of CREATE TABLE. Raises WireError."""
     found = TableColumns()
     while True:
         named = words.take("CONSTRAINT")
         if named:
             words.name()
         if words.take("PRIMARY", "KEY"):
-            _set_key(found, _names(words), words)
+            _set_key(found, words.names(), words)
         elif named or words.peek().word in _CONSTRAINTS:
             _refuse(f"{words.peek().word or words.peek().text} of a table", words.peek())
         else:
@@ -128,15 +128,6 @@ def _set_key(found: TableColumns, names: tuple[str, ...], words: Words) -> None:
     if found.key:
         raise WireError("42P16", "multiple primary keys for a table are not allowed", position=words.before().at + 1)
     found.key = names
-
-
-def _names(words: Words) -> tuple[str, ...]:
-    inner = words.inner()
-    names = [inner.name()]
-    while inner.take_mark(","):
-        names.append(inner.name())
-    inner.end()
-    return tuple(names)
 
 
 def _check(found: TableColumns) -> None:

@@ -142,16 +142,12 @@ def _index(words: Words) -> Define:
     view = words.sql[at : words.peek().at].strip()
     if words.take("USING"):
         raise WireError(FEATURE_NOT_SUPPORTED, "CREATE INDEX has no USING: there is one kind of index")
-    inner = words.inner()
-    key = [inner.name()]
-    while inner.take_mark(","):
-        key.append(inner.name())
-    inner.end()
+    key = words.names()
     if len(key) > MAX_KEY:
         raise words.wrong()
     name = name or "-".join([of, *key, "idx"]).replace("_", "-").lower()  # underscores are in no name of Kubernetes
     sql = f"SELECT * FROM {view}"
-    return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, tuple(key), _options(words), optional)
+    return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, key, _options(words), optional)
 
 
 def _table(words: Words) -> Define:

@@ -147,12 +147,7 @@ def column_names(words: Words) -> tuple[str, ...]:
     """(COLUMN, ...), if it comes next."""
     if words.peek().text != "(":
         return ()
-    inner = words.inner()
-    names = [inner.name()]
-    while inner.take_mark(","):
-        names.append(inner.name())
-    inner.end()
-    return tuple(names)
+    return words.names()
 
 
 def _row(words: Words) -> tuple[Cell, ...]:

@@ -92,6 +92,15 @@ class Words:
         self._at = last + 1
         return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
+    def names(self) -> tuple[str, ...]:
+        """The names, with commas between them, within the parentheses that come next. Raises WireError."""
+        inner = self.inner()
+        names = [inner.name()]
+        while inner.take_mark(","):
+            names.append(inner.name())
+        inner.end()
+        return tuple(names)
+
     def rest(self) -> tuple[str, int]:
         at = self.peek().at
         self._at = self._last

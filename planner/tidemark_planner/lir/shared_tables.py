@@ -11,10 +11,10 @@
         ...                                                   Get u1/arranged/0 by [customer]
                                                               ...
 
-What is shared is an object of the dataflow that no view names. It has rows and columns of one table: the same filters,
-and the columns of the reader that needs most. A reader of fewer columns joins it where the columns that are kept become
-fewer in all. So no arrangement is wider than one that would be kept anyway; a reader may meet rows that its own,
-narrower copy would have summed.
+The shared collection is an object of the dataflow that no view names. The object has rows and columns of one table: the
+same filters, and the columns of the reader that needs most. A reader of fewer columns joins it where the columns that
+are kept become fewer in all. So no arrangement is wider than one that would be kept anyway; a reader may meet rows that
+its own, narrower copy would have summed.
 
 Nothing in such an object can fail or reads the clock, so no reader gets an error that it would not have had. Readers
 inside a recursion are left alone, since rows carry iterations there. Equal sides of the linear joins of one object are

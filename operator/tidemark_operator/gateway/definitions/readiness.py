@@ -44,9 +44,8 @@ _SQLSTATES = {
 
 
 async def until_serving(context: ReconcileContext, key: Key, written: Body, edited: bool = True) -> None:
-    """Wait until this generation of the Dataflow serves, or the DataSource ingests. `edited`: it may serve an earlier
-    one. Raises DefinitionRefused: it never
-    will, by itself.
+    """Wait until this generation of the Dataflow serves, or the DataSource ingests. `edited`: the Dataflow may serve an
+    earlier generation. Raises DefinitionRefused: the object never will, by itself.
 
     An edit that keeps the columns keeps the table, whose contents at times that are complete stay those of before.
     """

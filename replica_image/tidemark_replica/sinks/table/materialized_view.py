@@ -49,8 +49,6 @@ DIVERGED = (
     "another revision has written the table after this one; its contents are unknown to this replica, which appends "
     "nothing more. Restart the replica to compute the view again"
 )
-
-
 WENT_BACK = (
     "the table ends earlier than this replica has seen it end: somebody put a backup in its place. This replica "
     "appends nothing more. Restart it to compute a view again, and so to correct its table"

@@ -220,7 +220,8 @@ class WholeTransactions:
         return self._tables[name].table.on_gap == "skip"
 
     def _remembered(self, id: str, members: Mapping[str, Position]) -> tuple[str, int, Positions]:
-        """What is remembered of an undecided transaction that the next binding has: by which tables it is taken."""
+        """What the next binding remembers of an undecided transaction: its id, its end, and the positions in the tables
+        that take it with this binding."""
         end = self.passing[id].end
         took = {name: seen for name, seen in self._seen[id].items() if name in members and members[name].joined < end}
         return id, end, took
