@@ -38,7 +38,7 @@ def bent(kind: str, changes: dict[str, Any], name: str = "x") -> dict[str, Any]:
         if value is ABSENT:
             place.pop(last, None)
         else:
-            place[last] = value
+            place[last] = copy.deepcopy(value)  # a later path may lead into it
     return document
 
 
