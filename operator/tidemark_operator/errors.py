@@ -23,6 +23,7 @@ OperatorError
     ├── DefinitionRefused an object cannot be created, edited or deleted as asked
     ├── TooMany          the limit on running or waiting queries is reached
     ├── QueryNotReady    the query may succeed soon; the gateway retries it for a while
+    │   ├── WriteStopped     a table takes no rows until somebody changes something
     │   ├── NoCompleteTime   no time exists yet at which the query is answerable
     │   └── NoReplicaAnswers replicas exist, but none of them answers
     └── RelationChanged  a relation that the query reads has changed or is gone
@@ -101,6 +102,10 @@ class TooMany(QueryRefused):
 
 class QueryNotReady(QueryRefused):
     """The query is valid, but nothing can answer it yet."""
+
+
+class WriteStopped(QueryNotReady):
+    """The DataSource cannot begin, or is suspended. Programs that keep their rows may repeat the call later."""
 
 
 class NoReplicaAnswers(QueryNotReady):

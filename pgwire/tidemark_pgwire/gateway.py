@@ -163,15 +163,16 @@ class GatewayLink:
                     raise _unknown(str(sending.broken)) if maybe else sending.broken
                 maybe |= code not in (*_REFUSED, *_NOT_YET)
                 until = min(until, time.monotonic() + WRITE_SECONDS)
-                if code in _REFUSED or time.monotonic() >= until:
+                refused = code in _REFUSED or error.sqlstate == errors.NOT_IN_STATE  # that does not pass by itself
+                if refused or time.monotonic() >= until:
                     raise _unknown(str(error)) if maybe and error.sqlstate not in _OF_ROWS else error
                 await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))
                 await self._find_again()
         except asyncio.CancelledError:
             raise _unknown("canceled") from None
 
-    async def define(self, token: str, request: pb.DefineRequest) -> str:
-        """What became of the object. Raises WireError. A lost call is asked again by the same id."""
+    async def define(self, token: str, request: pb.DefineRequest) -> Any:
+        """A DefineReply. Raises WireError. A lost call is asked again by the same id."""
         return await self._written(lambda stub: stub.Define(request, **_call(token)), request.sql)
 
     async def drop(self, token: str, request: pb.DropRequest) -> str:
@@ -184,7 +185,7 @@ class GatewayLink:
             request.repeated = True
             return await stub.Drop(asked, **_call(token))
 
-        return await self._written(ask)
+        return str((await self._written(ask)).outcome)
 
     @asynccontextmanager
     async def query(self, token: str, request: pb.QueryRequest) -> AsyncIterator[tuple[Any, Any]]:
@@ -222,9 +223,9 @@ class GatewayLink:
             with call_errors(sql):
                 yield begun
 
-    async def _written(self, ask: Callable[[GatewayStub], Awaitable[Any]], sql: str = "") -> str:
+    async def _written(self, ask: Callable[[GatewayStub], Awaitable[Any]], sql: str = "") -> Any:
         try:
-            return str((await self._asked(ask, sql)).outcome)
+            return await self._asked(ask, sql)
         except WireError as error:
             if error.sqlstate == errors.CANNOT_CONNECT_NOW and str(error) == GATEWAY_SILENT:
                 error.hint = PERHAPS_STORED

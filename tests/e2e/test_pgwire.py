@@ -140,6 +140,7 @@ def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_pat
     token = account(system, "tables")
     with serving(system, tmp_path) as options, psycopg.connect(**options, password=token) as connection:
         wait_for("the right to create", lambda: _creates(connection))
+        _refuses_rows_where_it_cannot_begin(connection)
         connection.execute("INSERT INTO sqllines VALUES (1, 'a', 1.50), (2, 'a', 2), (3, 'b', 3)")
         connection.execute("SET tidemark.wait = on")
         connection.execute(f"CREATE MATERIALIZED VIEW sqltotals AS {TOTALS}".encode())
@@ -174,6 +175,17 @@ def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_pat
         system.apply("DataSource", "sqlapplied", {"instance": "default", "table": {"tables": [table]}})
         connection.execute("DROP TABLE sqlapplied.t")
         assert system.kubectl("get", "datasource", "sqlapplied", "--ignore-not-found") == ""
+
+
+def _refuses_rows_where_it_cannot_begin(connection: psycopg.Connection[Any]) -> None:
+    notices = list[str]()
+    connection.add_notice_handler(lambda notice: notices.append(f"{notice.severity} {notice.message_primary}"))
+    connection.execute("CREATE TABLE sqlnowhere (id bigint) WITH (instance = nope)")
+    [notice] = notices
+    assert notice.startswith("WARNING DataSource sqlnowhere is stored, and takes no rows yet: InstanceNotFound: ")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="ComputeInstance nope does not exist"):
+        connection.execute("INSERT INTO sqlnowhere VALUES (1)")
+    connection.execute("DROP TABLE sqlnowhere")
 
 
 def _creates(connection: psycopg.Connection[Any]) -> bool:

@@ -50,7 +50,7 @@ class Place:
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self.kube, self.namespace, self.planner, self.cache = kube, namespace, Planner(), Cache()
-        self.registry = registry()
+        self.registry, self.warning = registry(), ""
         parts = {"kube": kube, "cache": self.cache, "registry": self.registry, "planner": self.planner}
         self.definitions = Definitions(cast(Any, SimpleNamespace(**parts)), Limits())
         self.access: Access = UserAccess(User(USER), Reviews(kube), RecentAnswers(lambda: 0.0))
@@ -58,9 +58,10 @@ class Place:
     async def define(self, name: str = "v", sql: str = "SELECT 1 AS a", **more: Any) -> str:
         asked = {"action": "create", "kind": "materializedView", "dialect": "postgres", "id": "1", **more}
         asked["options"] = {"instance": "default", **asked.get("options", {})}
-        return await self.definitions.define(
-            self.access, DefineRequest(namespace=self.namespace, name=name, sql=sql, **asked)
-        )
+        request = DefineRequest(namespace=self.namespace, name=name, sql=sql, **asked)
+        defined = await self.definitions.define(self.access, request)
+        self.warning = defined.warning
+        return defined.outcome
 
     async def drop(self, name: str = "v", kind: str = "materializedView", **more: Any) -> str:
         return await self.definitions.drop(

@@ -17,10 +17,12 @@ from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.errors import QueryNotReady, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.server.status import sqlstate_of, status_of
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.ids import ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
@@ -102,6 +104,45 @@ def test_a_suspended_source_takes_no_rows_and_the_text_says_where_to_look() -> N
     )
     with pytest.raises(QueryNotReady, match=r"DataSource shop is not ingested now: .* Its conditions say which"):
         asyncio.run(call)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_source_that_cannot_begin_is_told_apart_from_one_that_starts(pinned: bool) -> None:
+    """By the condition, or by what the operator failed at, which may be newer. Before the operator has seen the object,
+    it starts."""
+    place, key = context(None, ingests=False), Key(DATA_SOURCES, "ns", "shop")
+    inserts, state = Inserts(place, Limits()), place.registry.source(key)
+    assert state is not None
+    if not pinned:
+        state.pinned = None
+
+    def tried(text: str, sqlstate: str) -> None:
+        target = WriteTarget("ns", "shop", "orders", "insert", "csv", "k")
+        with pytest.raises(QueryNotReady, match=text) as failed:
+            asyncio.run(inserts.write(Anyone(), target, body()))
+        status = status_of(failed.value)
+        assert status is not None
+        assert (status.grpc, status.http) == (grpc.StatusCode.FAILED_PRECONDITION, 503)
+        assert sqlstate_of(failed.value, status) == sqlstate
+
+    def said(reason: str, version: str) -> None:
+        metadata = {"name": "shop", "namespace": "ns", "uid": "u-s", "generation": 1, "resourceVersion": version}
+        ready = {"type": "Ready", "status": "False", "reason": reason, "message": "m", "observedGeneration": 1}
+        place.cache.put(key, {"metadata": metadata, "status": {"conditions": [ready]}})
+
+    said("Starting", "1")
+    tried("not ingested now" if pinned else "is starting", "57P03")
+    said("InstanceSuspended", "2")
+    tried("DataSource shop takes no rows: InstanceSuspended: m", "55000")
+    state.failure = IngestionFailure("TablesBeingDeleted", "waits", passes=True)
+    tried("not ingested now" if pinned else "is starting", "57P03")
+    state.failure = IngestionFailure("CannotAdopt", "other columns")
+    tried("DataSource shop takes no rows: CannotAdopt: other columns", "55000")
+    state.failure = None
+    place.registry.forget(key)
+    tried("takes no rows: InstanceSuspended", "55000")
+    said("Starting", "3")
+    tried("is starting: repeat the call", "57P03")
 
 
 def test_a_source_that_is_being_deleted_takes_no_rows() -> None:

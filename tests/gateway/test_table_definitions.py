@@ -23,6 +23,7 @@ from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_
 from tidemark_operator.gateway.query.plain_select import RelationNames
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, Body
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_planner.errors import Refusal
 from tidemark_planner.sql.names import scope_of
 from tidemark_planner.sql.syntax import RelationName, Span
@@ -124,25 +125,41 @@ def test_waiting_ends_with_ready_or_with_a_reason_that_stays(run: Callable[..., 
     async def scenario(place: Place) -> None:
         async def state(name: str, generation: int, status: str, reason: str) -> None:
             ready = {"type": "Ready", "status": status, "reason": reason, "message": "because"}
-            await stored(place, name)
+            uid = (await stored(place, name))["metadata"]["uid"]
+            if uid not in known:
+                known.add(uid)
+                place.registry.put_source(SourceState(Key(DATA_SOURCES, place.namespace, name), uid, "default"))
             label = {"metadata": {"labels": {"state": f"{generation}-{reason}"}}}  # the cache takes newer bodies alone
             found = await place.kube.patch(DATA_SOURCES, place.namespace, name, label)
             conditions = [{**ready, "observedGeneration": generation}]
             place.cache.put(Key(DATA_SOURCES, place.namespace, name), {**found, "status": {"conditions": conditions}})
 
+        known = set[str]()
         made = asyncio.create_task(create(place, wait=True))
         await state("orders", 0, "True", "Ingesting")  # of an earlier generation
         await asyncio.sleep(0.3)
         for reason in ("Starting", "NoReplicaOnline"):
             await state("orders", 1, "False", reason)
             await asyncio.sleep(0.3)
+        failure = IngestionFailure("TablesBeingDeleted", "waits until they are deleted", passes=True)
+        fail(place, "orders", failure)
+        await state("orders", 1, "False", failure.reason)
+        await asyncio.sleep(0.3)
+        fail(place, "orders", None)  # and the condition is one of before
+        await asyncio.sleep(0.3)
         assert not made.done()
         await state("orders", 1, "True", "Ingesting")
         assert await made == "created"
         failing = asyncio.create_task(create(place, "lines", id="2", wait=True))
         await state("lines", 1, "False", "InstanceNotFound")
-        with pytest.raises(DefinitionRefused, match=r"DataSource lines is stored.*Ready is False \(InstanceNotFound\)"):
+        with pytest.raises(DefinitionRefused, match=r"DataSource lines is stored.* InstanceNotFound: because"):
             await failing
+        failing = asyncio.create_task(create(place, "adopted", id="3", wait=True))
+        await state("adopted", 1, "False", "Starting")
+        fail(place, "adopted", IngestionFailure("CannotAdopt", "they have other columns"))
+        with pytest.raises(DefinitionRefused, match="CannotAdopt: they have other columns") as refused:
+            await failing
+        assert refused.value.sqlstate == "55000"
 
     run(scenario)
 
@@ -155,7 +172,29 @@ def test_without_waiting_create_ends_once_statements_may_name_the_table(run: Cal
         await asyncio.sleep(0.3)
         assert not made.done()
         place.registry.put_source(source(place.namespace, found["metadata"]["uid"], "orders"))
-        assert await made == "created"
+        assert (await made, place.warning) == ("created", "")
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_create_tells_why_a_table_cannot_begin(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once where somebody has to change something, and after its time where it waits for something that passes."""
+
+    async def scenario(place: Place) -> None:
+        for name, failure, seconds in (
+            ("wrong", IngestionFailure("CannotAdopt", "they have other columns"), 60.0),
+            ("late", IngestionFailure("TablesBeingDeleted", "waits", passes=True), 0.5),
+        ):
+            monkeypatch.setattr(readiness, "KNOWN_SECONDS", seconds)
+            making = asyncio.create_task(create(place, name, id=name))
+            found, key = await stored(place, name), Key(DATA_SOURCES, place.namespace, name)
+            place.registry.put_source(SourceState(key, found["metadata"]["uid"], "default", failure=failure))
+            ready = {"type": "Ready", "status": "False", "reason": failure.reason, "message": failure.message}
+            place.cache.put(key, {**found, "status": {"conditions": [{**ready, "observedGeneration": 1}]}})
+            assert await making == "created"
+            told = f"DataSource {name} is stored, and takes no rows yet: {failure.reason}: {failure.message}"
+            assert place.warning == told
 
     run(scenario)
 
@@ -250,6 +289,13 @@ def test_create_if_not_exists_takes_a_table_that_another_made_meanwhile(run: Cal
             assert unseen == []
 
     run(scenario)
+
+
+def fail(place: Place, name: str, failure: IngestionFailure | None) -> None:
+    """The operator's reconciliation fails so, or does not any more."""
+    state = place.registry.source(Key(DATA_SOURCES, place.namespace, name))
+    assert state is not None
+    state.failure = failure
 
 
 async def stored(place: Place, name: str) -> Body:

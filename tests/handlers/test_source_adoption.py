@@ -175,6 +175,7 @@ def test_a_table_that_was_removed_from_its_source_is_not_adopted(tmp_path: Path)
 
     assert kept.pinned is None
     assert reasons["Ingesting"] == "CannotAdopt"
+    assert not kept.failure.passes
 
 
 def test_tables_that_a_tombstone_lists_are_not_adopted(tmp_path: Path) -> None:
@@ -186,6 +187,7 @@ def test_tables_that_a_tombstone_lists_are_not_adopted(tmp_path: Path) -> None:
 
     assert kept.pinned is None
     assert reasons["Ingesting"] == "TablesBeingDeleted"
+    assert kept.failure.passes
 
 
 def test_a_location_that_a_tombstone_lists_is_not_given_to_a_new_table(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from tests.pgwire.written import MAY_INSERT, SPEC, Written, written
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.gateway import WRITE_SECONDS
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
 from tidemark_protocol.ids import GlobalId
@@ -198,6 +201,34 @@ def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch:
     with tables.server.connect() as connection:
         connection.execute("INSERT INTO shop.orders VALUES (1, 'early')")
     assert (tables.rows("orders"), len(asked)) == ([(1, "early")], 3)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_rows_for_a_table_that_cannot_begin_are_refused_at_once(
+    tables: Written, monkeypatch: pytest.MonkeyPatch, pinned: bool
+) -> None:
+    """Also those that waited for COMMIT while the table stopped."""
+    source, monotonic, stops = tables.server.registry.source, time.monotonic(), list[str]()
+
+    def stopped(where: Key) -> SourceState | None:
+        found = source(where)
+        if not stops or found is None:
+            return found
+        failure = IngestionFailure("CannotAdopt", "its tables have other columns")
+        return replace(found, failure=failure, **({} if pinned else {"pinned": None}))
+
+    monkeypatch.setattr(tables.server.registry, "source", stopped)
+    monkeypatch.setattr(tables.server.running, "is_ingesting", lambda id: not stops)
+    refused = "DataSource shop takes no rows: CannotAdopt: its tables have other columns"
+    with tables.server.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'early')")
+        stops.append("")
+        for text in ("COMMIT", "INSERT INTO shop.orders VALUES (2, 'late')"):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match=refused):
+                connection.execute(text.encode())
+    assert (tables.calls, tables.rows("orders")) == ([], [])
+    assert time.monotonic() - monotonic < WRITE_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,9 @@ def test_a_table_is_a_data_source_of_its_name(server: Served) -> None:
         columns = [{"name": name, "type": type} for name, type in TYPES.items()]
         assert table == {"name": "order-lines", "columns": columns, "primaryKey": ["id", "line"], "appendOnly": True}
         notices = list[str]()
-        connection.add_notice_handler(lambda notice: notices.append(f"{notice.sqlstate} {notice.message_primary}"))
+        connection.add_notice_handler(
+            lambda notice: notices.append(f"{notice.severity} {notice.sqlstate} {notice.message_primary}")
+        )
         connection.execute(ALL.encode())
         with pytest.raises(psycopg.errors.DuplicateTable, match='relation "order-lines" already exists'):
             connection.execute(ALL.replace("IF NOT EXISTS", "").encode())
@@ -83,9 +85,12 @@ def test_a_table_is_a_data_source_of_its_name(server: Served) -> None:
         connection.execute("DROP TABLE IF EXISTS public.orders")
         with pytest.raises(psycopg.errors.UndefinedTable, match='table "orders" does not exist'):
             connection.execute("DROP TABLE orders RESTRICT")
+    waits = "WARNING 01000 DataSource {} is stored, and takes no rows yet: Starting: nothing is known of it yet"
     assert notices == [
-        '42P07 relation "order-lines" already exists, skipping',
-        '00000 table "orders" does not exist, skipping',
+        'NOTICE 42P07 relation "order-lines" already exists, skipping',
+        waits.format("order-lines"),
+        waits.format("orders"),
+        'NOTICE 00000 table "orders" does not exist, skipping',
     ]
     assert list(stored) == ["order-lines"]
 

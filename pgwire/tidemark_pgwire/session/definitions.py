@@ -46,17 +46,19 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         columns=[pb.TableColumn(name=name, type=type) for name, type in command.columns.items()],
     )
     try:
-        outcome = await session.link.define(session.token, request)
+        reply = await session.link.define(session.token, request)
     except WireError as error:
         if error.position:
             error.position = 0 if command.at is None else error.position + command.at
         raise
     finally:
         session.forget_relations()
-    if outcome == "exists":
+    if reply.outcome == "exists":
         _notice(session, "42P07", f'relation "{command.name}" already exists, skipping')
-    elif outcome == "absent":
+    elif reply.outcome == "absent":
         _notice(session, "00000", f'relation "{command.name}" does not exist, skipping')
+    if reply.warning:
+        session.wire.write(backend.notice(reply.warning, "01000", "WARNING"))
     return command.tag
 
 

@@ -608,10 +608,12 @@ class TableColumn(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
 
 class DefineReply(_message.Message):
-    __slots__ = ("outcome",)
+    __slots__ = ("outcome", "warning")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     outcome: str
-    def __init__(self, outcome: _Optional[str] = ...) -> None: ...
+    warning: str
+    def __init__(self, outcome: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class DropRequest(_message.Message):
     __slots__ = ("namespace", "name", "kind", "if_present", "wait", "repeated", "table")

@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,14 @@ DELETION_SECONDS = 30.0
 """How long CREATE waits for an object of its name that is being deleted."""
 
 
+@dataclass(frozen=True)
+class Defined:
+    """What became of the object. `warning`: why statements may not name a table yet; empty: they may."""
+
+    outcome: str
+    warning: str = ""
+
+
 @contextmanager
 def _api_errors() -> Iterator[None]:
     """An ApiError of the block becomes an error that the caller understands."""
@@ -63,8 +72,8 @@ class Definitions:
     def __init__(self, context: ReconcileContext, limits: Limits, allowed: bool = True) -> None:
         self._context, self._limits, self._allowed = context, limits, allowed
 
-    async def define(self, access: Access, request: Any) -> str:
-        """Create or edit the Dataflow, or create the DataSource; returns what became of it.
+    async def define(self, access: Access, request: Any) -> Defined:
+        """Create or edit the Dataflow, or create the DataSource.
 
         Raises:
             DefinitionRefused, StatementRefused: it cannot be as asked. With `wait`, it may be stored.
@@ -89,7 +98,7 @@ class Definitions:
                 "chart): use kubectl",
             )
 
-    async def _define(self, access: Access, request: Any) -> str:
+    async def _define(self, access: Access, request: Any) -> Defined:
         if request.action not in ACTIONS:
             raise DefinitionRefused("22023", f"action {request.action!r:.40} is not of {', '.join(ACTIONS)}")
         check_length(request.sql)
@@ -98,14 +107,15 @@ class Definitions:
         found = await self._there(access, request, key)
         if found is None and request.action == "replace":
             if request.if_present:
-                return ABSENT
+                return Defined(ABSENT)
             raise _absent(definition.name, definition.kind)
         taken = await self._is_taken(key) if found is None else request.action == "create"
         is_other = taken and not (found is not None and _is_of(found, definition))
         if is_other and not request.if_absent:
             raise _exists(definition.name)
         if is_other and found is None:
-            return EXISTS
+            return Defined(EXISTS)
+        warning = ""
         async with self._waiting(access, request.wait or definition.kind == TABLE):
             if found is None:
                 outcome, written = await self._create(access, definition, key, request.if_absent)
@@ -116,8 +126,8 @@ class Definitions:
             if request.wait:
                 await until_serving(self._context, key, written, edited=outcome == REPLACED)
             elif definition.kind == TABLE:
-                await until_known(self._context, key, written["metadata"]["uid"])
-        return outcome
+                warning = await until_known(self._context, key, written["metadata"]["uid"])
+        return Defined(outcome, warning)
 
     def _waiting(self, access: Access, waits: bool) -> AbstractAsyncContextManager[object]:
         """A place among the statements that wait, taken before the write: who gets none has written nothing."""

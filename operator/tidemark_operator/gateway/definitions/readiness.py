@@ -3,8 +3,9 @@
 written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True
                              ──► after an edit: a later time is complete than was then                ──► it serves
                          ──► Progressing of n is False for another reason: waiting changes nothing   ──► refused
-                         ──► a DataSource: Ready of n is True                                        ──► it ingests
-                         ──► Ready of n is False, but not because it starts or its replicas are away ──► refused
+a DataSource             ──► Ready of n is True                                                      ──► it ingests
+                         ──► an obstacle: what the operator failed at and does not wait for, or a reason of Ready
+                             that somebody has to mend                                               ──► refused
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
 """
 
@@ -13,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
@@ -24,8 +27,6 @@ UNSEEN_SECONDS = 10.0
 KNOWN_SECONDS = 30.0
 """How long CREATE TABLE waits until SQL knows the table: its replicas may be away."""
 _SERVES = ("UpToDate", "Finished")
-_BEGINS = ("Starting", "NoReplicaOnline")
-"""Reasons of a DataSource that is not Ready, and will be."""
 _SQLSTATES = {
     "Syntax": "42601",
     "UnresolvedColumn": "42703",
@@ -63,7 +64,7 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body, edit
         if found is not None:
             if "deletionTimestamp" in found["metadata"]:
                 raise _deleted(key)
-            if _serves(key, found, generation):
+            if _serves(context, key, found, generation):
                 complete = found["status"].get("writeFrontier") or {}
                 time_ = complete.get("time", 0)
                 if not edited or generation == 1 or complete.get("finished") or (first is not None and time_ > first):
@@ -72,19 +73,30 @@ async def until_serving(context: ReconcileContext, key: Key, written: Body, edit
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def until_known(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Wait until statements may name the tables of the DataSource, for KNOWN_SECONDS at most, or its conditions say
-    that waiting changes nothing."""
+async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
+    """Wait until statements may name the tables of the DataSource, for KNOWN_SECONDS at most, or waiting changes
+    nothing. Returns why they may not, empty where they may."""
     end = time.monotonic() + KNOWN_SECONDS
-    while time.monotonic() < end:
+    while True:
         known, found = context.registry.source(key), context.cache.get(key)
         if known is not None and known.uid == uid and known.pinned is not None:
-            return
-        if found is not None and found["metadata"]["uid"] == uid:
-            ready = _conditions(found, found["metadata"]["generation"]).get("Ready", {})
-            if ready.get("status") == "False" and ready["reason"] not in _BEGINS:
-                return
+            return ""
+        if found is not None and found["metadata"]["uid"] != uid:
+            found = None  # the one before, as the watch is late
+        stopped = None if found is None else obstacle(context.registry, key, found)
+        if stopped is not None or time.monotonic() >= end:
+            return _told(key, stopped or _waits_for(found))
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _waits_for(found: Body | None) -> IngestionFailure:
+    """What the conditions say of a DataSource that may still begin."""
+    ready = {} if found is None else conditions_of(found, found["metadata"]["generation"]).get("Ready", {})
+    return IngestionFailure(ready.get("reason", "Starting"), ready.get("message", "nothing is known of it yet"))
+
+
+def _told(key: Key, failure: IngestionFailure) -> str:
+    return f"DataSource {key.name} is stored, and takes no rows yet: {failure.reason}: {failure.message}"
 
 
 async def until_refused(context: ReconcileContext, key: Key, uid: str) -> None:
@@ -109,21 +121,13 @@ async def until_gone(context: ReconcileContext, key: Key, uid: str, seconds: flo
         await asyncio.sleep(5 * POLL_SECONDS)
 
 
-def _conditions(body: Body, generation: int) -> dict[str, Body]:
-    """Those of this generation, by type."""
-    listed = (body.get("status") or {}).get("conditions") or ()
-    return {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}
-
-
-def _serves(key: Key, body: Body, generation: int) -> bool:
-    conditions = _conditions(body, generation)
+def _serves(context: ReconcileContext, key: Key, body: Body, generation: int) -> bool:
+    conditions = conditions_of(body, generation)
     progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
     if key.resource == DATA_SOURCES:
-        if ready.get("status") == "True":
-            return True
-        if ready.get("status") != "False" or ready["reason"] in _BEGINS:
-            return False
-        progressing = ready
+        if ready.get("status") != "True" and (stopped := obstacle(context.registry, key, body)) is not None:
+            raise DefinitionRefused("55000", _told(key, stopped))
+        return ready.get("status") == "True"
     if progressing.get("status") != "False":
         return False
     if progressing.get("reason") in _SERVES and ready.get("status") == "True":

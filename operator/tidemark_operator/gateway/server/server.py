@@ -227,7 +227,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Define(self, request: Any, rpc: Any) -> Any:
         """Create or edit a Dataflow for the caller."""
         async with self._admitted(rpc) as access:
-            return gateway_pb2.DefineReply(outcome=await self._definitions.define(access, request))
+            defined = await self._definitions.define(access, request)
+            return gateway_pb2.DefineReply(outcome=defined.outcome, warning=defined.warning)
 
     async def Drop(self, request: Any, rpc: Any) -> Any:
         """Delete a Dataflow for the caller."""

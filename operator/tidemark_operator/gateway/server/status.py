@@ -25,6 +25,7 @@ from tidemark_operator.errors import (
     TimeNotReadable,
     TooMany,
     WriteRefused,
+    WriteStopped,
     WriteUnknown,
 )
 from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
@@ -74,6 +75,7 @@ _OF_WRITE = {
 _STATUS: tuple[tuple[type[OperatorError], Status], ...] = (
     (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
     (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),
+    (WriteStopped, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "55000")),
     (QueryNotReady, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03")),
     (RelationChanged, Status(grpc.StatusCode.INVALID_ARGUMENT, 409, "40001")),
     (QueryRefused, Status(grpc.StatusCode.INVALID_ARGUMENT, 400, "42000")),

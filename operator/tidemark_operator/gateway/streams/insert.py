@@ -20,7 +20,16 @@ from typing import Any
 import grpc
 
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteRefused, WriteUnknown
+from tidemark_operator.catalogue.source_obstacle import obstacle
+from tidemark_operator.errors import (
+    OperatorError,
+    QueryNotReady,
+    QueryRefused,
+    TooMany,
+    WriteRefused,
+    WriteStopped,
+    WriteUnknown,
+)
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
@@ -125,11 +134,13 @@ class Inserts:
         where = f"DataSource {source:.80} in namespace {namespace:.80}"
         key = Key(DATA_SOURCES, namespace, source)
         state = self._context.registry.source(key)
-        if state is None:
+        found = self._context.cache.get(key)
+        if state is None and (found is None or is_deleted(found, found["metadata"]["uid"])):
             raise WriteRefused(f"NO_SUCH_TABLE: there is no {where}")
-        if is_deleted(self._context.cache.get(key), state.uid):
+        if state is not None and is_deleted(found, state.uid):
             raise WriteRefused(f"NO_SUCH_TABLE: {where} is being deleted")
-        if state.pinned is None:
+        if state is None or state.pinned is None:
+            self._require_possible(key)
             raise QueryNotReady(f"{where} is starting: repeat the call")
         if not isinstance(state.pinned.source, WrittenSource):
             raise WriteRefused(f"NO_SUCH_TABLE: {where} is not of kind table: its rows come from elsewhere")
@@ -140,10 +151,17 @@ class Inserts:
             raise WriteRefused(f"NO_SUCH_TABLE: {where} has several tables; name one of them: {', '.join(names)}")
         return state, state.pinned, table or names[0]
 
+    def _require_possible(self, key: Key) -> None:
+        """Raises WriteStopped: the source takes no rows until somebody changes something."""
+        stopped = obstacle(self._context.registry, key, self._context.cache.get(key))
+        if stopped is not None:
+            raise WriteStopped(f"DataSource {key.name} takes no rows: {stopped.reason}: {stopped.message}")
+
     def _ingesting(self, state: SourceState) -> RunningInstance:
         running = self._context.running(state.key.namespace, state.instance)
         pinned, ingester = state.pinned, state.ingester
         if running is None or pinned is None or not running.is_ingesting(pinned.id):
+            self._require_possible(state.key)
             raise QueryNotReady(
                 f"DataSource {state.key.name} is not ingested now: it or its ComputeInstance is suspended, or no "
                 "replica is online. Its conditions say which; then repeat the call"

@@ -269,4 +269,4 @@ def failure_of(report: IngestionStatus) -> IngestionFailure | None:
     word, _, rest = report.message.partition(": ")
     state = report.state.capitalize() if re.fullmatch(r"[A-Za-z]{1,63}", report.state) else "Failed"
     reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]{1,63}", word) else f"Ingestion{state}"
-    return IngestionFailure(reason, report.message)
+    return IngestionFailure(reason, report.message, passes=report.state in ("waiting", "fenced"))

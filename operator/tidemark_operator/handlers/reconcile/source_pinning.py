@@ -92,7 +92,7 @@ class SourcePinning:
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
         except (Waiting, Rejected) as error:
-            state.failure = IngestionFailure(error.reason, str(error))
+            state.failure = IngestionFailure(error.reason, str(error), passes=isinstance(error, Waiting))
             return False
         state.pinned, state.pinned_number = pinned, FIRST
         return True

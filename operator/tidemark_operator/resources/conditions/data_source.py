@@ -19,10 +19,12 @@ TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 @dataclass(frozen=True, slots=True)
 class IngestionFailure:
-    """Why the ingesting replica stopped. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced."""
+    """Why the source is not ingested. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced. `passes`: it is
+    waited for, and nobody has to change anything."""
 
     reason: str
     message: str
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
