@@ -14,8 +14,8 @@ from tests.gateway.source_tables import PINNED, ingested
 from tests.gateway.test_definitions import USER, Place
 from tests.gateway.test_definitions import run as run
 from tests.waiting import BOUND
-from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.registry import Registry, SourceState
+from tidemark_operator.catalogue.relations import catalogue, named_alone
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.definitions import readiness
@@ -312,6 +312,28 @@ def source(namespace: str, uid: str, *tables: str, name: str = "orders") -> Sour
         for name in tables
     )
     return SourceState(Key(DATA_SOURCES, namespace, name), uid, "default", pinned=replace(PINNED, tables=named))
+
+
+def test_the_name_alone_is_that_of_the_one_of_its_name_or_of_the_only_one() -> None:
+    """Of DataSources and Dataflows, for reading and for writing."""
+    for parent, names, alone in (
+        ("shop", ["orders", "lines"], None),
+        ("shop", ["lines", "shop"], "shop"),
+        ("shop", ["orders"], "orders"),
+        ("shop", ["orders", "orders_dead_letter"], "orders"),
+        ("shop", [], None),
+    ):
+        assert named_alone(parent, names) == alone
+    known = Registry()
+    known.put_source(source("ns", "u", "orders", "orders_dead_letter", name="shop"))
+    known.put_source(source("ns", "v", "orders", "lines", name="lines"))
+    add_dataflow(known, "view", shards=("s.a",))
+    names = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
+    assert {name: names[name,].name for name in ("shop", "lines", "view")} == {
+        "shop": "orders",
+        "lines": "lines",
+        "view": "e",
+    }
 
 
 def test_a_table_of_its_sources_name_is_read_by_that_alone() -> None:

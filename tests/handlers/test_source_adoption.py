@@ -37,9 +37,10 @@ TERM = 7
 
 
 class Kept:
-    """What is stored of a source."""
+    """What is stored of a source, and what its pinning failed at."""
 
     def __init__(self) -> None:
+        self.failure: Any = None
         self.pinned: Any = None
         self.ingester: Any = None
 
@@ -98,6 +99,7 @@ def reconciled(
         harness.context.revisions = cast(Any, kept)
         reconciler = DataSourceReconciler(harness.context, cast(Any, kept), deleter(harness, *buried), lambda _: None)
         await reconciler.reconcile(key, written)
+        kept.failure = reconciler.adopt(key, written).failure
         assert (running.core.ingestions.get(GlobalId("new")) is not None) == (kept.pinned is not None)
         status = status_of(harness.context, key, written, 0)
         await harness.fleet.close()

@@ -23,13 +23,16 @@ from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
 from tidemark_protocol.ids import GlobalId
 
-MAY_UPSERT = "update datasources/rows shop in namespace ns"
-MAY_DELETE = "delete datasources/rows shop in namespace ns"
+MAY_WRITE = tuple(
+    f"{verb} datasources/rows {name} in namespace ns"
+    for verb in ("create", "update", "delete")
+    for name in ("shop", "orders", "sole")
+)
 
 
 @pytest.fixture(scope="module")
 def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    with written(tmp_path_factory.mktemp("deletes"), (MAY_INSERT, MAY_UPSERT, MAY_DELETE)) as made:
+    with written(tmp_path_factory.mktemp("deletes"), MAY_WRITE) as made:
         yield made
 
 
@@ -201,6 +204,33 @@ def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch:
     with tables.server.connect() as connection:
         connection.execute("INSERT INTO shop.orders VALUES (1, 'early')")
     assert (tables.rows("orders"), len(asked)) == ([(1, "early")], 3)
+
+
+@pytest.mark.parametrize("names", [("orders", "plain"), ("plain", "orders"), ("orders",)])
+def test_the_name_of_a_source_alone_is_that_of_one_table(
+    tables: Written, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    """Of the table of its name among several, or of its only one, whatever its name is."""
+    source, alone = tables.server.registry.source, "orders" if len(names) > 1 else "sole"
+
+    def known(where: Key) -> SourceState | None:
+        found = source(Key(DATA_SOURCES, "ns", "shop"))
+        assert found is not None
+        assert found.pinned is not None
+        spec = replace(SPEC, tables=tuple(table for table in SPEC.tables if table.name in names))
+        return replace(found, key=where, pinned=replace(found.pinned, source=spec))
+
+    monkeypatch.setattr(tables.server.registry, "source", known)
+    with tables.server.connect() as connection:
+        connection.execute(f"INSERT INTO {alone} VALUES (1, 'a'), (2, 'b')".encode())
+        connection.execute(f"INSERT INTO {alone} VALUES (2, 'c') ON CONFLICT (id) {SET}".encode())
+        with connection.cursor().copy(f"COPY {alone} FROM STDIN".encode()) as copy:
+            copy.write_row((3, "d"))
+        connection.execute(f"DELETE FROM {alone} WHERE {alone}.id = 1".encode())
+        if len(names) > 1:
+            with pytest.raises(psycopg.errors.UndefinedTable, match=r"several tables; name one of them: "):
+                connection.execute("INSERT INTO shop VALUES (4, 'e')")
+    assert sorted(tables.rows("orders")) == [(2, "c"), (3, "d")]
 
 
 @pytest.mark.parametrize("pinned", [True, False])

@@ -148,6 +148,19 @@ def test_a_table_and_a_view_have_no_name_in_common(server: Served) -> None:
     assert (list(server.objects.sources), list(server.objects.bodies)) == (["orders"], ["lines"])
 
 
+def test_a_view_does_not_take_the_name_of_a_source_that_names_its_only_table(server: Served) -> None:
+    columns = [{"name": "id", "type": "BIGINT"}]
+    for name, tables in (("shop", ("orders",)), ("several", ("orders", "lines"))):
+        metadata = {"name": name, "uid": name, "generation": 1, "resourceVersion": "1"}
+        spec = {"instance": "i", "table": {"tables": [{"name": each, "columns": columns} for each in tables]}}
+        server.objects.sources[name] = {"metadata": metadata, "spec": spec}
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.DuplicateTable):
+            connection.execute("CREATE VIEW shop AS SELECT a FROM s.a")
+        connection.execute("CREATE VIEW several AS SELECT a FROM s.a")
+    assert list(server.objects.bodies) == ["several"]
+
+
 def test_in_a_transaction_no_table_is_created(server: Served) -> None:
     with server.connect() as connection:
         for text in ("CREATE TABLE orders (id bigint)", "DROP TABLE orders"):

@@ -1,9 +1,8 @@
 """The names that SQL may use in a namespace, as the planner wants them.
 
 DataSource a, pinned         a.<table>      a shard
-                             a              its table a
 Dataflow d, active           d.<export>     a shard (materialized view), or an index
-                             d              where d has one export
+either                       a              a.a, or the only one that a has (`named_alone`)
 
 Queries read any of them. A plan imports shards of every instance, and indexes of its own instance.
 
@@ -13,7 +12,7 @@ the key; and readers of the new SQL may begin at times before the shard was corr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
@@ -22,6 +21,7 @@ from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_operator.planning.successors import spec_name
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
+from tidemark_protocol.plan.ingestion import DEAD_LETTER
 
 
 def catalogue(
@@ -86,19 +86,29 @@ def names(
     return found
 
 
+def named_alone(parent: str, names: Sequence[str]) -> str | None:
+    """Which of its relations the name of the object alone means: the one of its name, or the only one. Dead letters are
+    beside a table."""
+    if parent in names:
+        return parent
+    main = [name for name in names if not name.endswith(DEAD_LETTER)]
+    return main[0] if len(main) == 1 else None
+
+
 def _tables(source: SourceState) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
-    for name, ingested in source.tables():
-        if name == spec_name(name):
-            table, parent = ingested.table, source.key.name
-            short = name == parent
-            yield Relation(parent, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic, short)
+    found = [(name, ingested) for name, ingested in source.tables() if name == spec_name(name)]
+    parent, alone = source.key.name, named_alone(source.key.name, [name for name, _ in found])
+    for name, ingested in found:
+        table, short = ingested.table, name == alone
+        yield Relation(parent, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic, short)
 
 
 def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:
     if dataflow.active is None:
         return
     revision = dataflow.active.revision
+    alone = named_alone(dataflow.key.name, [export.name for export in revision.exports])
     for export in revision.exports:
         shard = revision.view_shard(export.name)
         id = revision.relation(export.name)
@@ -112,7 +122,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
             shard=shard,
             keys=(export.key,) if export.unique and shard is None else (),
             monotonic=export.monotonic and shard is None,
-            short=len(revision.exports) == 1,
+            short=export.name == alone,
             index_key=export.key if export.kind == "index" else None,
             indexes=_indexes(revision, export) if shares else (),
         )

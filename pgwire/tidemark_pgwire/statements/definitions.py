@@ -44,7 +44,7 @@ class Define:
 
 @dataclass(frozen=True)
 class Drop:
-    """`what`: MATERIALIZED VIEW, VIEW, INDEX or TABLE. `table`: of the DataSource `name`; empty: its only one."""
+    """`what`: MATERIALIZED VIEW, VIEW, INDEX or TABLE. `table`: of the DataSource `name`; empty: its own."""
 
     what: str
     kind: str

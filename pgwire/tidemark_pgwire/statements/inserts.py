@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(?:\d++\.?+\d*+|\.\d++)(?:e[-+]?+\d++)?+", re.IGNORECASE 
 
 @dataclass(frozen=True)
 class TableName:
-    """`table` empty: the only one of the DataSource."""
+    """`table` empty: the one that the name of the DataSource alone means."""
 
     source: str
     table: str = ""
@@ -136,7 +136,7 @@ def _excluded(words: Words) -> str:
 
 
 def table_name(words: Words) -> TableName:
-    """SOURCE.TABLE, or SOURCE or public.SOURCE where it has one table."""
+    """SOURCE.TABLE, or SOURCE or public.SOURCE alone."""
     name = words.name()
     if not words.take_mark("."):
         return TableName(name)

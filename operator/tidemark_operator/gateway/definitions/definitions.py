@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import catalogue, named_alone
 from tidemark_operator.errors import DefinitionRefused, WriteUnknown
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.planner_admission import check_length
@@ -139,7 +139,7 @@ class Definitions:
         if key.resource == DATA_SOURCES:
             return await self._context.kube.get(DATAFLOWS, key.namespace, key.name) is not None
         source = await self._context.kube.get(DATA_SOURCES, key.namespace, key.name)
-        return source is not None and key.name in table_names(source)
+        return source is not None and named_alone(key.name, table_names(source)) is not None
 
     async def _drop(self, access: Access, request: Any) -> str:
         if request.kind not in KINDS_OF_SQL:

@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.relations import named_alone
 from tidemark_operator.catalogue.source_obstacle import obstacle
 from tidemark_operator.errors import (
     OperatorError,
@@ -53,7 +54,8 @@ LOST_WITHOUT_KEY = (
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The place and kind of one call. `table` empty: the only one; `key` empty: the call cannot be repeated."""
+    """The place and kind of one call. `table` empty: the one that the name of the source alone means; `key` empty: the
+    call cannot be repeated."""
 
     namespace: str
     source: str
@@ -147,9 +149,10 @@ class Inserts:
         names = [each.name for each in state.pinned.source.tables]
         if table and table not in names:
             raise WriteRefused(f"NO_SUCH_TABLE: {where} has no table {table:.80}: {', '.join(names)}")
-        if not table and len(names) > 1:
+        found_name = table or named_alone(source, names)
+        if found_name is None:
             raise WriteRefused(f"NO_SUCH_TABLE: {where} has several tables; name one of them: {', '.join(names)}")
-        return state, state.pinned, table or names[0]
+        return state, state.pinned, found_name
 
     def _require_possible(self, key: Key) -> None:
         """Raises WriteStopped: the source takes no rows until somebody changes something."""
