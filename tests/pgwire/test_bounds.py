@@ -8,7 +8,9 @@ import pkgutil
 import re
 import signal
 import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +20,16 @@ import pytest
 import tidemark_pgwire
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import Served
+from tests.waiting import BOUND
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import TEXT
 from tidemark_pgwire.session.settings import Settings
 from tidemark_pgwire.session.transaction import MAX_SAVEPOINTS, Transaction
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.inserts import Write
-from tidemark_pgwire.statements.lexer import MAX_CHARACTERS, POSTGRES, SPARK, split
+from tidemark_pgwire.statements.lexer import MAX_CHARACTERS, POSTGRES, SPARK, Statement, split
 from tidemark_pgwire.values.parameters import decoded
+from tidemark_pgwire.writes.body import LONG
 
 CPU_SECONDS = 2.0
 SIZE = 30_000
@@ -134,6 +138,35 @@ def test_parentheses_around_many_keys_cost_their_length() -> None:
         made = parse(split("DELETE FROM t WHERE " + "(" * 16 + f"id IN ({_KEYS})" + ")" * 16, POSTGRES)[0])
     assert isinstance(made, Write)
     assert len(made.rows) == 30_000
+
+
+@pytest.mark.parametrize("protocol", ["session", "extended"])
+def test_while_a_long_statement_is_read_other_sessions_go_on(
+    server: Served, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """And it can be canceled."""
+    reading, released = threading.Event(), threading.Event()
+
+    def held(text: str, dialect: str) -> list[Statement]:
+        if len(text) > LONG:
+            reading.set()
+            assert released.wait(BOUND)
+        return split(text, dialect)
+
+    monkeypatch.setattr(f"tidemark_pgwire.session.{protocol}.split", held)
+    text = "SELECT a FROM s.a WHERE a = 1 -- " + "x" * LONG
+    with server.connect() as slow, server.connect() as other, ThreadPoolExecutor(1) as threads:
+        values = None if protocol == "session" else ()
+        running = threads.submit(lambda: slow.execute(text.encode(), values, prepare=values is not None))
+        try:
+            assert reading.wait(BOUND)
+            assert other.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
+            slow.cancel_safe(timeout=BOUND)
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                running.result(BOUND)
+        finally:
+            released.set()
+        assert slow.execute(text.encode(), values, prepare=values is not None).fetchall() == [(1,), (2,), (3,)]
 
 
 def test_long_statements_are_refused_in_both_protocols(server: Served) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from sys import getsizeof
 
@@ -37,6 +38,7 @@ from tidemark_pgwire.statements.words import MAX_NAME
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
 from tidemark_pgwire.values.rows import Column
 from tidemark_pgwire.values.types import TEXT
+from tidemark_pgwire.writes.body import by_thread
 
 MAX_PREPARED, MAX_PORTALS = 1000, 64
 MAX_BYTES = 4 << 20
@@ -93,15 +95,12 @@ class Extended:
         if message.name and message.name in self._prepared:
             raise WireError(errors.DUPLICATE_STATEMENT, f'prepared statement "{message.name}" already exists')
         dialect = self._session.settings.dialect
-        found = split(message.sql, dialect)
-        if len(found) > 1:
-            raise WireError(errors.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
-        command = parse(found[0]) if found else None
+        read = partial(_read, message.sql, dialect)
+        command, count, known = await by_thread(self._session.spool, len(message.sql), read)
         self._require_usable(command)
         for oid in message.types:
             kind_of(oid)
-        words = found[0].tokens if found else []
-        count = max(parameter_count(words), len(message.types))
+        count = max(count, len(message.types))
         size = PREPARED_BYTES + 2 * getsizeof(message.sql) + getsizeof(message.name) + 36 * count
         self._prepared.pop(message.name, None)
         if len(self._prepared) >= MAX_PREPARED:
@@ -112,7 +111,7 @@ class Extended:
             )
         self._require_room(size)
         types = [*message.types, *[0] * (count - len(message.types))]
-        for number, oid in parameter_types_of(words).items():
+        for number, oid in known.items():
             types[number - 1] = types[number - 1] or oid
         self._prepared[message.name] = Prepared(command, tuple(types), dialect, size)
         self._session.wire.write(backend.PARSE_COMPLETE)
@@ -350,6 +349,18 @@ class Extended:
         await self._session.close()
         self._session.settings.reset()
         self._prepared.clear()
+
+
+def _read(text: str, dialect: str) -> tuple[Command | None, int, dict[int, int]]:
+    """The command, how many parameters it has, and the oids of those whose type follows from their place. Raises
+    WireError."""
+    found = split(text, dialect)
+    if len(found) > 1:
+        raise WireError(errors.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
+    if not found:
+        return None, 0, {}
+    words = found[0].tokens
+    return parse(found[0]), parameter_count(words), parameter_types_of(words)
 
 
 def _require_types(types: Sequence[int], formats: Sequence[int], values: Sequence[bytes | None]) -> None:

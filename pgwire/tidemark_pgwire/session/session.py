@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import SessionFacts
@@ -33,9 +34,10 @@ from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, split
-from tidemark_pgwire.writes.body import SPOOL_BYTES, Spool
+from tidemark_pgwire.writes.body import LONG, SPOOL_BYTES, Spool, by_thread
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 MAX_MESSAGE_BYTES = 1 << 20
 """A statement of the gateway has 128 Ki characters; the rest is room for parameters."""
 
@@ -242,6 +244,8 @@ class Connection:
             case frontend.Query(text):
                 await self._simple(session, text)
                 self._ready(session)
+            case frontend.Parse(_, text) if len(text) > LONG:
+                await self._limited(session, extended.parse(message))
             case frontend.Parse():
                 await extended.parse(message)
             case frontend.Bind():
@@ -272,7 +276,7 @@ class Connection:
 
     async def _simple(self, session: Session, text: str) -> None:
         await self._extended.close_portal("")
-        found = split(text, session.settings.dialect)
+        found = await self._read(session, len(text), partial(split, text, session.settings.dialect))
         if not found:
             if session.transaction.is_last:
                 await self._limited(session, writes.write(session))
@@ -280,7 +284,8 @@ class Connection:
         for statement in found:
             try:
                 _require_dialect(session, statement)
-                command, last = parse(statement), statement is found[-1]
+                command = await self._read(session, len(statement.sql), partial(parse, statement))
+                last = statement is found[-1]
                 if len(found) > 1 and isinstance(command, Define | Drop):
                     raise definitions.not_alone(command.tag)
                 await self._limited(session, self._statement(session, command, last), is_endless(session, command))
@@ -288,6 +293,18 @@ class Connection:
                 error.position += statement.at if error.position else 0
                 raise
             await self._wire.drain()
+
+    async def _read(self, session: Session, size: int, work: Callable[[], T]) -> T:
+        """What reading a text of so many characters gives: within the time of a statement, where a thread reads it."""
+        if size <= LONG:
+            return work()
+        made = list[T]()
+
+        async def read() -> None:
+            made.append(await by_thread(session.spool, size, work))
+
+        await self._limited(session, read())
+        return made[0]
 
     async def _statement(self, session: Session, command: Command, last: bool) -> None:
         """`last`: of its message, which writes the rows of them all, outside a transaction block."""

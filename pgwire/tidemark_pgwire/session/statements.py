@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
 from tidemark_pgwire.values.types import modifier as modifier_of
-from tidemark_pgwire.writes.body import Spool
+from tidemark_pgwire.writes.body import Spool, by_thread
 from tidemark_pgwire.writes.cells import parameter_oids
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -189,13 +190,13 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
     if isinstance(command, sql.Subscribe):
         session.transaction.require_no_rows()
         with _positions(None):
-            subscription = _subscribe_request(session, command, parameters)
+            subscription = await _subscribe_request(session, command, parameters)
             return await answers.subscribe(session.link, session.token, subscription)
     at = None if parameters else command.at
     dialect = session.settings.dialect
     if isinstance(command, sql.Explain):
         with _positions(at):
-            subject = _bound(command.sql, dialect, parameters)
+            subject = await _bound(session, command.sql, parameters)
             request = pb.ExplainRequest(namespace=session.namespace, subject=subject, dialect=dialect)
             text = await session.link.explain(session.token, request)
         return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
@@ -203,7 +204,8 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
         return await _of_catalogue(session, command.sql, parameters)
     session.transaction.require_no_rows()
     with _positions(at):
-        answer = await answers.query(session.link, session.token, query_request(session, command.sql, parameters))
+        request = await query_request(session, command.sql, parameters)
+        answer = await answers.query(session.link, session.token, request)
     if answer.as_of is not None:
         session.transaction.pin(answer.as_of)
     return answer
@@ -220,7 +222,7 @@ async def describe(session: Session, command: Command, parameters: Sequence[Para
             found_here = await _described(session, text)
             return columns_of_oids(found_here.names, found_here.oids)
         case sql.Select(text):
-            request = query_request(session, text, parameters)
+            request = await query_request(session, text, parameters)
             with _positions(None if parameters else command.at):
                 found = await session.link.describe(session.token, request)
             return tuple(Column(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
@@ -243,12 +245,12 @@ def _positions(at: int | None) -> Iterator[None]:
         raise
 
 
-def query_request(session: Session, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
+async def query_request(session: Session, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
     settings, dialect = session.settings, session.settings.dialect
     as_of = settings.as_of if settings.as_of is not None else session.transaction.as_of
     return pb.QueryRequest(
         namespace=session.namespace,
-        sql=_bound(text, dialect, parameters),
+        sql=await _bound(session, text, parameters),
         as_of=as_of,
         instance=settings.instance,
         strict=settings.strict and as_of is None,
@@ -299,17 +301,19 @@ def cursor(session: Session, name: str) -> Portal:
     return session.cursors[name][0]
 
 
-def _bound(text: str, dialect: str, parameters: Sequence[Parameter]) -> str:
-    return bind(text, dialect, parameters) if parameters else text
+async def _bound(session: Session, text: str, parameters: Sequence[Parameter]) -> str:
+    if not parameters:
+        return text
+    return await by_thread(session.spool, len(text), partial(bind, text, session.settings.dialect, parameters))
 
 
-def _subscribe_request(
+async def _subscribe_request(
     session: Session, command: sql.Subscribe, parameters: Sequence[Parameter]
 ) -> pb.SubscribeRequest:
     dialect, as_of = session.settings.dialect, command.as_of
     return pb.SubscribeRequest(
         namespace=session.namespace,
-        subject=_bound(command.subject, dialect, parameters),
+        subject=await _bound(session, command.subject, parameters),
         instance=session.settings.instance,
         as_of=as_of if as_of is not None else session.settings.as_of,
         up_to=command.up_to,
@@ -351,7 +355,8 @@ async def parameter_types(session: Session, command: Command | None, types: tupl
     """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
     if isinstance(command, Write) and not all(types):
         table = await session.written_table(command.table.source, command.table.table, command.operation)
-        inferred = parameter_oids(table, command)
+        cells = len(command.rows) * len(command.rows[0])
+        inferred = await by_thread(session.spool, cells, partial(parameter_oids, table, command))
         return tuple(given or inferred.get(number, TEXT.oid) for number, given in enumerate(types, 1))
     if all(types) or not isinstance(command, sql.Select) or not _is_answered_here(session, command.sql):
         return types

@@ -40,14 +40,17 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     session.require_writable(command.tag)
     table = await _table(session, command.table, command.operation)
     make = partial(lines, table, command, parameters, session.settings.zone)
-    size = sum(len(cell.text or "") for row in command.rows for cell in row)
-    size += sum(len(each.text or "") for each in parameters)
-    is_small = size < LARGE_BYTES and len(command.rows) < LARGE_ROWS
+    is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
         body = _body(session, table, command.operation)
         await body.do_file_work(partial(body.append, made, rows), len(made))
     return f"{command.tag} {rows}" if command.tag == "DELETE" else f"{command.tag} 0 {rows}"
+
+
+def _size(command: Write, parameters: Sequence[Parameter]) -> int:
+    size = sum(len(cell.text or "") for row in command.rows for cell in row)
+    return size + sum(len(each.text or "") for each in parameters)
 
 
 async def copy(session: Session, command: CopyIn) -> str:

@@ -11,7 +11,6 @@ the table, which other writers change meanwhile: it is refused by name.
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, LIMIT_EXCEEDED, SYNTAX_ERROR, TOO_COMPLEX, WireError
@@ -52,8 +51,10 @@ def _write(table: TableName, terms: list[Term]) -> Write:
     count = prod(len(rows) for _, rows in terms)
     if count > MAX_ROWS or count * len(columns) > MAX_CELLS:
         raise WireError(LIMIT_EXCEEDED, f"DELETE takes at most {MAX_ROWS} keys and {MAX_CELLS} values in a statement")
-    rows = tuple(tuple(cell for part in parts for cell in part) for parts in product(*(rows for _, rows in terms)))
-    return Write(table, columns, rows, DELETE)
+    rows = terms[0][1]
+    for _, more in terms[1:]:
+        rows = [(*before, *after) for before in rows for after in more]
+    return Write(table, columns, tuple(rows), DELETE)
 
 
 def _terms(words: Words, qualifiers: set[str], depth: int = 0) -> list[Term]:

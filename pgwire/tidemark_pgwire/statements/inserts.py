@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_number
@@ -48,8 +49,7 @@ class TableName:
         return f"{self.source}.{self.table}" if self.table else self.source
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A value: a text, or the parameter of this number; neither: NULL. `cast`: a type of _TYPES; empty: none.
     `is_number`: the text is a literal without quotes."""
 
@@ -161,6 +161,10 @@ def _row(words: Words) -> tuple[Cell, ...]:
 
 def cell_of(words: Words, ends: Collection[str] = (",", ")")) -> Cell:
     """The value that comes next. `ends`: what may follow it, in upper case; empty: the end. Raises WireError."""
+    token = words.peek()
+    if token.kind in ("number", "text") and words.peek(1).text in ends and (plain := _plain(token)) is not None:
+        words.next()
+        return plain
     if words.take("CAST"):
         words.require_mark("(")
         inside = _value(words)
@@ -176,6 +180,13 @@ def cell_of(words: Words, ends: Collection[str] = (",", ")")) -> Cell:
     if words.peek().text.upper() not in ends:
         raise _refusal("values are literals and parameters: nothing is computed", words.peek())
     return cell
+
+
+def _plain(token: Token) -> Cell | None:
+    """A number or a text of the usual form, as most values of long statements are; None: it is looked at in detail."""
+    if token.kind == "number":
+        return Cell(token.text, is_number=True) if _NUMBER.fullmatch(token.text) else None
+    return Cell(token.value) if token.text[0] == "'" and "\\" not in token.text else None
 
 
 def _value(words: Words) -> Cell:
@@ -222,7 +233,7 @@ def _with_cast(words: Words, cell: Cell) -> Cell:
         words.take("WITHOUT", "TIME", "ZONE")
     if not cast or words.peek().text == "(" or cell.cast not in ("", cast):
         raise _refusal("a value is cast to a plain type of its column alone", token)
-    return replace(cell, cast=cast)
+    return cell._replace(cast=cast)
 
 
 def literal(token: Token, dialect: str) -> str:

@@ -9,7 +9,7 @@ comments. Spark: texts '...' and "..." with backslashes, r'...' without; names `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ _SPARK = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PLAIN = frozenset(("text", "name", "parameter", "word", "number", "mark"))
+"""Kinds of tokens that the rules find as a whole."""
 _RULES = {POSTGRES: _POSTGRES, SPARK: _SPARK}
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 
@@ -83,6 +85,9 @@ class Token(NamedTuple):
         return self.text[1:-1].replace("''", "'")
 
 
+_token: Callable[..., Token] = tuple.__new__
+
+
 @dataclass(frozen=True)
 class Statement:
     """One of a text. `at`: where it begins there. `tokens`: without blanks and comments; they count from its own
@@ -94,29 +99,35 @@ class Statement:
     tokens: list[Token]
 
 
-def tokens(sql: str, dialect: str) -> Iterator[Token]:
-    """Raises WireError where a text, name or comment does not end."""
-    rules, at = _RULES[dialect], 0
-    while (found := rules.match(sql, at)) is not None:
-        kind = found.lastgroup or "mark"
-        end = found.end()
-        if kind in ("open", "unended"):
-            raise WireError(
-                SYNTAX_ERROR, f"unterminated quoted string at or near {sql[at : at + 20]!r}", position=at + 1
-            )
-        if kind == "comment":
-            kind, end = "blank", _end_of_comment(sql, at)
-        elif kind == "dollar":
-            kind, end = "text", sql.find(found[0], end) + len(found[0])
-            if end < at + 2 * len(found[0]):
-                raise WireError(SYNTAX_ERROR, "unterminated dollar-quoted string", position=at + 1)
-        yield Token(kind, sql[at:end], at)
-        at = end
-
-
 def significant(sql: str, dialect: str) -> list[Token]:
-    """The tokens without blanks and comments. Raises as `tokens`."""
-    return [token for token in tokens(sql, dialect) if token.kind != "blank"]
+    """The tokens without blanks and comments. Raises WireError where a text, name or comment does not end."""
+    rules, at, made = _RULES[dialect], 0, list[Token]()
+    while at < len(sql):
+        for found in rules.finditer(sql, at):
+            kind = found.lastgroup
+            if kind in _PLAIN:
+                made.append(_token(Token, (kind, found[0], found.start())))
+            elif kind != "blank":
+                at = _end_of(kind, found, sql)
+                if kind == "dollar":
+                    made.append(Token("text", sql[found.start() : at], found.start()))
+                break
+        else:
+            break
+    return made
+
+
+def _end_of(kind: str | None, found: re.Match[str], sql: str) -> int:
+    """Of a comment or a text that the rules find the beginning of. Raises WireError."""
+    at = found.start()
+    if kind == "comment":
+        return _end_of_comment(sql, at)
+    if kind == "dollar":
+        end = sql.find(found[0], found.end())
+        if end < 0:
+            raise WireError(SYNTAX_ERROR, "unterminated dollar-quoted string", position=at + 1)
+        return end + len(found[0])
+    raise WireError(SYNTAX_ERROR, f"unterminated quoted string at or near {sql[at : at + 20]!r}", position=at + 1)
 
 
 def split(sql: str, dialect: str) -> list[Statement]:
@@ -128,15 +139,16 @@ def split(sql: str, dialect: str) -> list[Statement]:
             f"the statement has {len(sql)} characters, and at most {MAX_CHARACTERS} are taken",
             hint="Send long values as parameters.",
         )
-    found, start, own = list[Statement](), 0, list[Token]()
-    for token in tokens(sql, dialect):
-        if token.kind == "mark" and token.text == ";":
-            if own:
-                found.append(Statement(sql[start : token.at], start, dialect, own))
-            start, own = token.end, []
-        elif token.kind != "blank":
-            own.append(token._replace(at=token.at - start) if start else token)
-    return [*found, Statement(sql[start:], start, dialect, own)] if own else found
+    every = significant(sql, dialect)
+    ends = [at for at, (_, text, _) in enumerate(every) if text == ";"]
+    found, start, first = list[Statement](), 0, 0
+    for end in [*ends, len(every)]:
+        until = every[end].at if end < len(every) else len(sql)
+        if own := every[first:end]:
+            own = [token._replace(at=token.at - start) for token in own] if start else own
+            found.append(Statement(sql[start:until], start, dialect, own))
+        start, first = until + 1, end + 1
+    return found
 
 
 def _end_of_comment(sql: str, at: int) -> int:

@@ -28,8 +28,10 @@ class Words:
         self._closing = {} if closing is None else closing
         """Which token closes the parentheses that another opens, by their numbers; empty until it is asked for."""
 
-    def peek(self) -> Token:
-        return self._found[self._at] if self._at < self._last else Token("end", "", self._until)
+    def peek(self, further: int = 0) -> Token:
+        """The token that comes next, or one behind it."""
+        at = self._at + further
+        return self._found[at] if at < self._last else Token("end", "", self._until)
 
     def next(self) -> Token:
         token = self.peek()
@@ -42,6 +44,8 @@ class Words:
 
     def take(self, *words: str) -> bool:
         """Take these words, if they come next."""
+        if self.peek().word != words[0]:
+            return False
         ahead = self._found[self._at : min(self._at + len(words), self._last)]
         if [token.word for token in ahead] != list(words):
             return False

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from tidemark_pgwire.errors import WireError
 
@@ -24,21 +25,24 @@ MEMORY_BYTES = 64 << 10
 PIECE_BYTES = 1 << 20
 COPIES, PARSERS, WRITERS = 64, 2, 4
 """The memory of a parser is several times that of a block."""
+LONG = 4 << 10
+"""Characters of a statement, from which on a thread reads it: one of 128 Ki takes some tenths of a second."""
 TOO_MANY = "53400"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A disk that is full; all other errors are those of a disk that fails."""
+T = TypeVar("T")
 Mark = tuple[int, int]
 """Bytes and rows of a body at a savepoint."""
 
 
 class Spool:
-    """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: threads for the data of COPY;
-    `writers`: for other work with files."""
+    """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: threads for the data of COPY
+    and for long statements; `writers`: for other work with files."""
 
     def __init__(self, most: int = SPOOL_BYTES) -> None:
         self._most, self._lock = most, threading.Lock()
         self._used, self._copies = Counter[str](), Counter[str]()
-        self.parsers = ThreadPoolExecutor(PARSERS, "copy")
+        self.parsers = ThreadPoolExecutor(PARSERS, "parse")
         self.writers = ThreadPoolExecutor(WRITERS, "rows")
 
     def take(self, user: str, size: int) -> None:
@@ -163,6 +167,13 @@ class Body:
             with suppress(OSError):  # the file has no name, so it is gone all the same
                 self._file.close()
             self._spool.take(self._user, -self.size)
+
+
+async def by_thread(spool: Spool, size: int, work: Callable[[], T]) -> T:
+    """What reading a text of so many characters gives. A thread reads a long one, so that other sessions go on."""
+    if size <= LONG:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(spool.parsers, work)
 
 
 async def run_to_end(threads: Executor, work: Callable[[], None]) -> None:
