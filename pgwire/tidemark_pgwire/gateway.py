@@ -57,7 +57,7 @@ _REFUSED = (
 )
 _NOT_YET = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Statuses of calls that wrote no rows. After any other one nobody knows whether the call did."""
-_OF_ROWS = ("23505", "02000", "21000")
+_OF_ROWS = ("23505", "P0002", "21000")
 """Refusals that are made after the key of the call was looked up: an earlier call with it wrote nothing."""
 T = TypeVar("T")
 

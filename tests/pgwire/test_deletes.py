@@ -13,6 +13,7 @@ import pytest
 
 from tests.pgwire.served import served
 from tests.pgwire.written import MAY_INSERT, SPEC, Written, written
+from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
@@ -22,6 +23,7 @@ from tidemark_pgwire.gateway import WRITE_SECONDS
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
 from tidemark_protocol.ids import GlobalId
+from tidemark_replica.storage.written.refusal import WriteUnknown
 
 MAY_WRITE = tuple(
     f"{verb} datasources/rows {name} in namespace ns"
@@ -89,10 +91,55 @@ def test_a_transaction_deletes_at_one_time_or_not_at_all(tables: Written) -> Non
                 connection.execute("DELETE FROM shop.orders WHERE id = 2")
         assert len(tables.calls) == 1
         assert sorted(tables.rows("orders")) == [(2, "b"), (3, "c")]
-        with pytest.raises(psycopg.errors.NoData, match="ROW_NOT_THERE"), connection.transaction():
-            connection.execute("DELETE FROM shop.orders WHERE id IN (2, 7)")
         connection.cursor().executemany("DELETE FROM shop.orders WHERE id = %s", [(2,), (3,)])
         assert tables.rows("orders") == []
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_delete_says_how_many_rows_were_there(tables: Written, is_prepared: bool) -> None:
+    """None is no error. In a transaction block the number is said before, so COMMIT checks it; so it is with all but
+    the only statement of a message."""
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
+        for keys, count in ((9, 0), (1, 1), (1, 0)):
+            done = connection.execute("DELETE FROM shop.orders WHERE id = %s", [keys], prepare=is_prepared)
+            assert (done.statusmessage, done.rowcount) == (f"DELETE {count}", count)
+        assert connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2, NULL)").statusmessage == "DELETE 1"
+        missing = "ROWS_MISSING: 2 rows are to be deleted, and 1 of them are there"
+        delete = "DELETE FROM shop.orders WHERE id"
+        for text in (
+            f"BEGIN; {delete} IN (2, 3); COMMIT",
+            f"{delete} = 2; {delete} = 3",
+            f"{delete} IN (2, 3); {delete} = NULL",
+            f"{delete} IN (2, 3); SET application_name = 'a'",
+        ):
+            with pytest.raises(psycopg.errors.NoDataFound, match=missing):
+                connection.execute(text.encode())
+        with pytest.raises(psycopg.errors.NoDataFound):
+            connection.cursor().executemany("DELETE FROM shop.orders WHERE id = %s", [(2,), (3,)])
+        assert sorted(tables.rows("orders")) == [(3, "c"), (4, "d")]
+        with connection.transaction():
+            connection.execute("DELETE FROM shop.orders WHERE id = 3")
+            connection.execute("DELETE FROM shop.orders WHERE id IN (4)")
+    assert tables.rows("orders") == []
+
+
+def test_crash_a_delete_whose_answer_is_lost_has_the_number_of_the_first_call(
+    tables: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(ingestion: str, header: Any, pieces: Any) -> Any:
+        pending = tables.put(ingestion, header, pieces)
+        while pending.answer(BOUND) is None:
+            pass
+        monkeypatch.undo()
+        raise WriteUnknown("the ingestion ended")
+
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b')")
+        tables.calls.clear()
+        monkeypatch.setattr(tables, "write", lost)
+        assert connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2, 3)").statusmessage == "DELETE 2"
+    assert (tables.rows("orders"), len(tables.calls), len(set(tables.calls))) == ([], 2, 1)
 
 
 def test_an_upsert_replaces_whole_rows(tables: Written) -> None:

@@ -54,10 +54,7 @@ def test_insert_upsert_and_delete_by_key(tmp_path: Path) -> None:
         ("keyed", b"id,name\n1,x\n", "insert", "DUPLICATE_KEY"),
         ("keyed", b"id,name\n7,x\n7,y\n", "insert", "KEY_TWICE"),
         ("keyed", b"id,name\n7,x\n7,y\n", "upsert", "KEY_TWICE"),
-        ("keyed", b"id\n7\n", "delete", "ROW_NOT_THERE"),
         ("keyed", b"id,name\n,x\n", "insert", "KEY_NULL"),
-        ("plain", b"id,name,price,at\n1,b,,\n", "delete", "ROW_NOT_THERE"),
-        ("plain", b"id,name,price,at\n1,a,,\n1,a,,\n", "delete", "ROW_NOT_THERE"),
         ("plain", b"id,name\n1,a\n", "delete", "MALFORMED"),
         ("plain", b"id,name\n1,a\n", "upsert", "NO_PRIMARY_KEY"),
         ("log", b"id,name,price,at\n1,a,,\n", "delete", "APPEND_ONLY"),
@@ -75,6 +72,32 @@ def test_a_refused_call_changes_nothing(tmp_path: Path, table: str, body: bytes,
     assert writer.spool.used_bytes == 0
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_delete_takes_what_is_there_and_says_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    """A repeated call has the number of the first one, also after a restart. One that must find all is refused."""
+    writer = Writer(tmp_path)
+    writer.call("keyed", b"id,name\n1,a\n2,b\n3,\n")
+    writer.call("plain", b"id,name\n1,a\n1,a\n2,\n")
+    if is_large:
+        monkeypatch.setattr(source, "SHARE_BYTES", 8)
+    for must_find in (3, 1):
+        with pytest.raises(WriteRefused, match=rf"ROWS_MISSING: {must_find} rows are to be .*, and 2 of them are"):
+            writer.call("keyed", b"id\n1\n3\n9\n", "delete", must_find=must_find)
+    assert pairs(tmp_path, "keyed") == [(1, "a"), (2, "b"), (3, None)]
+    assert writer.call("keyed", b"id\n9\n", "delete").rows == 0
+    for repeated in (False, True):
+        answer = writer.call("keyed", b"id\n1\n3\n9\n", "delete", key="once", must_find=3 if repeated else 2)
+        assert (answer.rows, answer.repeated) == (2, repeated)
+        writer.restart()
+    assert pairs(tmp_path, "keyed") == [(2, "b")]
+    rows = b"id,name,price,at\n1,a,,\n1,a,,\n1,a,,\n2,,,\n2,b,,\n"
+    assert writer.call("plain", rows, "delete").rows == 3
+    assert writer.call("plain", rows, "delete").rows == 0
+    assert (pairs(tmp_path, "plain"), writer.spool.used_bytes) == ([], 0)
+
+
 def test_an_adopted_tables_keys_of_several_rows_are_neither_deleted_nor_replaced(tmp_path: Path) -> None:
     """The adopted table has key 1 in two rows, and key 3 in one row of multiplicity two."""
     before = tuple(replace(table, primary_key=()) for table in SPEC.tables)
@@ -85,7 +108,6 @@ def test_an_adopted_tables_keys_of_several_rows_are_neither_deleted_nor_replaced
     writer.restart()
     for body, operation, code in (
         (b"id\n1\n9\n", "delete", "KEY_NOT_UNIQUE"),
-        (b"id\n2\n9\n", "delete", "ROW_NOT_THERE"),
         (b"id\n3\n", "delete", "KEY_NOT_UNIQUE"),
         (b"id,name\n3,e\n", "upsert", "KEY_NOT_UNIQUE"),
         (b"id,name\n1,e\n", "insert", "DUPLICATE_KEY"),
@@ -190,10 +212,10 @@ def test_what_a_table_has_of_years_that_python_has_not_is_sought_and_named(days:
     assert [(each.operator, each.value) for each in sought.conditions()] == [(">=", integers[0]), ("<=", integers[1])]
 
     name = "date" if pa.types.is_date32(days.type) else "timestamp"
-    table = WrittenTable("days", (Column("day", SqlType(name)),))
+    table = WrittenTable("days", (Column("day", SqlType(name)),), ("day",))
     rows, before = pa.Table.from_batches([batch]), pa.table({"day": days, DIFF: pa.array([1, 0])})
-    with pytest.raises(WriteRefused, match="ROW_NOT_THERE: the row with day = "):
-        transaction.updates_of(table, "delete", rows, before.slice(0, 1))
+    with pytest.raises(WriteRefused, match="DUPLICATE_KEY: the row with day = "):
+        transaction.updates_of(table, "insert", rows, before.slice(0, 1))
 
 
 def test_a_call_that_fails_each_time_ends_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,29 +274,27 @@ class Model:
         body = "id,name,price,at\n" + "".join(f"{id},{name},,\n" for id, name in lines)
         return table, operation, body.encode()
 
-    def apply(self, table: str, operation: str, body: bytes) -> bool:
-        """Whether the call is right; the model has it then."""
+    def apply(self, table: str, operation: str, body: bytes) -> int | None:
+        """How many rows the call writes or deletes; None where it is refused."""
         lines = [line.split(",") for line in body.decode().splitlines()[1:]]
         found = [(int(id), name) for id, name, *_ in lines]
         if table == "plain":
             change = Counter(found)
             if operation == "insert":
                 self.plain += change
-            elif all(self.plain[row] >= times for row, times in change.items()):
-                self.plain -= change
-            else:
-                return False
-            return True
+                return change.total()
+            gone = change & self.plain
+            self.plain -= gone
+            return gone.total()
         ids = {id for id, _ in found}
         there = ids & self.keyed.keys()
-        if len(ids) < len(found) or (operation == "insert" and there) or (operation == "delete" and there != ids):
-            return False
-        for id, name in found:
-            if operation == "delete":
-                del self.keyed[id]
-            else:
-                self.keyed[id] = name
-        return True
+        if len(ids) < len(found) or (operation == "insert" and there):
+            return None
+        if operation == "delete":
+            self.keyed = {id: name for id, name in self.keyed.items() if id not in ids}
+            return len(there)
+        self.keyed |= found
+        return len(found)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -321,7 +341,7 @@ def test_crash_random_histories_are_those_of_a_model(
                     except KeyboardInterrupt:
                         alive[0] = 0
         expected = [model.apply(t, o, b) for t, o, b, _ in calls]
-        assert [isinstance(answers[k], int) for *_, k in calls] == expected, (number, answers)
+        assert [a if isinstance(a := answers[k], int) else None for *_, k in calls] == expected, (number, answers)
         keyed, plain = sorted(model.keyed.items()), sorted(model.plain.elements())
         wanted[writer.now] = keyed, plain
         assert (pairs(tmp_path, "keyed"), pairs(tmp_path, "plain")) == (keyed, plain)

@@ -55,10 +55,10 @@ class Writer:
         self.ingester.recover()
 
     def put(
-        self, table: str, body: bytes, operation: str = "insert", format: str = "csv", key: str = ""
+        self, table: str, body: bytes, operation: str = "insert", format: str = "csv", key: str = "", must_find: int = 0
     ) -> PendingWrite:
         """A call that waits for its tick. Raises WriteRefused."""
-        header = WriteHeader(table, operation, format, key or f"k{next(_KEYS)}")
+        header = WriteHeader(table, operation, format, key or f"k{next(_KEYS)}", must_find)
         return self.inbox.put(self.receiver.receive(header, [body[i : i + 1000] for i in range(0, len(body), 1000)]))
 
     def tick(self) -> int:

@@ -93,7 +93,7 @@ class Connection:
 
     def __init__(self, server: Server, wire: Wire, pid: int, secret: int) -> None:
         self._server, self._wire, self.pid, self.secret = server, wire, pid, secret
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Any] | None = None
         self._canceled = False
         self._skipping = False
         self._session: Session | None = None
@@ -328,7 +328,7 @@ class Connection:
         else:
             tag = await self._extended.run(command)
             if last and session.transaction.is_last:
-                await writes.write(session)
+                tag = await writes.write(session, tag)
             wire.write(backend.command_complete(tag))
             return
         if last and session.transaction.is_last:
@@ -336,7 +336,7 @@ class Connection:
 
     # --- the time of a statement ---
 
-    async def _limited(self, session: Session, work: Coroutine[Any, Any, None], endless: bool = False) -> None:
+    async def _limited(self, session: Session, work: Coroutine[Any, Any, object], endless: bool = False) -> None:
         """`endless`: the session's own limit alone holds. Raises WireError where the statement or its transaction takes
         too long, where it is canceled, or the connection ends; Gone where its client goes."""
         if self._ending is not None:
@@ -368,7 +368,7 @@ class Connection:
             raise late or WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Its call was ended: ask again.")
         task.result()
 
-    async def _until_late(self, session: Session, task: asyncio.Task[None], limit: float | None) -> WireError | None:
+    async def _until_late(self, session: Session, task: asyncio.Task[Any], limit: float | None) -> WireError | None:
         """Wait until the statement or its client ends, or a limit of time; returns the error of that. The limit of the
         transaction does not end a call that writes its rows, which has an end of its own: its outcome counts."""
         clock = asyncio.get_running_loop().time
@@ -411,7 +411,7 @@ def _require_dialect(session: Session, statement: Statement) -> None:
         )
 
 
-def _forget(task: asyncio.Task[None]) -> None:
+def _forget(task: asyncio.Task[Any]) -> None:
     """Take the outcome of a statement whose client is gone, or asyncio would log it."""
     if not task.cancelled():
         task.exception()

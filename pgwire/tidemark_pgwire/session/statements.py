@@ -204,8 +204,8 @@ async def open_rows(session: Session, command: sql.Source | sql.Explain, paramet
         return await _of_catalogue(session, command.sql, parameters)
     session.transaction.require_no_rows()
     with _positions(at):
-        request = await query_request(session, command.sql, parameters)
-        answer = await answers.query(session.link, session.token, request)
+        query = await query_request(session, command.sql, parameters)
+        answer = await answers.query(session.link, session.token, query)
     if answer.as_of is not None:
         session.transaction.pin(answer.as_of)
     return answer

@@ -35,14 +35,15 @@ LOST = (-1, -1)
 @dataclass
 class Pending:
     """Rows that are to be inserted into one table, upserted or deleted, by a call with this key. `copied`: the data of
-    the one COPY that they are of; None: they have other statements. `since`: when the first of them came, by the event
-    loop's clock."""
+    the one COPY that they are of; None: they have other statements. `statements`: how many INSERTs and DELETEs there
+    were since the first of them. `since`: when the first of them came, by the event loop's clock."""
 
     table: WrittenTable
     body: Body
     key: str
     operation: str = INSERT
     copied: Blocks | None = None
+    statements: int = 0
     since: float = 0.0
 
 

@@ -19,7 +19,7 @@ from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.session.transaction import Pending
 from tidemark_pgwire.statements.commands import CopyIn
-from tidemark_pgwire.statements.inserts import INSERT, TableName, Write
+from tidemark_pgwire.statements.inserts import DELETE, INSERT, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
@@ -45,6 +45,8 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     if rows:
         body = _body(session, table, command.operation)
         await body.do_file_work(partial(body.append, made, rows), len(made))
+    if session.transaction.pending is not None:
+        session.transaction.pending.statements += 1
     return f"{command.tag} {rows}" if command.tag == "DELETE" else f"{command.tag} 0 {rows}"
 
 
@@ -80,15 +82,20 @@ async def copy(session: Session, command: CopyIn) -> str:
     return f"COPY {body.rows - before}"
 
 
-async def write(session: Session) -> None:
-    """Write the rows that wait, if there are some; return once they are durable. Raises WireError: they are not, or
-    nobody knows."""
+async def write(session: Session, tag: str = "") -> str:
+    """Write the rows that wait, if there are some; return once they are durable. `tag`: of the last statement, whose
+    client does not have it yet; returns the one that it gets. Raises WireError: the rows are not durable, or nobody
+    knows.
+
+    A DELETE that is alone says how many rows were there. All others have said that each of their keys is there.
+    """
     pending, session.transaction.pending = session.transaction.pending, None
     if pending is None:
-        return
+        return tag
+    counts = pending.operation == DELETE and pending.statements == 1 and tag.startswith("DELETE")
     try:
         if pending.body.rows == 0:
-            return
+            return tag
         header = pb.InsertHeader(
             namespace=session.namespace,
             source=pending.table.source,
@@ -97,6 +104,7 @@ async def write(session: Session) -> None:
             format="csv",
             key=pending.key,
             table_id=pending.table.id,
+            must_find=pending.body.rows if pending.operation == DELETE and not counts else 0,
         )
         session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
@@ -109,6 +117,7 @@ async def write(session: Session) -> None:
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
         session.wire.write(backend.notice(text))
+    return f"DELETE {reply.rows}" if counts else tag
 
 
 async def _data(session: Session) -> AsyncIterator[bytes]:

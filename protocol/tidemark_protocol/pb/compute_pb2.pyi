@@ -568,18 +568,20 @@ class ReleaseSourceResponse(_message.Message):
     def __init__(self, error: _Optional[str] = ...) -> None: ...
 
 class WriteRowsHeader(_message.Message):
-    __slots__ = ("ingestion", "table", "operation", "format", "key")
+    __slots__ = ("ingestion", "table", "operation", "format", "key", "must_find")
     INGESTION_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    MUST_FIND_FIELD_NUMBER: _ClassVar[int]
     ingestion: str
     table: str
     operation: str
     format: str
     key: str
-    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+    must_find: int
+    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ...) -> None: ...
 
 class WriteRowsRequest(_message.Message):
     __slots__ = ("header", "data", "end")

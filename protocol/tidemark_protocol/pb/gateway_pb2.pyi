@@ -371,7 +371,7 @@ class FileChange(_message.Message):
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class InsertHeader(_message.Message):
-    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id")
+    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id", "must_find")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -379,6 +379,7 @@ class InsertHeader(_message.Message):
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    MUST_FIND_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     source: str
     table: str
@@ -386,7 +387,8 @@ class InsertHeader(_message.Message):
     format: str
     key: str
     table_id: str
-    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ...) -> None: ...
+    must_find: int
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
     __slots__ = ("header", "data", "end")

@@ -243,7 +243,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 raise QueryRefused("the first message of a call is its header")
             asked = first.header
             place = (asked.namespace, asked.source, asked.table)
-            target = WriteTarget(*place, asked.operation, asked.format, asked.key, asked.table_id)
+            target = WriteTarget(*place, asked.operation, asked.format, asked.key, asked.table_id, asked.must_find)
             try:
                 written = await self._inserts.write(access, target, _body(requests))
             except OperatorError:

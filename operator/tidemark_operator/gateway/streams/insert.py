@@ -65,6 +65,8 @@ class WriteTarget:
     key: str
     table_id: str = ""
     """Of the table that the rows are made for; empty: any of the name."""
+    must_find: int = 0
+    """How many rows a delete must find; 0: any number."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Inserts:
                 operation=target.operation,
                 format=target.format,
                 key=target.key or uuid.uuid4().hex,
+                must_find=target.must_find,
             )
             try:
                 answer = await self._call(running, state, header, pieces)

@@ -40,12 +40,14 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class WriteHeader:
-    """The table, the operation, the format of the body, and the key of a call."""
+    """The table, the operation, the format of the body, and the key of a call. `must_find`: how many rows a delete
+    must find; 0: any number."""
 
     table: str
     operation: str
     format: str
     key: str
+    must_find: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class ReceivedWrite:
     rows: int
     size: int
     file: SpoolFile
+    must_find: int = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows: the table's columns, in order of the body."""
@@ -118,7 +121,8 @@ class Receiver:
                             TOO_LARGE, f"the rows take more than {DECODED_FACTOR * self._limit} bytes; divide the body"
                         )
                     out.write_batch(batch)
-            return ReceivedWrite(table.name, header.operation, header.key, digest, rows, size, file)
+            known = table.name, header.operation, header.key, digest
+            return ReceivedWrite(*known, rows, size, file, header.must_find)
         except BaseException:
             file.close()
             raise

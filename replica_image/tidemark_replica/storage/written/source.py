@@ -27,8 +27,8 @@ from tidemark_replica.storage.written import keys
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite
-from tidemark_replica.storage.written.refusal import KEY_REUSED, WriteRefused
-from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of
+from tidemark_replica.storage.written.refusal import KEY_REUSED, ROWS_MISSING, WriteRefused
+from tidemark_replica.storage.written.transaction import found_by, reads_contents, rows_of, updates_of
 
 SHARE_BYTES, SHARES_MAX = 8 << 20, 256
 """A call with more rows is divided into shares of about so many bytes; each share is two open files."""
@@ -116,10 +116,11 @@ class WrittenIngestion(Source):
                 continue
             try:
                 updates = updates_of(spec, pending.write.operation, rows, before)
+                count = _checked(pending.write, rows_of(pending.write.operation, rows.num_rows, updates))
             except WriteRefused as refusal:
                 self._refuse(pending, refusal)
                 continue
-            self._accept(pending, time)
+            self._accept(pending, time, count)
             pieces.append(_timed(updates, time))
             if reading:
                 before = consolidate(pa.concat_tables([before, updates]))
@@ -129,17 +130,18 @@ class WrittenIngestion(Source):
         if self._is_known(pending):
             return None
         spec, shard = self._specs[name], self._places[name][1]
-        timed = (_timed(updates, time) for updates in _updates_in_shares(spec, shard, pending.write))
+        counts = list[int]()
+        timed = (_timed(updates, time) for updates in _updates_in_shares(spec, shard, pending.write, counts))
         try:
             file = write_staged(shard.location, _batches(timed), schema=shard.schema)
         except WriteRefused as refusal:
             self._refuse(pending, refusal)
             return None
-        self._accept(pending, time)
+        self._accept(pending, time, sum(counts))
         return file
 
-    def _accept(self, pending: PendingWrite, time: Time) -> None:
-        written = WrittenKey(pending.write.digest, pending.write.rows, time)
+    def _accept(self, pending: PendingWrite, time: Time, rows: int) -> None:
+        written = WrittenKey(pending.write.digest, rows, time)
         self._new[pending.write.key] = written
         self._accepted.append((pending, written, False))
 
@@ -160,10 +162,21 @@ class WrittenIngestion(Source):
         self._inbox.refuse(pending, refusal)
 
 
-def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite) -> Iterator[pa.Table]:
-    """The updates of a large call, some at a time. Raises WriteRefused."""
+def _checked(write: ReceivedWrite, rows: int) -> int:
+    """How many rows the call writes or deletes. Raises WriteRefused: it must find more."""
+    if write.must_find not in (0, rows):
+        raise WriteRefused(
+            ROWS_MISSING, f"{write.must_find} rows are to be deleted, and {rows} of them are there; nothing is written"
+        )
+    return rows
+
+
+def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite, counts: list[int]) -> Iterator[pa.Table]:
+    """The updates of a large call, some at a time. `counts` gets how many rows they write or delete. Raises
+    WriteRefused."""
     empty = _with_diff_schema(shard).empty_table()
     if not reads_contents(spec, write.operation):
+        counts.append(write.rows)
         for batch in write.batches():
             yield updates_of(spec, write.operation, pa.Table.from_batches([batch]), empty)
         return
@@ -179,7 +192,11 @@ def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite) -
     ):
         for some, met in zip(own, there, strict=True):
             before = consolidate(pa.concat_tables([empty, *met]))
-            yield updates_of(spec, write.operation, pa.concat_tables([shard.schema.empty_table(), *some]), before)
+            share = pa.concat_tables([shard.schema.empty_table(), *some])
+            updates = updates_of(spec, write.operation, share, before)
+            counts.append(rows_of(write.operation, share.num_rows, updates))
+            yield updates
+    _checked(write, sum(counts))
 
 
 def _with_diff_schema(shard: Shard) -> pa.Schema:

@@ -4,8 +4,8 @@
     insert     primary key   DUPLICATE_KEY              +row                 KEY_TWICE
     insert     (none)        +row                       +row                 two rows
     upsert     primary key   -the row before, +row      +row                 KEY_TWICE
-    delete     primary key   -the row                   ROW_NOT_THERE        KEY_TWICE
-    delete     (whole row)   -row                       ROW_NOT_THERE        two of them must be there
+    delete     primary key   -the row                   nothing              KEY_TWICE
+    delete     (whole row)   -row                       nothing              two of them, where they are there
 
 A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key. An
 adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as nobody can tell which one is meant.
@@ -20,12 +20,11 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, consolidate
 from tidemark_protocol.plan.ingestion import WrittenTable
-from tidemark_replica.storage.written.receive import INSERT, UPSERT
+from tidemark_replica.storage.written.receive import DELETE, INSERT, UPSERT
 from tidemark_replica.storage.written.refusal import (
     DUPLICATE_KEY,
     KEY_NOT_UNIQUE,
     KEY_TWICE,
-    ROW_NOT_THERE,
     WriteRefused,
 )
 
@@ -58,20 +57,21 @@ def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.T
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
     if operation == UPSERT:
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
-    missing = rows.select(keys).join(there.select(keys), keys=keys, join_type="left anti")
-    if missing.num_rows:
-        raise _refusal(ROW_NOT_THERE, "is not there", missing)
     return gone
+
+
+def rows_of(operation: str, rows: int, updates: pa.Table) -> int:
+    """How many rows a call with so many rows writes, or deletes."""
+    return -(pc.sum(updates.column(DIFF)).as_py() or 0) if operation == DELETE else rows
 
 
 def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:
-    """Whole rows are taken back, each as often as it is in the call."""
+    """Whole rows are taken back, each as often as it is in the call, and at most as often as it is there."""
     gone = consolidate(_with_diff(rows, -1))
     after = consolidate(pa.concat_tables([before, gone]))
     missing = after.filter(pc.less(after.column(DIFF), 0))
-    if missing.num_rows:
-        raise _refusal(ROW_NOT_THERE, "is not there as often as it is deleted", missing.drop_columns([DIFF]))
-    return gone
+    again = missing.set_column(missing.schema.get_field_index(DIFF), DIFF, pc.negate(missing.column(DIFF)))
+    return consolidate(pa.concat_tables([gone, again]))
 
 
 def _refuse_twice(rows: pa.Table, keys: Sequence[str]) -> None:
