@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 
 from tests.authorities import Authority
-from tests.controller.harness import R1, at
+from tests.controller.harness import LAG, R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_access import ApiServer
 from tests.gateway.test_metrics import Deaf
@@ -218,7 +218,7 @@ class Served:
         running.replicas[R1], state.online = state, True
         running.answers = cast(Any, self.answers)
         table, book = shard_of("s.a"), fleet.book("ns")
-        book.register(table.shard_id, table.location)
+        book.register(table.shard_id, table.location, LAG, owned=True)  # as its DataSource does: it outlives readers
         book.observe(table.shard_id, at(500), at(100))
         self.registry, planner = registry(), cast(PlannerClient, self.answers)
         cache = SimpleNamespace(

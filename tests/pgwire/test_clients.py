@@ -290,6 +290,35 @@ def test_subscribe_by_a_cursor(tmp_path: Path) -> None:
         until(lambda: server.running.clients.subscribes == 0)
 
 
+def read_all(connection: psycopg.Connection[Any], text: str) -> None:
+    if not text.startswith("COPY"):
+        connection.execute(text.encode())
+        return
+    with connection.cursor().copy(text.encode()) as copy:
+        list(copy)
+
+
+@pytest.mark.parametrize("text", ["SUBSCRIBE s.a", "COPY (SUBSCRIBE s.a) TO STDOUT", "FETCH ALL FROM c"])
+def test_the_session_goes_on_after_a_canceled_subscribe(tmp_path: Path, text: str) -> None:
+    with served(tmp_path) as server, server.connect() as connection:
+        if "FETCH" in text:
+            connection.execute("BEGIN")
+            connection.execute("DECLARE c CURSOR FOR SUBSCRIBE s.a")
+
+        def stop() -> None:
+            tell(server, 0, at(600), updates((7, 499, 1), (8, 500, 1)))
+            connection.cancel_safe(timeout=BOUND)
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            read_all(connection, text)
+        stopping.join()
+        connection.execute("ROLLBACK")
+        until(lambda: server.running.clients.subscribes == 0)
+        assert connection.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
+
+
 def test_subscribe_by_copy(tmp_path: Path) -> None:
     """psql shows its lines as they come."""
     with served(tmp_path) as server, server.connect() as connection:
