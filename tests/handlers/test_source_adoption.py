@@ -166,6 +166,25 @@ def test_the_planner_is_told_no_key_of_an_adopted_table(
     assert [table.table.keys for table in kept.pinned.tables] == [() if adopt else ((0,),)]
 
 
+@pytest.mark.parametrize("adopt", [False, True])
+def test_an_adopted_table_that_was_written_may_have_null_in_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopt: bool
+) -> None:
+    """It may have been written without a key. A plan that takes the column for NOT NULL would leave such rows out."""
+    never_null = tuple(replace(column, nullable=False) for column in TABLE.columns)
+    monkeypatch.setattr(sys.modules[__name__], "TABLE", replace(TABLE, columns=never_null, keys=((0,),)))
+    leave(tmp_path, "__remap", 1)
+    leave(tmp_path, "t", 1)
+
+    columns = [{"name": column.name, "type": str(column.type).upper()} for column in TABLE.columns]
+    spec = {"tables": [{"name": "t", "columns": columns, "primaryKey": [TABLE.columns[0].name]}]}
+    kept, _ = reconciled(tmp_path, adopt=adopt, table=spec)
+
+    [ingested] = kept.pinned.tables
+    assert {column.nullable for column in ingested.table.columns} == {adopt}
+    assert {column.nullable for column in ingested.shard.columns} == {adopt}
+
+
 def test_a_table_that_was_removed_from_its_source_is_not_adopted(tmp_path: Path) -> None:
     """The bindings went on without it, and those that it lacks were compacted."""
     for part, upper, since in (("__remap", 50, 40), ("t", 30, 0)):

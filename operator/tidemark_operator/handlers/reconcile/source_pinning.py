@@ -37,6 +37,7 @@ from tidemark_protocol.plan.ingestion import (
     PostgresSource,
     SourceSpec,
     SourceTable,
+    WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 
@@ -87,7 +88,7 @@ class SourcePinning:
         try:
             locations, version = await self._locations(state, source, running, instance.location, tables)
             if locations.adopted and not isinstance(source.source, GeneratedSource):
-                tables = tuple(replace(table, keys=()) for table in tables)  # nobody has checked the earlier rows
+                tables = tuple(_unchecked(source.source, table) for table in tables)
             pinned = pinned_ingestion(source, locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
@@ -127,6 +128,13 @@ class SourcePinning:
         hold_history(
             self._context, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
         )
+
+
+def _unchecked(source: SourceSpec, table: SourceTable) -> SourceTable:
+    """An adopted table: nobody has checked its earlier rows, whose DataSource may have had another key, or none."""
+    if not isinstance(source, WrittenSource):
+        return replace(table, keys=())
+    return replace(table, keys=(), columns=tuple(replace(column, nullable=True) for column in table.columns))
 
 
 def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) -> None:
