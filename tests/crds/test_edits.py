@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import ABSENT, bent, bucket, delta, files, followed, kafka, postgres, written
+from tests.kinds_fixtures import CRDS
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broad]
@@ -67,7 +71,7 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "DataSource",
         KAFKA,
         KAFKA | {"kafka.tables": kafka(topic="u")["spec"]["kafka"]["tables"]},
-        "is immutable: what was",
+        r"kafka.tables\[0\]: .* is immutable but for onGap",
     ),
     ("Dataflow", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
 ]
@@ -135,6 +139,50 @@ def test_the_columns_of_a_delta_table_can_be_edited(kubectl: Kubectl) -> None:
     kubectl.create(bent("DataSource", DELTA))
     for more in ({"columns": ["a"]}, {"columns": ["b", "a"]}, {"evolve": "addColumns"}, {}):
         kubectl.replace(bent("DataSource", DELTA | {"delta.tables": [{"name": "t", "path": "/lake/t", **more}]}))
+
+
+KAFKA_TABLE_EDITS: dict[str, dict[str, Any]] = {
+    "topic": {"topic": "u"},
+    "format": {"format": "json", "columns": [{"name": "n", "type": "INT"}]},
+    "columns": {"format": "json", "columns": [{"name": "m", "type": "INT"}]},
+    "schema": {"format": "avro", "schema": {"inline": '"int"'}},
+    "framed": {"format": "json", "columns": [{"name": "m", "type": "INT"}], "framed": True},
+    "envelope": {"envelope": "upsert", "key": {"format": "text"}},
+    "key": {"envelope": "upsert", "key": {"format": "bytes"}},
+    "metadata": {"metadata": [{"name": "p", "from": "partition"}]},
+    "start": {"start": {"at": "latest"}},
+    "onBadRecord": {"onBadRecord": "deadLetter"},
+}
+"""Of each field of a table: what it is edited to."""
+
+
+def test_how_a_kafka_table_goes_on_behind_a_gap_can_be_edited(kubectl: Kubectl) -> None:
+    """Of a table with every field that a table may have; also back to the default."""
+    form = {"format": "avro", "schema": {"inline": '"int"'}, "framed": False}
+    rest = {"metadata": [{"name": "p", "from": "partition"}], "start": {"offsets": [{"partition": 0, "offset": 5}]}}
+    table = {**form, **rest, "envelope": "upsert", "key": form}
+    kubectl.create(kafka(**table))
+    for gap in ({"onGap": "skip"}, {"onGap": "stop"}, {"onGap": "skip"}, {}):
+        kubectl.replace(kafka(**table, **gap))
+
+
+def test_other_fields_of_a_kafka_table_cannot_be_edited_beside_it(kubectl: Kubectl) -> None:
+    schema = yaml.safe_load((CRDS / "datasources.yaml").read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for part in ("spec", "kafka", "tables"):
+        schema = schema["properties"][part]
+    assert KAFKA_TABLE_EDITS.keys() == schema["items"]["properties"].keys() - {"name", "onGap"}
+    befores = {"columns": "format", "framed": "columns", "key": "envelope"}
+    made, changed = ({"apiVersion": "v1", "kind": "List", "items": list[Any]()} for _ in range(2))
+    for at, (name, edit) in enumerate(KAFKA_TABLE_EDITS.items()):
+        before = KAFKA_TABLE_EDITS[befores[name]] if name in befores else {}
+        for documents, document in (made, kafka(**before)), (changed, kafka(**edit, onGap="skip")):
+            document["metadata"]["name"] = f"x{at}"
+            documents["items"].append(document)
+    kubectl.run("create", "-f", "-", stdin=json.dumps(made))
+    with pytest.raises(KubectlFailed) as raised:
+        kubectl.run("replace", "-f", "-", stdin=json.dumps(changed))
+    refused = r'"x([0-9]+)" is invalid: spec.kafka.tables\[0\]: .* is immutable but for onGap'
+    assert re.findall(refused, str(raised.value)) == list(map(str, range(len(KAFKA_TABLE_EDITS))))
 
 
 def test_a_dataflow_can_change_its_form(kubectl: Kubectl) -> None:

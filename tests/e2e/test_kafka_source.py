@@ -13,6 +13,7 @@ import yaml
 from tests.avro.samples import written
 from tests.e2e.system import CHECKOUT, System, wait_for
 from tests.kafka.broker import Broker
+from tests.kafka.test_kafka_transactions import Shop
 from tests.kafka.topics import consumed, delete_topic, new_topic
 from tests.kafka.topics import produce as change
 from tests.schema_registry.registry import framed, registry
@@ -112,3 +113,55 @@ def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kaf
     message = system.wait_condition("datasource", "broker", "Ingesting", "False", "TopicReplaced")
     assert "table orders:" in message
     assert spent(system) == expected
+
+
+def test_a_source_that_lost_events_goes_on_once_onGap_is_edited(system: System, kafka: Broker) -> None:
+    """It waits for a transaction that lacks an event; with `skip` the others of it are taken, and with `stop` again it
+    waits at the next one."""
+    shop, names = Shop(kafka), ("orders", "items")
+    columns, key = [{"name": "name", "type": "STRING"}], [{"name": "id", "type": "BIGINT"}]
+    form = {"format": "json", "columns": columns, "envelope": "debezium", "key": {"format": "json", "columns": key}}
+    tables = [{"name": name, "topic": shop.connector.topic(name), **form} for name in names]
+    kafka_spec = {"brokers": [kafka.address], "transactions": {"topic": shop.connector.transaction_topic}}
+    spec = {"instance": "default", "tick": "200ms", "kafka": {**kafka_spec, "tables": tables}}
+    system.apply("DataSource", "held", spec)
+
+    def contents() -> dict[str, list[tuple[int, str]]]:
+        answers = {name: system.query(f"SELECT id, name FROM held.{name}")["rows"] for name in names}
+        return {name: sorted((int(row["id"]), row["name"]) for row in rows) for name, rows in answers.items()}
+
+    def set_gap(on_gap: str) -> None:
+        patch = [{"op": "add", "path": "/spec/kafka/tables/1/onGap", "value": on_gap}]
+        system.kubectl("patch", "datasource", "held", "--type=json", "-p", json.dumps(patch))
+
+    def message() -> str:
+        return str(system.condition("datasource", "held", "Ingesting")["message"])
+
+    def says(text: str) -> None:
+        wait_for(text, lambda: text in message(), message)
+
+    def commit(name: str) -> None:
+        shop.commit(("orders", 1, name), ("items", 1, name), ("items", 5, name))
+        shop.commit(("items", 1, f"{name}2"), ("items", 2, f"{name}2"))
+        shop.connector.send_all()
+
+    system.wait_condition("datasource", "held", "Ready")
+    assert contents() == {"orders": [], "items": []}
+    shop.connector.left_out = {("items", 5)}
+    commit("a")
+    says("TransactionIncomplete: transaction 700 of topic")
+    assert contents() == {"orders": [], "items": []}
+    set_gap("skip")
+    first = {"orders": [(1, "a")], "items": [(1, "a2"), (2, "a2")]}
+    wait_for("the transactions", lambda: contents() == first, system.log)
+    says("GapSkipped: table items: gaps passed over: 1; the last one: transaction 700: table items has 1 of its 2")
+    set_gap("stop")
+
+    def is_held() -> bool:  # the replica may take some transactions before it takes the edit
+        commit("b")
+        return "TransactionIncomplete: transaction" in message()
+
+    wait_for("the next hold", is_held, message)
+    before = contents()
+    commit("c")
+    assert contents() == before

@@ -32,6 +32,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
 from tidemark_operator.kube.revisions import Owner, Revisions
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.planning.shards import ShardLocations
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
@@ -40,7 +41,8 @@ from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceTable
-from tidemark_protocol.types import BIGINT, Column
+from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.shards.shards import ShardHandles
 
 UID, R1 = "s1", ReplicaId("r1")
@@ -327,6 +329,47 @@ def test_an_edit_that_cannot_be_stored_stops_no_ingestion(tmp_path: Path) -> Non
 
         await source.reconcile("a", "b")
         assert source.ingested == ["a", "b"]
+
+    edited(tmp_path, scenario)
+
+
+def test_how_a_kafka_table_goes_on_behind_a_gap_is_stored_and_sent(tmp_path: Path) -> None:
+    """Without a look at the brokers, and once: no table comes or goes."""
+
+    def document(gap: str) -> Body:
+        table = {"name": "t", "topic": "t", "format": "text", "onGap": gap}
+        spec = {"instance": "default", "deletionPolicy": "Delete", "kafka": {"brokers": ["k:9"], "tables": [table]}}
+        return body("DataSource", spec, "s", uid=UID, creationTimestamp="2026-01-01T00:00:00Z", finalizers=[FINALIZER])
+
+    async def scenario(source: Edited) -> None:
+        asked = []
+
+        async def inspect(wanted: KafkaSource) -> compute_pb2.InspectSourceResponse:
+            asked.append(wanted)
+            columns = (Column("value", STRING),)
+            return compute_pb2.InspectSourceResponse(tables=[codec.encode(SourceTable("t", columns))])
+
+        async def reconcile(gap: str) -> str:
+            source.harness.cache.put(KEY, document(gap))
+            assert await source.reconciler.reconcile(KEY, document(gap)) is None
+            running = source.running.core.ingestions.get(GlobalId(UID))
+            assert running is not None
+            ingestion = running[1].ingestion
+            assert isinstance(ingestion.source, KafkaSource)
+            assert [table.shard.shard_id for table in ingestion.tables] == [f"{UID}/t/v1"]
+            return ingestion.source.tables[0].on_gap
+
+        source.harness.context.registry.allowed_hosts = AllowedHosts.parse(["k:9"])
+        cast(Any, source.running).inspect = inspect
+        assert await reconcile("stop") == "stop"
+        source.harness.context.registry.put_dataflow(planned("t"))
+        assert await reconcile("skip") == "skip"
+        assert await reconcile("skip") == "skip"
+        source.reconciler.forget(KEY)
+        source.harness.context.registry.forget(KEY)
+        assert await reconcile("skip") == "skip"
+        assert await reconcile("stop") == "stop"
+        assert (len(asked), source.numbers, source.deleted) == (1, [3], [])
 
     edited(tmp_path, scenario)
 

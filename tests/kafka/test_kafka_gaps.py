@@ -20,6 +20,7 @@ from tests.kafka.topics import (
     consumed,
     delete_records,
     delete_topic,
+    ends,
     new_topic,
     produce,
     producer,
@@ -221,6 +222,36 @@ def test_a_topic_that_was_created_anew_is_another_one(kafka: Broker, tmp_path: P
             run.tick(3)
             assert run.source.counters()["gaps/t"] == 1
     assert ids(tmp_path) == ([1, 2] if on_gap == "stop" else [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("gap", ["records", "topic"])
+def test_a_table_that_stopped_at_a_gap_goes_on_with_onGap_edited(kafka: Broker, tmp_path: Path, gap: str) -> None:
+    """It stays stopped until then, also in other processes; edited back, it stops at the next gap."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, *({"id": n} for n in range(3)))
+    with Run(tmp_path, spec_of(kafka, table(topic))) as run:
+        run.catch_up()
+    if gap == "records":
+        produce(kafka, topic, {"id": 3}, {"id": 4})
+        delete_records(kafka, topic, 0, 4)
+    else:
+        delete_topic(kafka, topic)
+        new_topic(kafka, name=topic)
+        produce(kafka, topic, {"id": 4})
+    for _ in range(2):
+        with Run(tmp_path, spec_of(kafka, table(topic))) as run:
+            run.until(run.source.stopped)
+    with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
+        run.until(lambda: not run.source.stopped())
+        run.catch_up()
+        assert run.source.warning().startswith("GapSkipped: table t: gaps passed over: 1; the last one: ")
+    assert ids(tmp_path) == [0, 1, 2, 4]
+    produce(kafka, topic, {"id": 5}, {"id": 6})
+    delete_records(kafka, topic, 0, ends(kafka.address, topic)[0] - 1)
+    with Run(tmp_path, spec_of(kafka, table(topic))) as run:
+        run.until(run.source.stopped)
+        assert run.source.stopped()["t"].startswith("OffsetGone: table t: ")
+    assert ids(tmp_path) == [0, 1, 2, 4]
 
 
 def test_a_topic_that_is_missing_is_waited_for(kafka: Broker, tmp_path: Path) -> None:

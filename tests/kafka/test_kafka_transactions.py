@@ -318,6 +318,48 @@ def test_events_that_do_not_come(kafka: Broker, tmp_path: Path, on_gap: str) -> 
             assert "GapSkipped: table items: gaps passed over: 1" in run.source.warning()
 
 
+def test_a_source_that_waits_goes_on_with_onGap_edited(kafka: Broker, tmp_path: Path) -> None:
+    """The ingester begins again with the edited table, from its bindings: two transactions with lost events are passed
+    over without them, and with nothing else. Once it is edited back, the next one holds again."""
+    shop, lost = Shop(kafka), "TransactionIncomplete: transaction"
+    items = shop.table("items")
+
+    def spec(on_gap: str) -> KafkaSource:
+        topic = shop.connector.transaction_topic
+        return spec_of(kafka, shop.table("orders"), replace(items, on_gap=on_gap), transactions=topic)
+
+    def commit(name: str) -> None:
+        shop.commit(("orders", 1, name), ("items", 1, name), ("items", 5, name))
+
+    shop.connector.left_out = {("items", 5)}
+    with Run(tmp_path, spec("stop")) as run:
+        joined(run)
+        for name in ("a", "b"):
+            commit(name)
+        shop.commit(("items", 1, "c"), ("items", 2, "c"))
+        shop.connector.send_all()
+        wait_for(run, f"{lost} 700 of topic")
+        assert "set onGap: skip of table items" in run.source.warning()
+        assert contents(tmp_path, NAMES) == {"orders": [], "items": []}
+    with Run(tmp_path, spec("skip")) as run:
+        run.until(lambda: len(oks(tmp_path, "items")) == 2)
+        assert contents(tmp_path, NAMES) == {"orders": [(1, "b")], "items": [(1, "c"), (2, "c")]}
+        warning = "GapSkipped: table items: gaps passed over: 2; the last one: transaction 701: table items has 1 of"
+        assert run.source.warning().startswith(warning)
+    with Run(tmp_path, spec("stop")) as run:
+        assert run.source.counters()["gaps/items"] == 2
+        commit("d")
+        shop.commit(("items", 1, "e"), ("items", 2, "e"))
+        shop.connector.send_all()
+        wait_for(run, f"{lost} 703 of topic")
+        run.tick(3)
+        assert contents(tmp_path, NAMES) == {"orders": [(1, "b")], "items": [(1, "c"), (2, "c")]}
+    with Run(tmp_path, spec("skip")) as run:
+        run.until(lambda: (2, "e") in oks(tmp_path, "items"))
+        assert contents(tmp_path, NAMES) == {"orders": [(1, "d")], "items": [(1, "e"), (2, "e")]}
+        assert run.source.counters()["gaps/items"] == 3
+
+
 def end(id: str, **counts: int) -> Any:
     each = [{"data_collection": f"public.{name}", "event_count": count} for name, count in counts.items()]
     return {"status": "END", "id": id, "event_count": sum(counts.values()), "data_collections": each}

@@ -197,3 +197,28 @@ def test_a_schema_that_was_found_elsewhere_is_no_other_table() -> None:
         replace(topic, key_schema=None),
     ):
         assert "table t was removed" in table_edit(stored, KafkaSource(("k:1",), (other,))).refused
+
+
+def test_how_a_kafka_table_goes_on_behind_a_gap_is_changed_in_place() -> None:
+    """Beside other edits, and with the schema that was found; nothing else of a table is."""
+    schema = KafkaSchema(subject="t-value")
+    topic, other = KafkaTable("t", "t", "avro", (), schema=schema), KafkaTable("u", "u", "text", ())
+    found = replace(topic, schema=replace(schema, text='"int"'))
+    tables = (ingested("t"), ingested("t_dead_letter"), ingested("u"))
+    stored = replace(INGESTION, source=KafkaSource(("k:1",), (found, other)), tables=tables)
+    skips = replace(topic, on_gap="skip")
+
+    edit = table_edit(stored, KafkaSource(("k:1",), (skips, other)))
+    assert edit == TableEdit(changed=(replace(found, on_gap="skip"),))
+    now = edited(stored, edit.removed, changed=edit.changed)
+    assert now == replace(stored, source=KafkaSource(("k:1",), (replace(found, on_gap="skip"), other)))
+    assert table_edit(now, KafkaSource(("k:1",), (skips, other))).is_empty
+    assert table_edit(now, KafkaSource(("k:1",), (topic, other))).changed == (found,)
+
+    edit = table_edit(stored, KafkaSource(("k:1",), (skips, KafkaTable("v", "v", "text", ()))))
+    assert (len(edit.changed), names_of(edit)) == (1, ["u"])
+    now = edited(stored, edit.removed, edit.added, (ingested("v"),), edit.changed)
+    assert [(table.name, table.on_gap) for table in now.source.tables] == [("t", "skip"), ("v", "stop")]
+
+    edit = table_edit(stored, KafkaSource(("k:1",), (replace(skips, topic="u"), other)))
+    assert (edit.changed, "table t was removed" in edit.refused) == ((), True)

@@ -3,6 +3,7 @@
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
     spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables alone)
+    spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
 A table of a spec may have a second one beside it, for its dead letters, which goes with it.
 """
@@ -37,10 +38,12 @@ MAX_REMOVED = 1000
 @dataclass(frozen=True)
 class TableEdit:
     """`added`: the source with the new tables alone, None without any. `removed`: tables that the spec does not name.
-    `refused`: why a table of the spec is not added, empty if all are."""
+    `changed`: pinned tables with the `onGap` that the spec has now. `refused`: why a table of the spec is not added,
+    empty if all are."""
 
     added: SourceSpec | None = None
     removed: tuple[IngestedTable, ...] = ()
+    changed: tuple[KafkaTable, ...] = ()
     refused: str = ""
 
     @property
@@ -55,6 +58,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
     last, every = newest(known), [*known, *pinned.removed]
     added: list[Any] = []
+    changed: list[KafkaTable] = []
     refused = ""
     for table in wanted.tables:
         name = last.get(table.name, table.name)
@@ -68,17 +72,19 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             added.append(table)
         elif taken:
             refused = taken
-        elif before is None or _with_columns_of(table, before) != before:
+        elif before is None or not _is_same(table, before):
             refused = (
                 f"table {table.name} was removed, and a table of that name is another one: give it another name, or "
                 "make another DataSource"
             )
+        elif isinstance(table, KafkaTable) and isinstance(before, KafkaTable) and before.on_gap != table.on_gap:
+            changed.append(replace(before, on_gap=table.on_gap))
     gone = frozenset(known) | {name + DEAD_LETTER for name in known}
     removed = tuple(table for table in pinned.tables if table.table.name in gone)
     if known and len(pinned.removed) + len(known) > MAX_REMOVED:
         refused = f"more than {MAX_REMOVED} tables were removed: make another DataSource"
         removed = ()
-    return TableEdit(_with_tables(wanted, added) if added else None, removed, refused)
+    return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused)
 
 
 def edited(
@@ -86,11 +92,13 @@ def edited(
     removed: Iterable[IngestedTable],
     source: SourceSpec | None = None,
     added: tuple[IngestedTable, ...] = (),
+    changed: Iterable[KafkaTable] = (),
 ) -> IngestionDescription:
-    """The ingestion without the removed tables, and with added ones. `source`: of the added tables, with columns."""
+    """The ingestion without the removed tables, with added ones, and with `changed` in place of tables of the same
+    names. `source`: of the added tables, with columns."""
     assert not isinstance(pinned.source, GeneratedSource)
-    gone = {table.table.name for table in removed}
-    kept: tuple[Any, ...] = tuple(table for table in pinned.source.tables if table.name not in gone)
+    gone, now = {table.table.name for table in removed}, {table.name: table for table in changed}
+    kept: tuple[Any, ...] = tuple(now.get(one.name, one) for one in pinned.source.tables if one.name not in gone)
     new: tuple[Any, ...] = () if source is None or isinstance(source, GeneratedSource) else source.tables
     names = tuple(table.name for table in pinned.source.tables if table.name in gone)
     return replace(
@@ -118,6 +126,13 @@ def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
                 " name is possible once that one is gone"
             )
     return ""
+
+
+def _is_same(table: Any, pinned: Any) -> bool:
+    """Whether the table of the spec is the pinned one, but for what can be changed in place."""
+    if isinstance(table, KafkaTable) and isinstance(pinned, KafkaTable):
+        pinned = replace(pinned, on_gap=table.on_gap)
+    return bool(_with_columns_of(table, pinned) == pinned)
 
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Adds tables to a pinned DataSource, and removes them, while the others are ingested.
+"""Adds tables to a pinned DataSource, removes them, and changes how they go on, while the others are ingested.
 
     spec edited ─► table_edit ─► new tables inspected ─► next revision stored ─► state.pinned, RunIngestion
                                                              └─► tables of earlier revisions deleted (deletionPolicy)
@@ -56,6 +56,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceSpec,
     SourceTable,
 )
+from tidemark_protocol.plan.kafka import KafkaTable
 
 EVOLVE_SECONDS = 60.0
 """How often further columns are looked for."""
@@ -106,8 +107,8 @@ class TableEdits:
         readers = self._readers(state, edit.removed)
         removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
         try:
-            if removed or added.tables:
-                await self._store(state, source, removed, added)
+            if removed or added.tables or edit.changed:
+                await self._store(state, source, removed, added, edit.changed)
             obstacle = _obstacle(edit, readers, source.source)
             state.edit = added.failure or obstacle or self._look_failure(state, source)
         except Rejected as error:
@@ -180,11 +181,16 @@ class TableEdits:
         return _Added(with_columns(new, found), tables)
 
     async def _store(
-        self, state: SourceState, source: DataSource, removed: Sequence[IngestedTable], added: _Added
+        self,
+        state: SourceState,
+        source: DataSource,
+        removed: Sequence[IngestedTable],
+        added: _Added,
+        changed: Sequence[KafkaTable],
     ) -> None:
         before = state.pinned
         assert before is not None
-        now = edited(before, removed, added.source, added.tables)
+        now = edited(before, removed, added.source, added.tables, changed)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         try:
             await self._context.revisions.store(owner, state.pinned_number + 1, now)

@@ -184,10 +184,10 @@ class KafkaIngestion(Source):
             "BrokersAway": texts,
             "RegistryAway": registry,
             "TransactionsUnreadable": [self._whole.problem] if self._whole.problem else [],
-            "GapSkipped": gaps,
         }
         reason, text = self._whole.held()
         found |= {reason: [text]} if reason else {}
+        found["GapSkipped"] = gaps
         return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)
 
     def close(self) -> None:
@@ -323,10 +323,10 @@ class KafkaIngestion(Source):
         """Adds the entries of the transactions that the binding has: after all that may still fail."""
         if self._whole.problem:
             return
-        for name, why in self._whole.lost.items():
+        for name, whys in self._whole.lost.items():
             noted = changes.get((name, _GAPS))  # in this tick
             before = Gaps.from_json(noted) if noted is not None else self._gaps.get(name, Gaps())
-            changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, why).to_json()
+            changes[(name, _GAPS)] = Gaps(before.count + len(whys), self._time, whys[-1]).to_json()
         names = [name for name, topic in self._tables.items() if topic.follows_transactions]
         known = [name for name in names if name in self._bound or name in reads]
         members = [name for name in known if name not in self._stopped or name in reads]

@@ -210,10 +210,10 @@ class ReadAhead:
         self.bytes = sum(map(_size, self._records))
         return taken, counts
 
-    def late(self, cut: Mapping[int, int], is_late: Callable[[Run], bool]) -> Run | None:
-        """A run before the cut of which this holds; None without one."""
+    def late(self, cut: Mapping[int, int], is_late: Callable[[Run], bool]) -> list[Run]:
+        """Of each transaction, a run before the cut of which this holds."""
         runs = (run for partition, found in self._runs.items() for run in found if run.begin < cut[partition])
-        return next(filter(is_late, runs), None)
+        return list({run.id: run for run in runs if is_late(run)}.values())
 
     def _forget(self, id: str) -> None:
         seen = self._seen.pop(id, None)

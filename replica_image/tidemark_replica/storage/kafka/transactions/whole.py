@@ -70,8 +70,8 @@ class WholeTransactions:
         """The transactions that the next binding has, in their order."""
         self.problem = ""
         """Why the topic of transactions cannot be read; empty while it can."""
-        self.lost: dict[str, str] = {}
-        """By table, the lost events that the next binding passes over (`onGap: skip`)."""
+        self.lost: dict[str, list[str]] = {}
+        """By table, the lost events that the next binding passes over (`onGap: skip`): a text for each transaction."""
         self._undecided, self._seen = UndecidedBound(), dict[str, Positions]()
         """Transactions that were bound undecided, and the positions of events of those that the next binding has."""
         for name, table in tables.items():
@@ -90,8 +90,10 @@ class WholeTransactions:
             if (ahead := self._tables[name].ahead) is None:
                 continue
             cuts[name] = ahead.cut(self._tables[name].offsets, self.fate_of(name, position))
-            if self._is_skipped(name) and (run := ahead.late(cuts[name], partial(self._is_late, name))) is not None:
-                self.lost.setdefault(name, f"transaction {run.id}: {self._late(name, run)}")
+            if self._is_skipped(name):
+                late = ahead.late(cuts[name], partial(self._is_late, name))
+                for run in late:
+                    self._lose(name, f"transaction {run.id}: {self._late(name, run)}")
         return cuts
 
     def fate_of(self, name: str, position: Position) -> FateOf:
@@ -211,10 +213,15 @@ class WholeTransactions:
                     return self._unknown(*fronts.unknown)
                 why = "events before its own are of a transaction whose END has not come"
                 return _Hold(one.id, "TransactionPending", why, monotonic())
-            self.lost, end = self.lost | lost, one.end
+            for name, text in lost.items():
+                self._lose(name, text)
+            end = one.end
             if one.is_undecided:
                 self._seen[one.id] = {name: self._positions(name, one.id) for name in ahead}
         return self._unknown(*fronts.beyond) if fronts.beyond is not None and not self.passing else None
+
+    def _lose(self, name: str, why: str) -> None:
+        self.lost.setdefault(name, []).append(why)
 
     def _is_skipped(self, name: str) -> bool:
         return self._tables[name].table.on_gap == "skip"
@@ -255,7 +262,7 @@ class WholeTransactions:
 
     def _unknown(self, name: str, run: Run) -> _Hold:
         if self._is_late(name, run):
-            how = "Remove the table, or let Debezium take a snapshot of it again and create another DataSource"
+            how = f"Set onGap: skip of table {name} to go on without them, or remove the table"
             reason = "TransactionIncomplete" if self._is_known(name, run) else "TransactionUnclear"
             return _Hold(run.id, reason, f"{self._late(name, run)}. {how}", monotonic())
         why = f"{self._where(name, run.partition, run.begin)} has an event of it"
@@ -273,7 +280,7 @@ class WholeTransactions:
         if any(tally.counts.get(one.id, 0) > self._wanted(one, name) for name, tally in tallies.items()):
             one.is_undecided = True  # orders do not say which events came again
         for name, tally in tallies.items():
-            table, wanted, count = self._tables[name], self._wanted(one, name), tally.counts.get(one.id, 0)
+            wanted, count = self._wanted(one, name), tally.counts.get(one.id, 0)
             behind = tally.behind.get(one.id)
             if not one.is_undecided and count == wanted:
                 continue
@@ -288,8 +295,8 @@ class WholeTransactions:
                 text = f"{self._where(name, *behind)} has events of it {_REFUSED}"
             if open:
                 return "TransactionPending", f"{text}; {later}, if they do not come"
-            if table.table.on_gap != "skip":
-                how = "remove the table, or create another DataSource, with onGap: skip or a longer retention"
+            if not self._is_skipped(name):
+                how = f"set onGap: skip of table {name} to go on without them, or remove the table"
                 return "TransactionIncomplete", f"{text}, and events of later ones: the others are lost; {how}"
             lost[name] = f"transaction {one.id}: {text}"
         return "", ""
