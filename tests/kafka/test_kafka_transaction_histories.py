@@ -53,26 +53,22 @@ def stop_soon(run: Run, name: str) -> None:
     run.source._tables[name].read_ahead = refused
 
 
-@pytest.mark.parametrize("source", [{}, {"sequence": None}], ids=["places", "without places"])
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 20))])
-def test_oracle_random_transactions(
-    kafka: Broker, tmp_path: Path, seed: int, source: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oracle_random_transactions(kafka: Broker, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions over partitions and tables, which reach each partition at another time; the connector dies and
     begins again somewhat earlier, the ingester dies, memory is small; tables stop and go on, are removed and come
-    back, unless events have no places. At each tick the tables are those of one state upstream, and not an older one
-    than before."""
+    back. At each tick the tables are those of one state upstream, and not an older one than before."""
     draw = random.Random(seed)
     monkeypatch.setattr(log, "BEFORE_RECORDS", 200)
     if draw.random() < 0.5:
         monkeypatch.setattr(kafka_source, "AHEAD_BYTES", 3_000)
     names = NAMES[: draw.randrange(1, len(NAMES) + 1)]
-    shop = Shop(kafka, draw.randrange(1, 4), names=NAMES, schemas=draw.random() < 0.3, **source)
+    shop = Shop(kafka, draw.randrange(1, 4), names=NAMES, schemas=draw.random() < 0.3)
     bytes_max = draw.choice([2_000, 1 << 20])
     spec = shop.spec(*names, max_bytes_per_tick=bytes_max)
     run, term = Run(tmp_path, spec), 1
     joined(run)
-    shop.some_join = not source
+    shop.some_join = True
     for _ in range(20):
         for _ in range(draw.randrange(4)):
             shop.upstream.commit_random(draw)
@@ -82,7 +78,7 @@ def test_oracle_random_transactions(
             shop.connector.restart_somewhere(draw)
         if draw.random() < 0.25:
             kill_after(run, draw.randrange(4))
-        if shop.some_join and draw.random() < 0.1:
+        if draw.random() < 0.1:
             stop_soon(run, draw.choice([table.name for table in run.spec.tables]))
         try:
             shop.tick(run, draw.randrange(3))
@@ -91,7 +87,7 @@ def test_oracle_random_transactions(
             died = True
         if died:
             run.close()
-            names, term = draw.choice([names, NAMES[:1], NAMES]) if shop.some_join else names, term + 1
+            names, term = draw.choice([names, NAMES[:1], NAMES]), term + 1
             shop.connector.send(0)  # what ended before a table joins has reached it
             run = Run(tmp_path, shop.spec(*names, max_bytes_per_tick=bytes_max), term)
             shop.check(run)
@@ -112,16 +108,13 @@ def end_of_history(shop: Shop) -> None:
         shop.connector.send_all()
 
 
-@pytest.mark.parametrize("source", [{}, {"sequence": None}], ids=["places", "without places"])
 @pytest.mark.parametrize("seed", [*range(1), *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 18))])
-def test_oracle_random_refusals(
-    kafka: Broker, tmp_path: Path, seed: int, source: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oracle_random_refusals(kafka: Broker, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker refuses batches of the connector, which begins again there or before, while it takes others: at last
     the tables are as they are upstream, or the source says which events came behind later ones."""
     draw = random.Random(seed)
     monkeypatch.setattr(undecided, "BYTES_MAX", draw.choice([0, 150, 1 << 20]))
-    shop = Shop(kafka, draw.randrange(1, 4), **source)
+    shop = Shop(kafka, draw.randrange(1, 4))
     run, term = Run(tmp_path, shop.spec()), 1
     joined(run)
     for _ in range(10):

@@ -21,6 +21,7 @@ from tidemark_replica.storage.kafka import followed_topic
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.transactions import log, read_ahead, whole
+from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, mark_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 NAMES = ("orders", "items")
@@ -408,7 +409,8 @@ def test_events_of_another_origin_stop_their_table(kafka: Broker, tmp_path: Path
     shop = Shop(kafka)
     with Run(tmp_path, shop.spec()) as run:
         joined(run)
-        value = {"op": "c", "after": {"id": 1}, "source": {"connector": connector, "schema": "public", "table": table}}
+        origin = {"connector": connector, "schema": "public", "table": table, "sequence": '[null, "9"]'}
+        value = {"op": "c", "after": {"id": 1}, "source": origin}
         value |= {"transaction": {"id": "9:9", "total_order": 1, "data_collection_order": 1}}
         produce(kafka, shop.connector.topic("items"), value, key=b'{"id":1}')
         run.until(run.source.stopped)
@@ -416,6 +418,48 @@ def test_events_of_another_origin_stop_their_table(kafka: Broker, tmp_path: Path
         shop.commit(("orders", 1, "a"))
         shop.connector.send_all()
         run.until(lambda: oks(tmp_path, "orders") == [(1, "a")])
+
+
+SEQUENCES = [None, "", "[]", '["9"]', '["9", null]', '["x", "9"]', '["9", "9", "9"]', "{}", "[" * 50_000]
+
+
+@pytest.mark.parametrize("id", ["7:9", None], ids=["of a transaction", "of none"])
+def test_events_without_a_sequence_stop_their_table(kafka: Broker, tmp_path: Path, id: str | None) -> None:
+    """An older event that comes again could not be told from a newer one. Nothing behind it is bound, also not by
+    another process, and the other tables go on."""
+    shop = Shop(kafka)
+    with Run(tmp_path, shop.spec()) as run:
+        joined(run)
+        shop.commit(("items", 1, "a"), ("orders", 1, "a"))
+        shop.connector.send_all()
+        shop.until_last(run)
+        block = id and {"id": id, "total_order": 1, "data_collection_order": 1}
+        origin = {"connector": "postgresql", "schema": "public", "table": "items"}
+        value = {"op": "u", "after": {"id": 1, "name": "old"}, "source": origin, "transaction": block}
+        produce(kafka, shop.connector.topic("items"), value, partition=1, key=b'{"id":1}')
+        shop.commit(("items", 1, "b"), ("orders", 1, "b"))
+        shop.connector.send_all()
+        run.until(lambda: run.source.stopped() and oks(tmp_path, "orders") == [(1, "b")])
+    with Run(tmp_path, shop.spec(), term=2) as run:
+        run.tick(3)
+        (text,) = run.source.stopped().values()
+        assert text.startswith("SequenceMissing: table items: partition 1 of topic")
+        assert "source.sequence of the event is none" in text
+        assert "sourceinfo.struct.maker" in text
+        assert oks(tmp_path, "items") == [(1, "a")]
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_a_sequence_has_the_commit_before_and_the_place(sequence: str | None) -> None:
+    def value(sequence: str | None) -> bytes:
+        block = {"id": "7:9", "total_order": 1, "data_collection_order": 1}
+        origin = {"connector": "postgresql", "schema": "public", "table": "t", "sequence": sequence}
+        return json.dumps({"op": "c", "source": origin, "transaction": block}).encode()
+
+    for text, before in (('["8", "9"]', 8), ('[null, "9"]', None)):
+        assert mark_of(value(text)) == Mark("7", 9, 1, before, "public.t")
+    with pytest.raises(NoSequence, match=r"source\.sequence of the event is"):
+        mark_of(value(sequence))
 
 
 def test_new_partitions(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from tidemark_replica.storage.kafka.stop import (
     GAPS,
     OFFSET_GONE,
     OTHER_ORIGIN,
+    SEQUENCE_MISSING,
     TOO_MANY_ERRORS,
     TOPIC_REPLACED,
     TRUNCATED,
@@ -268,7 +269,7 @@ class FollowedTopic:
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
-        if why in (TOO_MANY_ERRORS, TRUNCATED, OTHER_ORIGIN):
+        if why in (TOO_MANY_ERRORS, TRUNCATED, OTHER_ORIGIN, SEQUENCE_MISSING):
             raise TableStopped(why, f"topic {topic.name} cannot be read on")
         if why == OFFSET_GONE:
             raise TableStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")

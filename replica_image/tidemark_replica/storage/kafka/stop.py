@@ -7,6 +7,7 @@ NotAuthorized    the credentials do not allow to read the topic
 Truncated        the table of a database was truncated, whose change events the topic has
 OtherOrigin      an event is of another table than its topic's name says, of another connector than PostgreSQL's, or has
                  no transaction any more (with `transactions` alone)
+SequenceMissing  an event does not say where it is in the database's log (with `transactions` alone)
 TooManyErrors    a table by key would have more errors of malformed records than it may keep
 """
 
@@ -21,6 +22,7 @@ NOT_AUTHORIZED = "NotAuthorized"
 TRUNCATED = "Truncated"
 TOO_MANY_ERRORS = "TooManyErrors"
 OTHER_ORIGIN = "OtherOrigin"
+SEQUENCE_MISSING = "SequenceMissing"
 GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""
 

@@ -71,6 +71,10 @@ class NotUnderstood(ValueError):
     """A record is none of PostgreSQL's connector with transaction metadata. The message says why."""
 
 
+class NoSequence(NotUnderstood):
+    """An event does not say which commit came before it, so it cannot be told whether it comes again."""
+
+
 @dataclass(frozen=True)
 class Mark:
     """What a change event says of its transaction. `id` empty: it has none. `position`: of the event in the log.
@@ -97,7 +101,7 @@ class Boundary:
 
 def mark_of(value: bytes | None) -> Mark | None:
     """The mark of a record of a table; None where it is no change event: an event of a snapshot, a message, a record
-    without a value, or one that is malformed. Raises NotUnderstood."""
+    without a value, or one that is malformed. Raises NotUnderstood, of an event without a sequence NoSequence."""
     if value is None:
         return None
     try:
@@ -109,11 +113,11 @@ def mark_of(value: bytes | None) -> Mark | None:
     origin = event.source or _Origin()
     if origin.connector != POSTGRESQL:
         raise NotUnderstood(f"the event is of connector {origin.connector[:100]!r}, and not of {POSTGRESQL}")
-    table = f"{origin.schema}.{origin.table}"
+    table, before = f"{origin.schema}.{origin.table}", _commit_before(origin.sequence)
     if event.transaction is None:
-        return Mark("", 0, 0, _commit_before(origin.sequence), table)
+        return Mark("", 0, 0, before, table)
     id, position = _split(event.transaction.id)
-    return Mark(id, position, event.transaction.data_collection_order, _commit_before(origin.sequence), table)
+    return Mark(id, position, event.transaction.data_collection_order, before, table)
 
 
 def boundary_of(value: bytes | None) -> Boundary | None:
@@ -160,8 +164,14 @@ def _split(id: str) -> tuple[str, int]:
 
 
 def _commit_before(sequence: str | None) -> int | None:
+    """The first number of the sequence; None in a connector's first transaction."""
     try:
-        first = (_decode_sequence(sequence or "[]") or [None])[0]
-        return int(first) if first is not None else None
+        before, own = _decode_sequence(sequence or "")
+        int(own or "")
+        return None if before is None else int(before)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        return None
+        found = "none" if sequence is None else repr(sequence[:100])
+        raise NoSequence(
+            f"source.sequence of the event is {found}, and not the two positions in the log that the connector writes:"
+            " events that come again cannot be told from others"
+        ) from None

@@ -17,8 +17,8 @@ from enum import Enum
 from typing import Any
 
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN
-from tidemark_replica.storage.kafka.transactions.metadata import Mark, NotUnderstood, is_of, mark_of
+from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN, SEQUENCE_MISSING
+from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, NotUnderstood, is_of, mark_of
 from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
 
 RUNS_MAX = 200_000
@@ -27,6 +27,10 @@ POSITIONS_PER_RUN = 20
 """Positions of events that are remembered, for each run that may be; of a transaction with more it is not known which
 of its events come again, but by their orders."""
 _MEND = ". Mend the connector, remove the table, and add one of another name"
+_SEQUENCE = (
+    ". Let the connector have its own sourceinfo.struct.maker, and no transformation that changes the field source;"
+    " then remove the table, and add one of another name"
+)
 
 
 class Fate(Enum):
@@ -113,7 +117,7 @@ class ReadAhead:
 
     def add(self, records: Sequence[Any], watermark: int) -> None:
         """Takes records that were read next. Raises TableStopped where an event is not one of the topic's table by
-        PostgreSQL's connector, or has no transaction although those before `watermark` have one."""
+        PostgreSQL's connector, has no transaction although those before `watermark` have one, or has no sequence."""
         if self.is_full:
             self.is_over, self._records = True, []
         for record in records:
@@ -222,6 +226,8 @@ class ReadAhead:
     def _checked(self, record: Any, value: bytes, watermark: int) -> Mark | None:
         try:
             mark = mark_of(value)
+        except NoSequence as why:
+            raise self._stopped(record, f"{why}{_SEQUENCE}", SEQUENCE_MISSING) from None
         except NotUnderstood as why:
             raise self._stopped(record, f"{why}{_MEND}") from None
         if mark is None:
@@ -277,9 +283,9 @@ class ReadAhead:
             self._positions -= len(events)
             events.forget()
 
-    def _stopped(self, record: Any, why: str) -> TableStopped:
+    def _stopped(self, record: Any, why: str, reason: str = OTHER_ORIGIN) -> TableStopped:
         where = f"partition {record.partition()} of topic {self._topic} at offset {record.offset()}"
-        return TableStopped(OTHER_ORIGIN, f"{where}: {why}")
+        return TableStopped(reason, f"{where}: {why}")
 
 
 def _size(record: Any) -> int:
