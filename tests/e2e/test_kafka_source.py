@@ -135,7 +135,7 @@ def test_a_source_that_lost_events_goes_on_once_onGap_is_edited(system: System, 
         system.kubectl("patch", "datasource", "held", "--type=json", "-p", json.dumps(patch))
 
     def message() -> str:
-        return str(system.condition("datasource", "held", "Ingesting")["message"])
+        return str(system.condition("datasource", "held", "Ingesting").get("message", ""))
 
     def says(text: str) -> None:
         wait_for(text, lambda: text in message(), message)
