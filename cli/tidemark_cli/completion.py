@@ -10,7 +10,6 @@ after `kubectl tidemark`, the last of which is incomplete, and reads candidates 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import click
@@ -46,15 +45,3 @@ def kubectl_answer(command: click.Command, words: Sequence[str]) -> str:
 
 def _line(item: CompletionItem) -> str:
     return f"{item.value}\t{item.help}" if item.help else str(item.value)
-
-
-def kubectl_complete() -> int:
-    """The program `kubectl_complete-tidemark`."""
-    from tidemark_cli.main import tidemark
-
-    sys.stdout.write(kubectl_answer(tidemark, sys.argv[1:]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(kubectl_complete())

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from tidemark.gateway.kubectl import Kubectl
+from tidemark_cli.gateway_choice import locate
 
 SECONDS = 4.0
 NAMES_MAX = 500
@@ -50,7 +51,6 @@ def objects(kind: str) -> Complete:
 
 def _relations(params: dict[str, Any]) -> list[str]:
     """Tables and exports, and the Dataflows and DataSources that have them."""
-    from tidemark_cli.options import locate
     from tidemark_protocol.pb.gateway_pb2 import FrontiersRequest
 
     find, namespace = locate(params)

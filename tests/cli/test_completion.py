@@ -19,7 +19,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = ["gateway"]
 PROGRAMS = {"tidemark": "tidemark_cli", "kubectl-tidemark": "tidemark_cli"}
-PROGRAMS["kubectl_complete-tidemark"] = "tidemark_cli.completion"
+PROGRAMS["kubectl_complete-tidemark"] = "tidemark_cli.kubectl_complete"
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_what_is_typed_meanwhile_is_left_to_the_shell(tmp_path: Path) -> None:
     (tmp_path / "kubectl").write_text("#!/bin/sh\nread -r typed && echo computeinstance.compute.tidemark.dev/$typed\n")
     (tmp_path / "kubectl").chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-m", "tidemark_cli.completion", "query", "-n", "a", "SELECT 1", "--instance", ""],
+        [sys.executable, "-m", "tidemark_cli.kubectl_complete", "query", "-n", "a", "SELECT 1", "--instance", ""],
         env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         input="typed\n",
         capture_output=True,

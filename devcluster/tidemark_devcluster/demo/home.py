@@ -17,7 +17,7 @@ exec "{python}" -m {module} "$@"
 _PROGRAMS = {
     "kubectl-tidemark": "tidemark_cli",
     "tidemark": "tidemark_cli",
-    "kubectl_complete-tidemark": "tidemark_cli.completion",
+    "kubectl_complete-tidemark": "tidemark_cli.kubectl_complete",
 }
 """Module of each program. kubectl calls the last one to complete `kubectl tidemark`."""
 
