@@ -116,6 +116,7 @@ class Connection:
             without_snapshot=not snapshot,
             progress=True,
             replica=replica,
+            parts=True,
         )
 
     def commit(self) -> None:

@@ -91,7 +91,7 @@ def test_a_subscribe_prints_changes_in_order_and_each_once(
     told = [line for line in err.splitlines() if line.startswith("(complete before")]
     assert told == ["(complete before 1970-01-01T00:00:03.000Z)"]
     assert err.splitlines()[-1] == "(finished)"
-    asked = pb.SubscribeRequest(namespace="default", subject="delays", up_to=3000, progress=True)
+    asked = pb.SubscribeRequest(namespace="default", subject="delays", up_to=3000, progress=True, parts=True)
     assert gateway.asked == [asked]
 
 

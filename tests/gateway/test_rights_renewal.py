@@ -25,6 +25,7 @@ from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 
 AS_OF, MAY_READ = 100, "get dataflows/data delays in namespace ns"
 READS = ReadSet("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind, "delays")})
@@ -82,7 +83,7 @@ def play(
 
         async def served() -> None:
             async with while_allowed(subscription, admit, READS):
-                await BatchSender(GrpcSubscriber(client, "t", False), subscription, AS_OF).send()
+                await BatchSender(GrpcSubscriber(client, SubscribeRequest(subject="t")), subscription, AS_OF).send()
 
         telling = asyncio.create_task(served())
         async with asyncio.timeout(BOUND):

@@ -16,6 +16,7 @@ from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscri
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import SubscribeBatch
+from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 
 AS_OF = 100
 
@@ -43,7 +44,7 @@ def begin(client: Client, *news: SubscribeAdvanced) -> tuple[Subscription, async
     subscription = Subscription(lambda: None, Backlog(8))
     for each in news:
         subscription.put(each)
-    sender = BatchSender(GrpcSubscriber(client, "t", False), subscription, AS_OF)
+    sender = BatchSender(GrpcSubscriber(client, SubscribeRequest(subject="t", parts=True)), subscription, AS_OF)
     return subscription, asyncio.create_task(sender.send())
 
 

@@ -10,15 +10,16 @@ import pytest
 from tests.controller.harness import EMPTY, at
 from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, SubscribeEnded
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.streams.copy import Copies, _check_format
 from tidemark_operator.gateway.streams.stream_dataflow import sql_of
 from tidemark_operator.gateway.streams.subscribe import CHUNK_BYTES, GrpcSubscriber, _check
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import SubscribeBatch
-from tidemark_protocol.pb.gateway_pb2 import CopyRequest
+from tidemark_protocol.pb.gateway_pb2 import CopyRequest, SubscribeRequest
 from tidemark_protocol.types import BIGINT, Column, SqlType
 
 
@@ -81,8 +82,34 @@ def test_a_batch_goes_in_messages_that_fit() -> None:
     assert messages_of(nothing, progress=False) == []
 
 
-def messages_of(news: SubscribeAdvanced, progress: bool = True) -> list[Any]:
+UPDATES = b"updates"
+
+
+@pytest.mark.parametrize(
+    ("batch", "position"),
+    [
+        (SubscribeBatch(at(7), at(7), UPDATES, upper_part=5), (at(7), 0)),
+        (SubscribeBatch(at(7), at(8), UPDATES, lower_part=5), (at(7), 5)),
+        (SubscribeBatch(at(3), at(8), UPDATES), (at(7), 0)),
+    ],
+    ids=["the first part of a time", "the last part of a time", "updates that the client has"],
+)
+def test_only_a_client_that_knows_parts_is_sent_what_is_not_whole(
+    batch: SubscribeBatch, position: tuple[Frontier, int]
+) -> None:
+    """For others an interval without times, or a time outside of it, would be a wrong answer."""
+    news = SubscribeAdvanced(GlobalId("s"), batch, position)
+    assert [m.arrow for m in messages_of(news)] == [UPDATES]
+    with pytest.raises(SubscribeEnded, match="this client does not tell parts of a time apart"):
+        messages_of(news, parts=False)
+    whole = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(9), UPDATES), (at(7), 0))
+    assert [(m.lower, m.upper, m.arrow) for m in messages_of(whole, parts=False)] == [(7, 9, UPDATES)]
+
+
+def messages_of(news: SubscribeAdvanced, progress: bool = True, parts: bool = True) -> list[Any]:
+    client = GrpcSubscriber(None, SubscribeRequest(subject="t", progress=progress, parts=parts))
+
     async def collected() -> list[Any]:
-        return [message.batch async for message in GrpcSubscriber(None, "t", progress).messages(news)]
+        return [message.batch async for message in client.messages(news)]
 
     return asyncio.run(collected())

@@ -86,7 +86,7 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
         caller,
         admit,
         SubscribeRequest(namespace="ns", subject=subject, instance=place),
-        GrpcSubscriber(Client(), "t", False),
+        GrpcSubscriber(Client(), SubscribeRequest(subject=subject)),
     )
 
 

@@ -95,6 +95,7 @@ def subscribe(
         without_snapshot=not snapshot,
         progress=progress or live,
         replica=replica,
+        parts=True,
     )
     if live:
         current_rows.follow(gateway, request, sort_by)

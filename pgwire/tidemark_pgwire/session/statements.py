@@ -319,6 +319,7 @@ async def _subscribe_request(
         up_to=command.up_to,
         without_snapshot=not command.snapshot,
         dialect=dialect,
+        parts=True,
     )
 
 

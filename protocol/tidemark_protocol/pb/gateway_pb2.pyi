@@ -185,7 +185,7 @@ class ExplainReply(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect")
+    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect", "parts")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +195,7 @@ class SubscribeRequest(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     instance: str
@@ -204,7 +205,8 @@ class SubscribeRequest(_message.Message):
     progress: bool
     replica: str
     dialect: str
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
+    parts: bool
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ..., dialect: _Optional[str] = ..., parts: _Optional[bool] = ...) -> None: ...
 
 class SubscribeHeader(_message.Message):
     __slots__ = ("as_of", "column_names", "column_types", "reads")

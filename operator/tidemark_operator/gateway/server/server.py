@@ -160,8 +160,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Subscribe(self, request: Any, rpc: Any) -> None:
         """Send the header, then batches as the client takes them."""
         async with self._admitted(rpc) as access:
-            client = GrpcSubscriber(rpc, request.subject, request.progress)
-            await self._subscribes.serve(access, lambda: self._admit(rpc), request, client)
+            await self._subscribes.serve(access, lambda: self._admit(rpc), request, GrpcSubscriber(rpc, request))
 
     async def Copy(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

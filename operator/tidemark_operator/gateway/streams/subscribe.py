@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeRevoked
+from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeEnded, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
@@ -87,10 +87,16 @@ class Subscribes:
 
 
 class GrpcSubscriber:
-    """A client over gRPC. `progress`: it wants batches without updates, too."""
+    """A client over gRPC.
 
-    def __init__(self, rpc: Any, subject: str, progress: bool) -> None:
-        self._rpc, self._subject, self._progress = rpc, subject, progress
+    `progress`: it wants batches without updates, too. `parts`: it knows that a batch may have a part of the updates of
+    a time, or updates from before its lower, which it leaves out. Other clients are sent intervals that are not empty
+    and have all updates of their times, and no others; where that cannot be, the subscribe ends.
+    """
+
+    def __init__(self, rpc: Any, request: Any) -> None:
+        self._rpc, self._subject = rpc, request.subject
+        self._progress, self._parts = request.progress, request.parts
 
     async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names, types = [c.name for c in columns], [str(c.type) for c in columns]
@@ -100,6 +106,12 @@ class GrpcSubscriber:
 
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
         (lower, part), data = news.lower, news.batch.updates
+        if not self._parts and not _is_whole(news):
+            raise SubscribeEnded(
+                f"the batch at {lower.encode()} has a part of its updates, or updates from before, and this client "
+                "does not tell parts of a time apart: use a newer client, or subscribe to less (a filter, fewer "
+                "columns)"
+            )
         bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
         assert bounds["lower"] < EMPTY_SENTINEL
         for start in range(0, max(len(data), 1), CHUNK_BYTES) if data or self._progress else ():
@@ -109,6 +121,12 @@ class GrpcSubscriber:
 
     async def write(self, message: Any) -> None:
         await self._rpc.write(message)
+
+
+def _is_whole(news: SubscribeAdvanced) -> bool:
+    """Whether the batch has all updates of the times from the client's position to its upper, and no others."""
+    batch = news.batch
+    return (batch.lower, batch.lower_part) == news.lower and batch.lower_part == batch.upper_part == 0
 
 
 def fingerprint(subject: str, columns: Sequence[Column], reads: Sequence[GlobalId]) -> str:
