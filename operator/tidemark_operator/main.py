@@ -48,6 +48,7 @@ from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
 from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol import tracing
 from tidemark_protocol.tls.identities import PLANNER
 
 LOG = logging.getLogger("tidemark_operator")
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in KOPF_END_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     os.umask(0o077)
+    tracing.start("tidemark-operator")
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
         return asyncio.run(run(options))

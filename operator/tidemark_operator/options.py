@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.orchestrator.kubernetes.settings import USER, Settings
 from tidemark_operator.resources.addresses.address import InvalidAddress
 from tidemark_operator.resources.addresses.allowed_hosts import EVERYTHING, AllowedHosts
+from tidemark_protocol import tracing
 
 
 @dataclass(frozen=True)
@@ -234,4 +236,5 @@ def _pods(given: argparse.Namespace) -> Settings:
         "executor_account": given.executor_service_account,
     }
     given_by_name = {name: value for name, value in settings.items() if value}
-    return Settings(given.replica_image, user=given.replica_user, **given_by_name)
+    traced = tuple(tracing.settings(os.environ).items())
+    return Settings(given.replica_image, user=given.replica_user, tracing=traced, **given_by_name)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidemark_planner.service.server import MAX_PLAN_SECONDS, serve
 from tidemark_planner.service.worker_process import adopt_orphans
+from tidemark_protocol import tracing
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder
 
@@ -44,6 +45,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     adopt_orphans()
+    tracing.start("tidemark-planner")
     own = None if arguments.scratch else Path(tempfile.mkdtemp(prefix="tidemark-planner-"))
     scratch = own or arguments.scratch.absolute()
     tls = CertificateFolder(arguments.tls_dir.absolute()) if arguments.tls_dir else None

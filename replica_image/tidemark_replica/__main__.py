@@ -21,6 +21,7 @@ import signal
 import sys
 from types import FrameType
 
+from tidemark_protocol import tracing
 from tidemark_replica.errors import AddressNotUsable, ConfigChanged, ScratchInUse
 from tidemark_replica.options import parse
 from tidemark_replica.process.replica import Replica
@@ -39,6 +40,7 @@ def main() -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     options = parse(sys.argv[1:])
+    tracing.start("tidemark-replica")
     try:
         replica = Replica(options)
     except ScratchInUse as error:

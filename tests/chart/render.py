@@ -71,6 +71,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
             "replica": {"image": {"digest": f"sha256:{'0123456789abcdef' * 4}"}},
             "replicaNamespaces": ["team-b"],
+            "tracing": {"endpoint": "http://collector.monitoring:4317", "ratio": 0.01},
             "gateway": {
                 "service": {"type": "LoadBalancer", "port": 443, "annotations": {"lb": "internal"}},
                 "tls": {"secretName": "query-tls"},

@@ -106,6 +106,8 @@ class Garbler:
         if field.type == FieldDescriptor.TYPE_BOOL:
             return not old
         number = self._chance.choice(NUMBERS)
+        if field.type == FieldDescriptor.TYPE_INT32:
+            return (number + 2**31) % 2**32 - 2**31
         widths = {FieldDescriptor.TYPE_UINT32: 32, FieldDescriptor.TYPE_UINT64: 64}
         return number if field.type not in widths else number % 2 ** widths[field.type]
 

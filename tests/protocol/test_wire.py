@@ -20,6 +20,7 @@ from tidemark_protocol.types import BIGINT, Column, ColumnType
 from tidemark_protocol.wire import frames, protobuf
 
 ID = GlobalId("u1/revenue")
+CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PEEK = c.Peek(
     "peek-1",
     c.ShardTarget(ID, SHARD),
@@ -42,6 +43,7 @@ COMMANDS: list[c.Command] = [
     c.AllowCompaction(ID, Frontier.at(9)),
     c.AllowCompaction(ID, Frontier.empty()),
     PEEK,
+    dataclasses.replace(PEEK, skip_errors=True, trace_context=CONTEXT),
     c.CancelPeek("peek-1"),
     c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000),
     c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 1, (c.FileRequest(7, c.RELEASE, "t", "1.csv"),)),
@@ -56,6 +58,7 @@ RESPONSES: list[r.Response] = [
     r.PeekResponse("peek-1", r.PeekError("division by zero", is_deterministic=True)),
     r.PeekResponse("peek-1", r.PeekError("disk full")),
     r.PeekResponse("peek-1", r.PeekCanceled()),
+    r.PeekResponse("peek-1", r.PeekRows(b"ipc", 3), CONTEXT),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.at(5), b"ipc", None, 7, 2**64 - 1)),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.empty(), error="poisoned")),

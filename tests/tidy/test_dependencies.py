@@ -25,11 +25,16 @@ EXTRAS = {
     "pgwire/tidemark_pgwire": "pgwire",
 }
 NOT_IMPORTED = {
+    "opentelemetry-api": "tidemark_protocol.tracing imports it",
+    "opentelemetry-exporter-otlp-proto-grpc": "so",
+    "opentelemetry-sdk": "so",
     "pandas": "Spark refuses mapInArrow without it",
     "psycopg-binary": "psycopg imports it where it is installed",
     "tpchgen-cli": "a program",
 }
 
+SHARED = {"google": "protobuf"}
+"""Modules of several distributions: the one whose part is imported."""
 BROUGHT = {"client/tidemark": {"pyspark"}}
 """What a program that uses a part of the package has already: `tidemark.spark` is imported by Spark's users alone."""
 
@@ -57,7 +62,7 @@ def imported(folder: str) -> frozenset[str]:
             found |= {name.partition(".")[0] for name in names}
     theirs = {m for m in found if m not in sys.stdlib_module_names and m.partition("_")[0] != "tidemark"}
     # py4j is Spark's own bridge, of the version that Spark asks for
-    return frozenset(of_module[m][0].lower().replace("_", "-") for m in theirs - {"py4j"})
+    return frozenset(SHARED.get(m, of_module[m][0]).lower().replace("_", "-") for m in theirs - {"py4j"})
 
 
 @pytest.mark.parametrize("folder", EXTRAS)

@@ -10,7 +10,7 @@ from tests.tidy.checkout import ROOT, files, generated
 PAGE = (ROOT / "docs" / "reference" / "errors.md").read_text()
 CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 NO_CODES = re.compile(
-    r"(?:TIDEMARK|AWS|SPARK|PYSPARK|PYTHON|JAVA|SC|GRPC|MAX)_.*|LC_ALL|UNRESOLVED_RELATION|IDENTIFY_SYSTEM|SQL_ASCII"
+    r"(?:TIDEMARK|AWS|SPARK|PYSPARK|PYTHON|JAVA|SC|GRPC|MAX|OTEL)_.*|LC_ALL|UNRESOLVED_RELATION|IDENTIFY_SYSTEM|SQL_ASCII"
 )
 PARTS = ("protocol/*.py", "replica_image/tidemark_replica/kernels/*.py", "replica_image/tidemark_replica/storage/*.py")
 

@@ -17,6 +17,7 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import NoReplicaAnswers
 from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.status_meaning import failure
+from tidemark_protocol import tracing
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
@@ -45,21 +46,24 @@ class PendingQueries:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._answers: dict[str, asyncio.Future[Answer]] = {}
+        self._answers: dict[str, asyncio.Future[PeekAnswer]] = {}
         # by owner: the peek of a query's dataflow, and its target, until replicas are done with it
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
         """The answer of any replica, or of the target. Cancelling this cancels the peek. A stashed answer must be
         read (result_stash_reader.py) and then let go. Raises: NoReplicaAnswers."""
-        future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[PeekAnswer] = asyncio.get_running_loop().create_future()
+        self._answers[peek.uuid] = future
         result: Answer | None = None
         try:
             self._host.notify(self._host.core.peek(peek, target))
             self._host.flush()
             with self._host.counts.peeks.timed() as outcome:
-                result = await future
+                answer = await future
+                result = answer.result
                 outcome.result = _RESULTS[type(result)]
+            tracing.link(answer.trace_context)
             return result
         finally:
             del self._answers[peek.uuid]
@@ -83,12 +87,12 @@ class PendingQueries:
     def take(self, notice: Notice) -> bool:
         """Take a notice; return whether it is about a pending query."""
         match notice:
-            case PeekAnswer(uuid, result):
-                self._answer(uuid, result)
+            case PeekAnswer():
+                self._answer(notice)
             case DataflowChanged(owner) if owner in self._queries:
                 uuid, target = self._queries[owner]
                 if why := failure(self._host.core.dataflows.collections_of(owner), target=target):
-                    self._answer(uuid, PeekError(why))
+                    self._answer(PeekAnswer(uuid, PeekError(why)))
             case DataflowGone(owner) if owner in self._queries:
                 del self._queries[owner]
             case _:
@@ -106,7 +110,7 @@ class PendingQueries:
 
     def fail(self, uuid: str, why: str) -> None:
         """Answer a peek with an error and drop its dataflow."""
-        self._answer(uuid, PeekError(why))
+        self._answer(PeekAnswer(uuid, PeekError(why)))
         self.let_go(uuid)
         for owner in [owner for owner, (peek, _) in self._queries.items() if peek == uuid]:
             self._host.drop(owner)
@@ -120,9 +124,9 @@ class PendingQueries:
     def abandon(self, why: str) -> None:
         """Answer all peeks with an error: the instance is gone."""
         for uuid in self._answers:
-            self._answer(uuid, PeekError(why))
+            self._answer(PeekAnswer(uuid, PeekError(why)))
 
-    def _answer(self, uuid: str, result: Answer) -> None:
-        future = self._answers.get(uuid)
+    def _answer(self, answer: PeekAnswer) -> None:
+        future = self._answers.get(answer.uuid)
         if future is not None and not future.done():
-            future.set_result(result)
+            future.set_result(answer)

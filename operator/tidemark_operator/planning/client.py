@@ -23,6 +23,7 @@ import grpc
 
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.errors import PlannerUnavailable
+from tidemark_protocol import tracing
 from tidemark_protocol.errors import MalformedPlan, ProtocolError
 from tidemark_protocol.messages.planning import (
     GRACE_SECONDS,
@@ -115,7 +116,8 @@ class PlannerClient:
         """
         message = planner_pb2.PlanQueryRequest(request=codec.encode(request), cpu_seconds=QUERY_SECONDS)
         method, expected = lambda: self._planner().PlanQuery, (PlannedPeek, PlannedOneShot)
-        return await self._ask(method, True, QUERY_SECONDS, message, *expected)
+        with tracing.span("plan", kind=tracing.CLIENT):
+            return await self._ask(method, True, QUERY_SECONDS, message, *expected)
 
     async def close(self) -> None:
         await asyncio.gather(self._channel.close(None), *self._closing)
@@ -159,7 +161,7 @@ class PlannerClient:
         while True:
             attempt_began = time.monotonic()
             try:
-                answer = await method()(message, timeout=_deadline(seconds))
+                answer = await method()(message, timeout=_deadline(seconds), metadata=tracing.metadata())
             except grpc.aio.AioRpcError as error:
                 if error.code() not in (AWAY, BUSY):
                     raise

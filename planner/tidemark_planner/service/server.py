@@ -26,6 +26,7 @@ import grpc
 from tidemark_planner.service.worker_pool import NoIdleWorker, WorkerPool
 from tidemark_planner.service.worker_process import PlanLimits, Worker, WorkerEnded, WorkerTimeout
 from tidemark_planner.service.worker_protocol import MALFORMED, MAX_MESSAGE_BYTES, PLAN, QUERY, refused_outcome
+from tidemark_protocol import tracing
 from tidemark_protocol.messages.planning import GRACE_SECONDS
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.tls.folder import CertificateFolder
@@ -59,9 +60,9 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
         return planner_pb2.PlanResponse(outcome=self._outcome(PLAN + request.request, request.cpu_seconds, context))
 
     def PlanQuery(self, request: Any, context: Any) -> Any:
-        return planner_pb2.PlanQueryResponse(
-            outcome=self._outcome(QUERY + request.request, request.cpu_seconds, context)
-        )
+        with tracing.span("plan", tracing.from_metadata(context.invocation_metadata()), tracing.SERVER):
+            outcome = self._outcome(QUERY + request.request, request.cpu_seconds, context)
+        return planner_pb2.PlanQueryResponse(outcome=outcome)
 
     def _outcome(self, request: bytes, cpu_seconds: float, context: Any) -> bytes:
         left = context.time_remaining()

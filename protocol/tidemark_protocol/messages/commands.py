@@ -23,6 +23,9 @@ from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
+TRACE_CONTEXT_MAX = 64
+"""Characters of a trace context: a `traceparent` of version 00 has 55."""
+
 
 @dataclass(frozen=True)
 class Hello:
@@ -141,6 +144,7 @@ class Peek:
     index
     key equals one of these. A replica holds whole collections, so its answer is final: `finishing` has been applied.
     `skip_errors`: the answer leaves errors out and counts them. Replicas older than this field answer with an error.
+    `trace_context`: the span that asks (tracing.py); empty where the query is not traced.
     """
 
     uuid: str
@@ -151,6 +155,7 @@ class Peek:
     columns: tuple[Column, ...]
     literals: tuple[tuple[Literal, ...], ...] | None = None
     skip_errors: bool = False
+    trace_context: str = ""
 
 
 @dataclass(frozen=True)

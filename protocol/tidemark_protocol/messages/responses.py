@@ -65,12 +65,16 @@ class PeekCanceled:
     """Only after a CancelPeek."""
 
 
+PeekResult = PeekRows | PeekStashed | PeekError | PeekCanceled
+
+
 @dataclass(frozen=True)
 class PeekResponse:
-    """Exactly one per Peek."""
+    """Exactly one per Peek. `trace_context`: the replica's span; empty where the peek is not traced."""
 
     uuid: str
-    result: PeekRows | PeekStashed | PeekError | PeekCanceled
+    result: PeekResult
+    trace_context: str = ""
 
 
 @dataclass(frozen=True)

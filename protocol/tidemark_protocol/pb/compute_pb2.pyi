@@ -144,12 +144,14 @@ class AllowCompaction(_message.Message):
     def __init__(self, id: _Optional[str] = ..., frontier: _Optional[int] = ...) -> None: ...
 
 class Peek(_message.Message):
-    __slots__ = ("request", "skip_errors")
+    __slots__ = ("request", "skip_errors", "trace_context")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SKIP_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     request: bytes
     skip_errors: bool
-    def __init__(self, request: _Optional[bytes] = ..., skip_errors: _Optional[bool] = ...) -> None: ...
+    trace_context: str
+    def __init__(self, request: _Optional[bytes] = ..., skip_errors: _Optional[bool] = ..., trace_context: _Optional[str] = ...) -> None: ...
 
 class CancelPeek(_message.Message):
     __slots__ = ("uuid",)
@@ -240,7 +242,7 @@ class Frontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
-    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count", "error_everywhere", "skipped")
+    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count", "error_everywhere", "skipped", "trace_context")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +251,7 @@ class PeekResponse(_message.Message):
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
     ERROR_EVERYWHERE_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     rows: bytes
     error: str
@@ -257,7 +260,8 @@ class PeekResponse(_message.Message):
     row_count: int
     error_everywhere: bool
     skipped: int
-    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ..., skipped: _Optional[int] = ...) -> None: ...
+    trace_context: str
+    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ..., skipped: _Optional[int] = ..., trace_context: _Optional[str] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")

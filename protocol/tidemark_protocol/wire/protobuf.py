@@ -173,28 +173,51 @@ def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
 
 
 def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
-    if isinstance(r.result, responses.PeekRows):
-        return pb.PeekResponse(uuid=r.uuid, rows=r.result.data, row_count=r.result.row_count, skipped=r.result.skipped)
-    if isinstance(r.result, responses.PeekStashed):
-        return pb.PeekResponse(
-            uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count, skipped=r.result.skipped
-        )
-    if isinstance(r.result, responses.PeekError):
-        return pb.PeekResponse(uuid=r.uuid, error=r.result.message, error_everywhere=r.result.is_deterministic)
-    return pb.PeekResponse(uuid=r.uuid, canceled=True)
+    made = pb.PeekResponse(uuid=r.uuid, trace_context=r.trace_context)
+    match r.result:
+        case responses.PeekRows(data, row_count, skipped):
+            made.rows, made.row_count, made.skipped = data, row_count, skipped
+        case responses.PeekStashed(row_count, size, skipped):
+            made.stashed_bytes, made.row_count, made.skipped = size, row_count, skipped
+        case responses.PeekError(message, is_deterministic):
+            made.error, made.error_everywhere = message, is_deterministic
+        case responses.PeekCanceled():
+            made.canceled = True
+    return made
 
 
 def _peek_response_from_proto(m: pb.PeekResponse) -> responses.PeekResponse:
-    kind = m.WhichOneof("result")
-    if kind == "rows":
-        return responses.PeekResponse(m.uuid, responses.PeekRows(m.rows, m.row_count, m.skipped))
-    if kind == "stashed_bytes":
-        return responses.PeekResponse(m.uuid, responses.PeekStashed(m.row_count, m.stashed_bytes, m.skipped))
-    if kind == "error":
-        return responses.PeekResponse(m.uuid, responses.PeekError(m.error, m.error_everywhere))
-    if kind == "canceled":
-        return responses.PeekResponse(m.uuid, responses.PeekCanceled())
+    return responses.PeekResponse(m.uuid, _peek_result(m), _trace_context(m.trace_context))
+
+
+def _peek_result(m: pb.PeekResponse) -> responses.PeekResult:
+    match m.WhichOneof("result"):
+        case "rows":
+            return responses.PeekRows(m.rows, m.row_count, m.skipped)
+        case "stashed_bytes":
+            return responses.PeekStashed(m.row_count, m.stashed_bytes, m.skipped)
+        case "error":
+            return responses.PeekError(m.error, m.error_everywhere)
+        case "canceled":
+            return responses.PeekCanceled()
     raise ValueError("no result")
+
+
+def _trace_context(text: str) -> str:
+    """Raises ValueError where the text is too long for a context."""
+    if len(text) > commands.TRACE_CONTEXT_MAX:
+        raise ValueError(f"a trace context of {len(text)} characters")
+    return text
+
+
+def _peek_to_proto(c: commands.Peek) -> pb.Peek:
+    request = codec.encode(replace(c, skip_errors=False, trace_context=""))
+    return pb.Peek(request=request, skip_errors=c.skip_errors, trace_context=c.trace_context)
+
+
+def _peek_from_proto(m: pb.Peek) -> commands.Peek:
+    asked = codec.decode(m.request, commands.Peek)
+    return replace(asked, skip_errors=m.skip_errors, trace_context=_trace_context(m.trace_context))
 
 
 def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:
@@ -298,8 +321,8 @@ _COMMANDS: dict[type, _MessageCodec] = {
     commands.Peek: (
         "peek",
         # beside the canonical bytes, which an older replica could not decode with another field
-        lambda c: pb.Peek(request=codec.encode(replace(c, skip_errors=False)), skip_errors=c.skip_errors),
-        lambda m: replace(codec.decode(m.request, commands.Peek), skip_errors=m.skip_errors),
+        _peek_to_proto,
+        _peek_from_proto,
     ),
     commands.CancelPeek: (
         "cancel_peek",

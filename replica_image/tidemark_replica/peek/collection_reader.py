@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_persist import ShardReader, open_shard
+from tidemark_protocol import tracing
 from tidemark_protocol.check.nodes import fits
 from tidemark_protocol.check.plan import check_mfp
 from tidemark_protocol.errors import PlanNotAllowed
@@ -205,7 +207,23 @@ def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish | F
     filtered = catalyst.apply(leaf, compile_mfp(mfp))
     columns = ", ".join([*(f"c{i} {c.type}" for i, c in enumerate(mfp.output)), "__error string"])
     stage = partial(_finish, finish, arrow_types(mfp.output))
-    yield from filtered.mapInArrow(stage, columns).toArrow().to_batches()
+    with tracing.span("spark job") as span, _tagged(session, tracing.trace_id(span)):
+        found = filtered.mapInArrow(stage, columns).toArrow()
+    yield from found.to_batches()
+
+
+@contextmanager
+def _tagged(session: Any, trace: str) -> Iterator[None]:
+    """Spark's interface shows the trace as a tag of the jobs of the block; empty: no tag."""
+    if not trace:
+        yield
+        return
+    tag = f"trace-{trace}"
+    session.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        session.sparkContext.removeJobTag(tag)
 
 
 def _leaf(source: Callable[[], Iterator[Updates]], rows: Iterable[Any]) -> Iterator[Updates]:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tidemark_protocol import tracing
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
+from tidemark_protocol.tracing import Span
 from tidemark_replica.events.jobs import Failed, Job, Outcome
 from tidemark_replica.peek.peek_reader import Limits
 from tidemark_replica.peek.result_stash import ResultStash, StashedResult
@@ -50,9 +52,11 @@ class PeekTargets(Protocol):
 
 @dataclass
 class _Pending:
-    """A peek that waits for its answer. `admitted`: its time was readable, and is held readable since then."""
+    """A peek that waits for its answer. Its trace context is that of `span`. `admitted`: its time was readable, and is
+    held readable since then."""
 
     peek: Peek
+    span: Span
     admitted: bool = False
     job: Job | None = None
     came: float = field(default_factory=time.monotonic)
@@ -79,7 +83,9 @@ class PeekQueue:
     def add(self, peek: Peek) -> None:
         if peek.uuid in self._pending:
             return
-        pending = self._pending[peek.uuid] = _Pending(peek)
+        span = _span(peek)
+        traced = replace(peek, trace_context=tracing.context_of(span))
+        pending = self._pending[peek.uuid] = _Pending(traced, span)
         if len(self._pending) > PEEKS_MAX:
             self._answer(pending, PeekError(f"{PEEKS_MAX} peeks wait on this replica, which is the limit; retry later"))
         else:
@@ -117,6 +123,7 @@ class PeekQueue:
         elif readable is not None:
             pending.admitted = True
             if not readable.upper.less_equal(peek.timestamp):
+                pending.span.add_event("its time is complete")
                 pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
 
     def _done(self, pending: _Pending, outcome: Outcome[PeekRows | StashedResult]) -> None:
@@ -133,14 +140,21 @@ class PeekQueue:
 
     def _answer(self, pending: _Pending, result: PeekRows | PeekStashed | PeekError | PeekCanceled) -> None:
         self._end(pending)
-        self._send(PeekResponse(pending.peek.uuid, result))
+        self._send(PeekResponse(pending.peek.uuid, result, pending.peek.trace_context))
         self._answered(result, time.monotonic() - pending.came)
 
     def _end(self, pending: _Pending) -> None:
         del self._pending[pending.peek.uuid]
+        pending.span.end()
         self._targets.forget(pending.peek)
         if pending.job is not None:
             pending.job.cancel()
+
+
+def _span(peek: Peek) -> Span:
+    """From the peek's arrival to its answer; a peek without a trace begins none."""
+    at: dict[str, str | int] = {"collection": peek.target.id, "timestamp": peek.timestamp, "peek": peek.uuid}
+    return tracing.begin("peek", peek.trace_context or None, tracing.SERVER, **at)
 
 
 def _error(error: Exception) -> PeekError:

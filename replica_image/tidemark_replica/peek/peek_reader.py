@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_persist import ShardReader, open_shard
+from tidemark_protocol import tracing
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
@@ -64,6 +65,10 @@ class PeekReader:
     def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         """The finished answer. Raises what `collection_reader` raises, ReplicaError for an index that does not exist,
         StashFull, OSError, and JobCancelled where the peek was dropped."""
+        with tracing.span("read", peek.trace_context or None):
+            return self._read(peek, limits, stopped)
+
+    def _read(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)
         spool, skipped = Spool(self._stash, limits.spill_above), SkippedErrors()
         with ExitStack() as on_failure:

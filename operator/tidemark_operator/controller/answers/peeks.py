@@ -30,10 +30,11 @@ PATIENCE_MS = 10_000
 
 @dataclass(frozen=True)
 class PeekAnswer:
-    """The one answer that the caller of the peek receives."""
+    """The one answer that the caller of the peek receives. `trace_context`: as in the response of the replica."""
 
     uuid: str
     result: PeekRows | PeekStashed | PeekError
+    trace_context: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class PendingPeeks:
             return None if pending.replicas else PeekAnswer(response.uuid, _why(pending))
         if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
-        return PeekAnswer(response.uuid, result)
+        return PeekAnswer(response.uuid, result, response.trace_context)
 
 
 def _why(lost: PendingPeek) -> PeekError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -37,6 +37,7 @@ from tidemark_operator.introspection.inline_rows import RowSource, inline_rows
 from tidemark_operator.introspection.relations import RETAINED_TABLES, empty_rows, is_introspection, rows
 from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.kube.client import INSTANCES
+from tidemark_protocol import tracing
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek, Refused
@@ -57,9 +58,11 @@ class Query:
     async def answer(self) -> Answer:
         """Send the query and await its answer. Call it without an await since the time was chosen: until then no read
         hold protects that time. `release` must follow."""
-        if self.dataflow is None:
-            return await self.instance.answers.peek(self.peek, self.target)
-        return await self.instance.answers.query(self.dataflow, self.peek, self.target)
+        with tracing.span("peek", kind=tracing.CLIENT, instance=self.instance.name, relation=self.reads):
+            peek = replace(self.peek, trace_context=tracing.current())
+            if self.dataflow is None:
+                return await self.instance.answers.peek(peek, self.target)
+            return await self.instance.answers.query(self.dataflow, peek, self.target)
 
     def release(self) -> None:
         """Forget the answer: it has been read, or its client is gone."""
@@ -73,7 +76,7 @@ class QueryRequest:
     `as_of`: the time to read at (ms since 1970); None: the freshest. `instance`: where a query with operators runs;
     empty: the namespace's only one. `strict`: the answer contains everything ingested when the query was asked.
     `replica`: the only one that may answer; empty: any. `skip_errors`: the rows that are right, and how many are not.
-    `dialect`: whose SQL it is.
+    `dialect`: whose SQL it is. `trace_context`: the client's span (tracing.py); empty: it has none.
     """
 
     namespace: str
@@ -84,6 +87,7 @@ class QueryRequest:
     replica: str = ""
     skip_errors: bool = False
     dialect: str = SPARK
+    trace_context: str = ""
 
 
 @dataclass(frozen=True)

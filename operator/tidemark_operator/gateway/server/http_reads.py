@@ -23,6 +23,7 @@ import contextlib
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -50,6 +51,7 @@ from tidemark_operator.gateway.server.http_text import (
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import Subscribes, fingerprint
+from tidemark_protocol import tracing
 from tidemark_protocol.errors import BatchTooLarge
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS
@@ -96,7 +98,8 @@ class HttpReads:
         text, type = _accepted(request, QUERY_TEXTS)
         access = await self._admit(request)
         async with self._limits.calls.hold(access.caller):
-            asked = await _query_request(request)
+            traced = request.headers.get(tracing.HEADER, "")
+            asked = replace(await _query_request(request), trace_context=traced)
             client = HttpQuery(Reply(request, type), text, self._run, self._limits)
             if failure := await _failure(self._queries.serve(access, asked, client)):
                 await client.fail(failure)

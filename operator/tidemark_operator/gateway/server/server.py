@@ -51,6 +51,7 @@ from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.retained_tables import RetainedTables, retained_table
 from tidemark_operator.introspection.top import top
 from tidemark_operator.kube.reviews import Reviews
+from tidemark_protocol import tracing
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
 from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
@@ -147,7 +148,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             if request.places:
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
-            await self._queries.serve(access, _query(request), GrpcQueryClient(rpc))
+            asked = replace(_query(request), trace_context=tracing.from_metadata(rpc.invocation_metadata()) or "")
+            await self._queries.serve(access, asked, GrpcQueryClient(rpc))
 
     async def Describe(self, request: Any, rpc: Any) -> Any:
         """Plan a query, and send its columns."""

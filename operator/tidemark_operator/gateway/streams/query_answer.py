@@ -24,6 +24,7 @@ from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.retained_tables import RetainedTables
+from tidemark_protocol import tracing
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
 from tidemark_protocol.types import Column
 
@@ -75,6 +76,10 @@ class Queries:
             AnswerLost, AnswerNotRead: the client has a part of the answer.
             QueryRefused, TooMany, Forbidden, PlannerUnavailable, ReviewUnavailable: as `prepare`.
         """
+        with tracing.span("query", request.trace_context, tracing.SERVER, namespace=request.namespace):
+            await self._serve(access, request, client)
+
+    async def _serve(self, access: Access, request: QueryRequest, client: QueryClient) -> None:
         slot = partial(self._limits.waits.hold, access.caller)
         prepared = await prepare(self._context, self._statements, self._tables, access, request, slot)
         memory = self._memory(prepared)
@@ -86,7 +91,8 @@ class Queries:
             else:
                 failure = ""
                 try:
-                    await _send(client, access.caller, query, result, held)
+                    with tracing.span("send", rows=result.row_count):
+                        await _send(client, access.caller, query, result, held)
                 finally:
                     query.release()
         if failure:

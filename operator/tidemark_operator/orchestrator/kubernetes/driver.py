@@ -56,12 +56,13 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
     spec = member.spec
     alive = {"tcpSocket": {"port": "grpc"}}
     fields = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
+    traced = [{"name": name, "value": value} for name, value in settings.tracing]
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
         "args": ["tidemark_replica", *_arguments(member, settings)],
-        "env": [*fields, *store_settings(member), *source_secrets(member)],
+        "env": [*fields, *store_settings(member), *source_secrets(member), *traced],
         "ports": _ports(bool(spec.pod.executors.instances)),
         # the replica listens within seconds, whatever Spark does, until it ends; the operator checks that it answers
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},

@@ -10,7 +10,7 @@ USER = 65532
 @dataclass(frozen=True)
 class Settings:
     """The service accounts serve replicas with executors; other replicas have no account and no rights. `user`: the uid
-    of every pod; None: the cluster chooses."""
+    of every pod; None: the cluster chooses. `tracing`: environment variables of replicas, by name."""
 
     image: str
     pull_policy: str = "IfNotPresent"
@@ -18,3 +18,4 @@ class Settings:
     driver_account: str = "tidemark-driver"
     executor_account: str = "tidemark-executor"
     user: int | None = USER
+    tracing: tuple[tuple[str, str], ...] = ()
