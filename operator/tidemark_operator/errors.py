@@ -131,6 +131,10 @@ class SubscribeBehind(SubscribeEnded):
     """The client's backlog exceeds the limit. The client can resume after the last complete time it received."""
 
 
+class SubscribeNotWhole(SubscribeEnded):
+    """The next batch has a part of the updates of a time, and the client does not know parts."""
+
+
 class SubscribeRevoked(SubscribeEnded):
     """The client lost the right to read a relation, or its credentials expired."""
 

@@ -236,5 +236,5 @@ def _pods(given: argparse.Namespace) -> Settings:
         "executor_account": given.executor_service_account,
     }
     given_by_name = {name: value for name, value in settings.items() if value}
-    traced = tuple(tracing.settings(os.environ).items())
+    traced = tuple(tracing.endpoint(os.environ).items())
     return Settings(given.replica_image, user=given.replica_user, tracing=traced, **given_by_name)

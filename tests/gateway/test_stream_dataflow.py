@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.controller.harness import EMPTY, at
 from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused, SubscribeEnded
+from tidemark_operator.errors import QueryRefused, SubscribeNotWhole
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.streams.copy import Copies, _check_format
@@ -100,8 +101,10 @@ def test_only_a_client_that_knows_parts_is_sent_what_is_not_whole(
     """For others an interval without times, or a time outside of it, would be a wrong answer."""
     news = SubscribeAdvanced(GlobalId("s"), batch, position)
     assert [m.arrow for m in messages_of(news)] == [UPDATES]
-    with pytest.raises(SubscribeEnded, match="this client does not tell parts of a time apart"):
+    with pytest.raises(SubscribeNotWhole, match="this client does not tell parts of a time apart"):
         messages_of(news, parts=False)
+    nothing = SubscribeAdvanced(GlobalId("s"), replace(batch, updates=b""), position)
+    assert messages_of(nothing, parts=False) == []
     whole = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(9), UPDATES), (at(7), 0))
     assert [(m.lower, m.upper, m.arrow) for m in messages_of(whole, parts=False)] == [(7, 9, UPDATES)]
 

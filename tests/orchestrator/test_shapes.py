@@ -51,6 +51,8 @@ def test_how_it_changes_and_is_pulled_is_not() -> None:
 
     assert shape_of(same, pulled) == shape_of(SMALL, SETTINGS)
     assert shape_of(SMALL, replace(SETTINGS, image="other")) != shape_of(SMALL, SETTINGS)
+    traced = replace(SETTINGS, tracing=(("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"),))
+    assert shape_of(SMALL, traced) != shape_of(SMALL, SETTINGS)
     assert shape_of(LARGE, replace(SETTINGS, driver_account="other")) != shape_of(LARGE, SETTINGS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -64,13 +65,14 @@ def test_a_client_decides_whether_its_query_is_traced(spans: Spans) -> None:
     """The parts have the decision with the context."""
     with tracing.span("query", NOT_SAMPLED):
         assert tracing.current().endswith("-00")
+        assert tracing.recorded_trace() == ""
     assert spans.ended() == {}
 
 
 def test_part_of_nothing_is_not_traced(spans: Spans) -> None:
     """Such as the read of a peek that came from an operator without tracing."""
-    with tracing.span("read") as span:
-        assert tracing.trace_id(span) == tracing.current() == ""
+    with tracing.span("read"):
+        assert tracing.recorded_trace() == tracing.current() == ""
     assert spans.ended() == {}
 
 
@@ -139,14 +141,22 @@ def test_without_an_endpoint_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert tracing.from_metadata((("traceparent", PARENT),)) is None
 
 
-def test_children_have_the_settings_and_no_headers() -> None:
-    """Headers may have a token of the collector."""
+def test_a_collector_that_does_not_answer_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter itself would try for half a minute and more."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1000000")
+        subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=480)
+
+
+def test_replicas_have_the_endpoint_alone() -> None:
+    """They begin no traces. Headers may have a token of the collector."""
     environment = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317",
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization=x",
         "OTEL_TRACES_SAMPLER_ARG": "0.1",
         "HOME": "/",
     }
-    settings = tracing.settings(environment)
-    assert settings == {name: environment[name] for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_SAMPLER_ARG")}
-    assert tracing.settings({"OTEL_TRACES_SAMPLER_ARG": "0.1"}) == {}
+    assert tracing.endpoint(environment) == {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+    assert tracing.endpoint({"OTEL_TRACES_SAMPLER_ARG": "0.1", "OTEL_EXPORTER_OTLP_ENDPOINT": ""}) == {}

@@ -207,7 +207,7 @@ def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish | F
     filtered = catalyst.apply(leaf, compile_mfp(mfp))
     columns = ", ".join([*(f"c{i} {c.type}" for i, c in enumerate(mfp.output)), "__error string"])
     stage = partial(_finish, finish, arrow_types(mfp.output))
-    with tracing.span("spark job") as span, _tagged(session, tracing.trace_id(span)):
+    with tracing.span("spark job"), _tagged(session, tracing.recorded_trace()):
         found = filtered.mapInArrow(stage, columns).toArrow()
     yield from found.to_batches()
 

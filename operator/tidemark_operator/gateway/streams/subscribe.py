@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeEnded, SubscribeRevoked
+from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeNotWhole, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
@@ -107,7 +107,9 @@ class GrpcSubscriber:
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:
         (lower, part), data = news.lower, news.batch.updates
         if not self._parts and not _is_whole(news):
-            raise SubscribeEnded(
+            if not data:
+                return
+            raise SubscribeNotWhole(
                 f"the batch at {lower.encode()} has a part of its updates, or updates from before, and this client "
                 "does not tell parts of a time apart: use a newer client, or subscribe to less (a filter, fewer "
                 "columns)"
@@ -153,7 +155,7 @@ class BatchSender:
                         await self._write(message)
                 self.sent = news.batch.upper
             return
-        except (SubscribeBehind, SubscribeRevoked) as ended:
+        except (SubscribeBehind, SubscribeNotWhole, SubscribeRevoked) as ended:
             with_advice = type(ended)(f"{ended}. {self._advice()}")
         raise with_advice  # a new error: the traceback of the first holds the batch
 

@@ -91,6 +91,8 @@ def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
         shape["accounts"] = [settings.driver_account, settings.executor_account]
     if spec.engine:
         shape["engine"] = spec.engine
+    if settings.tracing:
+        shape["tracing"] = settings.tracing
     text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:SHAPE_DIGITS]
 

@@ -47,7 +47,7 @@ REPLICAS = "replicas"
 # environment variables that every child inherits: paths of programs and libraries, and nothing secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
-    "PYSPARK_PYTHON", "SPARK_SUBMIT_OPTS", "LD_LIBRARY_PATH", *tracing.SETTINGS,
+    "PYSPARK_PYTHON", "SPARK_SUBMIT_OPTS", "LD_LIBRARY_PATH", *tracing.ENDPOINTS,
 )  # fmt: skip
 # environment variables for replicas alone, which read and write shards: the address of the object store
 STORE = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
