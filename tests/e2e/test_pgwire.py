@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -93,6 +94,7 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
             _errors(connection)
             _catalogue(connection)
             _one_time(connection)
+            _subscribe_canceled(connection)
             _definitions(system, connection)
             system.kill_operator()
             system.start_operator()
@@ -230,6 +232,17 @@ def _rows(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]
 
 def _answered(connection: psycopg.Connection[Any], sql: str) -> bool:
     return bool(_rows(connection, sql))
+
+
+def _subscribe_canceled(connection: psycopg.Connection[Any]) -> None:
+    """The session reads the same relation afterwards."""
+    for name in ("nations", "tpch.nation"):
+        canceling = threading.Timer(1.0, connection.cancel_safe, kwargs={"timeout": BOUND})
+        canceling.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute(f"SUBSCRIBE {name}".encode())
+        canceling.join()
+        assert len(connection.execute(f"SELECT n_name FROM {name}".encode()).fetchall()) == 25
 
 
 def _values(connection: psycopg.Connection[Any]) -> None:
