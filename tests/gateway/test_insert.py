@@ -21,13 +21,14 @@ from tidemark_operator.gateway.server.status import sqlstate_of, status_of
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.kube.client import DATA_SOURCES, INSTANCES
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.ids import ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import BIGINT, Column
 
+SPEC_OF = {"instance": "default"}
 SPEC = WrittenSource((WrittenTable("orders", (Column("a", BIGINT),)),))
 
 
@@ -128,20 +129,30 @@ def test_a_source_that_cannot_begin_is_told_apart_from_one_that_starts(pinned: b
     def said(reason: str, version: str) -> None:
         metadata = {"name": "shop", "namespace": "ns", "uid": "u-s", "generation": 1, "resourceVersion": version}
         ready = {"type": "Ready", "status": "False", "reason": reason, "message": "m", "observedGeneration": 1}
-        place.cache.put(key, {"metadata": metadata, "status": {"conditions": [ready]}})
+        place.cache.put(key, {"metadata": metadata, "spec": SPEC_OF, "status": {"conditions": [ready]}})
 
     said("Starting", "1")
     tried("not ingested now" if pinned else "is starting", "57P03")
     said("InstanceSuspended", "2")
     tried("DataSource shop takes no rows: InstanceSuspended: m", "55000")
+    state.failure = IngestionFailure("CannotAdopt", "of before it was suspended")
+    tried("DataSource shop takes no rows: InstanceSuspended: m", "55000")
+    instance = Key(INSTANCES, "ns", "default")
+    metadata = {"name": "default", "namespace": "ns", "uid": "i", "generation": 1, "resourceVersion": "1"}
+    for suspend, version in ((True, "1"), (False, "2")):
+        state.failure = None
+        place.cache.put(instance, {"metadata": {**metadata, "resourceVersion": version}, "spec": {"suspend": suspend}})
+        resumed = "not ingested now" if pinned else "is starting"
+        tried("InstanceSuspended" if suspend else resumed, "55000" if suspend else "57P03")
     state.failure = IngestionFailure("TablesBeingDeleted", "waits", passes=True)
     tried("not ingested now" if pinned else "is starting", "57P03")
     state.failure = IngestionFailure("CannotAdopt", "other columns")
     tried("DataSource shop takes no rows: CannotAdopt: other columns", "55000")
     state.failure = None
     place.registry.forget(key)
-    tried("takes no rows: InstanceSuspended", "55000")
-    said("Starting", "3")
+    said("InvalidSpec", "3")
+    tried("takes no rows: InvalidSpec", "55000")
+    said("Starting", "4")
     tried("is starting: repeat the call", "57P03")
 
 

@@ -321,6 +321,8 @@ def test_the_name_alone_is_that_of_the_one_of_its_name_or_of_the_only_one() -> N
         ("shop", ["lines", "shop"], "shop"),
         ("shop", ["orders"], "orders"),
         ("shop", ["orders", "orders_dead_letter"], "orders"),
+        ("shop", ["orders_dead_letter"], "orders_dead_letter"),
+        ("shop", ["orders", "lines_dead_letter"], None),
         ("shop", [], None),
     ):
         assert named_alone(parent, names) == alone

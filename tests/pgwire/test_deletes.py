@@ -124,6 +124,17 @@ def test_a_delete_says_how_many_rows_were_there(tables: Written, is_prepared: bo
     assert tables.rows("orders") == []
 
 
+def test_a_repeated_delete_that_says_another_number_than_the_first_is_an_error(tables: Written) -> None:
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b')")
+        connection.execute("SET tidemark.write_key = 'again'")
+        for _ in range(2):
+            assert connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2, 3)").statusmessage == "DELETE 2"
+        with pytest.raises(psycopg.errors.NoDataFound, match=r"deleted 2 rows of shop\.orders, and this .* has said 3"):
+            connection.execute("BEGIN; DELETE FROM shop.orders WHERE id IN (1, 2, 3); COMMIT")
+    assert tables.rows("orders") == []
+
+
 def test_crash_a_delete_whose_answer_is_lost_has_the_number_of_the_first_call(
     tables: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:

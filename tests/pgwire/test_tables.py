@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -183,6 +184,24 @@ def test_psql_shows_a_table_by_its_one_name(server: Served) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "id,bigint,,not null," in done.stdout
     assert "orders,orders,table,tidemark" in done.stdout
+
+
+def test_a_table_is_not_visible_by_a_name_that_means_another(server: Served) -> None:
+    """`orders` is the only table of DataSource orders in SQL, and not shop.orders."""
+    made = [Key(DATA_SOURCES, "ns", name) for name in ("orders", "shop")]
+    for key, name in zip(made, ("lines", "orders"), strict=True):
+        source = replace(ingested(name).table, name=name)
+        pinned = replace(PINNED, tables=(replace(ingested(name), table=source, shard=shard_of(name)),))
+        state = SourceState(key, f"u-{key.name}", "default", pinned=pinned)
+        server.loop.call(partial(server.registry.put_source, state))
+    shown = (
+        "SELECT n.nspname, c.relname, pg_table_is_visible(c.oid) FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE c.relname IN ('orders', 'lines') ORDER BY 1"
+    )
+    with server.connect() as connection:
+        assert connection.execute(shown).fetchall() == [("orders", "lines", True), ("shop", "orders", False)]
+    for key in made:
+        server.loop.call(partial(server.registry.forget, key))
 
 
 @pytest.mark.parametrize(("text", "sqlstate"), [

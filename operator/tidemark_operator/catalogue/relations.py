@@ -91,7 +91,9 @@ def named_alone(parent: str, names: Sequence[str]) -> str | None:
     beside a table."""
     if parent in names:
         return parent
-    main = [name for name in names if not name.endswith(DEAD_LETTER)]
+    main = [
+        name for name in names if name.removesuffix(DEAD_LETTER) == name or name.removesuffix(DEAD_LETTER) not in names
+    ]
     return main[0] if len(main) == 1 else None
 
 

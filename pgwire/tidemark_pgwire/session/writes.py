@@ -114,6 +114,12 @@ async def write(session: Session, tag: str = "") -> str:
     finally:
         session.is_writing = False
         pending.body.close()
+    if reply.repeated and header.must_find not in (0, reply.rows):
+        raise WireError(
+            "P0002",
+            f"an earlier call with this tidemark.write_key deleted {reply.rows} rows of {pending.table}, and this "
+            f"transaction has said {header.must_find}: nothing more is deleted",
+        )
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
         session.wire.write(backend.notice(text))

@@ -83,7 +83,7 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
             return ""
         if found is not None and found["metadata"]["uid"] != uid:
             found = None  # the one before, as the watch is late
-        stopped = None if found is None else obstacle(context.registry, key, found)
+        stopped = None if found is None else obstacle(context.registry, context.cache, key)
         if stopped is not None or time.monotonic() >= end:
             return _told(key, stopped or _waits_for(found))
         await asyncio.sleep(POLL_SECONDS)
@@ -125,7 +125,7 @@ def _serves(context: ReconcileContext, key: Key, body: Body, generation: int) ->
     conditions = conditions_of(body, generation)
     progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
     if key.resource == DATA_SOURCES:
-        if ready.get("status") != "True" and (stopped := obstacle(context.registry, key, body)) is not None:
+        if ready.get("status") != "True" and (stopped := obstacle(context.registry, context.cache, key)) is not None:
             raise DefinitionRefused("55000", _told(key, stopped))
         return ready.get("status") == "True"
     if progressing.get("status") != "False":

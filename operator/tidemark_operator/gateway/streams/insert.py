@@ -159,7 +159,7 @@ class Inserts:
 
     def _require_possible(self, key: Key) -> None:
         """Raises WriteStopped: the source takes no rows until somebody changes something."""
-        stopped = obstacle(self._context.registry, key, self._context.cache.get(key))
+        stopped = obstacle(self._context.registry, self._context.cache, key)
         if stopped is not None:
             raise WriteStopped(f"DataSource {key.name} takes no rows: {stopped.reason}: {stopped.message}")
 

@@ -263,10 +263,11 @@ class DataSourceReconciler:
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
     """The failure that an ingester reports, as `Reason: message` or as a message; None while it runs. A reason must
-    have the form that the API server demands, or it would refuse the whole status."""
+    have the form that the API server demands, or it would refuse the whole status. An ingestion that failed begins
+    again by itself; tables that were stopped wait for somebody."""
     if report.state == "running" or not report.message or report.message == "starting":
         return None
     word, _, rest = report.message.partition(": ")
     state = report.state.capitalize() if re.fullmatch(r"[A-Za-z]{1,63}", report.state) else "Failed"
     reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]{1,63}", word) else f"Ingestion{state}"
-    return IngestionFailure(reason, report.message, passes=report.state in ("waiting", "fenced"))
+    return IngestionFailure(reason, report.message, passes=report.state != "stopped")

@@ -97,6 +97,7 @@ class Contents:
         alone = {name for name in self._names if self._names[name] == 1} - {
             name for schema, name in system_relations() if schema == PG_CATALOG
         }
+        alone -= {one.namespace for one in self._relations if one.short and not _is_short(one)}  # SQL means these by it
         return [self._entry(one, one.name in alone or _is_short(one)) for one in self._relations]
 
     @cached_property
