@@ -13,7 +13,7 @@ from tests.pgwire.test_oracle_values import connect
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.statements.commands import CopyIn, parse
 from tidemark_pgwire.statements.inserts import literal
-from tidemark_pgwire.statements.lexer import split, tokens
+from tidemark_pgwire.statements.lexer import significant, split
 from tidemark_pgwire.writes.blocks import Blocks
 
 pytestmark = pytest.mark.postgres
@@ -105,6 +105,6 @@ def test_random_literals(postgres: psycopg.Connection[tuple[str | None, ...]]) -
         chosen = [choice.choice(parts) for _ in range(choice.randrange(8))]
         inner, plain = "".join(chosen), "".join(part for part in chosen if part != "\\'")
         text = choice.choice((f"E'{inner}'", f"$x${inner}$x$", f"'{plain}'"))
-        (token,) = tokens(text, "postgres")
+        (token,) = significant(text, "postgres")
         wanted = postgres.execute(f"SELECT {text}".encode()).fetchone()
         assert (literal(token, "postgres"),) == wanted, (number, text)
