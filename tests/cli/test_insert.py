@@ -23,10 +23,12 @@ from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewaySe
 
 
 class Scripted(GatewayServicer):
-    """Ends the first calls with `failures`, answers the others; `hangs`: answers none. `calls`: key and body."""
+    """Ends the first calls with `failures`, answers the others; `hangs`: answers none. `calls`: key and body.
+    `sqlstate`: of the last failure."""
 
     def __init__(self) -> None:
         self.failures: list[grpc.StatusCode] = []
+        self.sqlstate = ""
         self.hangs, self.ended = False, threading.Event()
         self.calls: list[tuple[str, bytes]] = []
 
@@ -36,7 +38,10 @@ class Scripted(GatewayServicer):
         if self.hangs:
             self.ended.wait(BOUND)
         if self.failures:
-            context.abort(self.failures.pop(0), "lost")
+            code = self.failures.pop(0)
+            if self.sqlstate and not self.failures:
+                context.set_trailing_metadata((("tidemark-sqlstate", self.sqlstate),))
+            context.abort(code, "lost")
         return pb.InsertReply(time=1000, rows=1, table="orders", repeated=False)
 
 
@@ -91,6 +96,18 @@ def test_a_refused_call_is_not_repeated(gateway: Scripted, tmp_path: Path, capsy
     gateway.failures = [grpc.StatusCode.INVALID_ARGUMENT]
     assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv")]) == 1
     assert (len(gateway.calls), capsys.readouterr().err) == (1, "error: lost\n")
+
+
+@pytest.mark.parametrize("lost_before", [False, True])
+def test_a_call_of_a_table_that_takes_no_rows_is_not_repeated(
+    gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost_before: bool
+) -> None:
+    """A lost call before it may have written the rows, so the error names the key."""
+    gateway.failures = [*[grpc.StatusCode.ABORTED] * lost_before, grpc.StatusCode.FAILED_PRECONDITION]
+    gateway.sqlstate = "55000"
+    assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv")]) == 1
+    assert len(gateway.calls) == 1 + lost_before
+    assert ("--key" in capsys.readouterr().err) == lost_before
 
 
 def test_a_call_without_an_answer_in_time_names_its_key(

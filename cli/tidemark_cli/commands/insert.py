@@ -52,6 +52,8 @@ _AGAIN = (
     grpc.StatusCode.DEADLINE_EXCEEDED,
 )
 """Statuses after which the call is repeated while there is time: nothing was written, or whether is not known."""
+_STOPPED = "55000"
+"""The SQLSTATE of a table that takes no rows until somebody changes something."""
 _AFTER_LOSS = (*_AGAIN, grpc.StatusCode.UNAUTHENTICATED, None)
 """The same after a first try: another operator has another token, and may not be found yet."""
 
@@ -155,7 +157,9 @@ def _repeated(
                 raise
             failure = error
         except Error as error:
-            if error.code not in (_AFTER_LOSS if tried else _AGAIN):
+            if error.sqlstate == _STOPPED and tried:  # an earlier call may have written the rows
+                raise CliError(f"{error}. {_advice(header)}") from None
+            if error.sqlstate == _STOPPED or error.code not in (_AFTER_LOSS if tried else _AGAIN):
                 raise
             failure = error
         tried = True
