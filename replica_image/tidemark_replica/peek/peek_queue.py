@@ -83,9 +83,7 @@ class PeekQueue:
     def add(self, peek: Peek) -> None:
         if peek.uuid in self._pending:
             return
-        span = _span(peek)
-        traced = replace(peek, trace_context=tracing.context_of(span))
-        pending = self._pending[peek.uuid] = _Pending(traced, span)
+        pending = self._pending[peek.uuid] = _traced(peek) if peek.trace_context else _Pending(peek, tracing.NO_SPAN)
         if len(self._pending) > PEEKS_MAX:
             self._answer(pending, PeekError(f"{PEEKS_MAX} peeks wait on this replica, which is the limit; retry later"))
         else:
@@ -151,10 +149,11 @@ class PeekQueue:
             pending.job.cancel()
 
 
-def _span(peek: Peek) -> Span:
-    """From the peek's arrival to its answer; a peek without a trace begins none."""
+def _traced(peek: Peek) -> _Pending:
+    """With a span from the peek's arrival to its answer."""
     at: dict[str, str | int] = {"collection": peek.target.id, "timestamp": peek.timestamp, "peek": peek.uuid}
-    return tracing.begin("peek", peek.trace_context or None, tracing.SERVER, **at)
+    span = tracing.begin("peek", peek.trace_context, tracing.SERVER, **at)
+    return _Pending(replace(peek, trace_context=tracing.context_of(span)), span)
 
 
 def _error(error: Exception) -> PeekError:

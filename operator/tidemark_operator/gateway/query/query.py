@@ -59,7 +59,8 @@ class Query:
         """Send the query and await its answer. Call it without an await since the time was chosen: until then no read
         hold protects that time. `release` must follow."""
         with tracing.span("peek", kind=tracing.CLIENT, instance=self.instance.name, relation=self.reads):
-            peek = replace(self.peek, trace_context=tracing.current())
+            context = tracing.current()
+            peek = replace(self.peek, trace_context=context) if context else self.peek
             if self.dataflow is None:
                 return await self.instance.answers.peek(peek, self.target)
             return await self.instance.answers.query(self.dataflow, peek, self.target)
