@@ -37,7 +37,7 @@ TERM = 7
 
 
 class Kept:
-    """What is stored of a source, and what its pinning failed at."""
+    """The state of a source: the revision that pinning stored, or the failure of pinning."""
 
     def __init__(self) -> None:
         self.failure: Any = None

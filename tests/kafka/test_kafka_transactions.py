@@ -425,8 +425,8 @@ SEQUENCES = [None, "", "[]", '["9"]', '["9", null]', '["x", "9"]', '["9", "9", "
 
 @pytest.mark.parametrize("id", ["7:9", None], ids=["of a transaction", "of none"])
 def test_events_without_a_sequence_stop_their_table(kafka: Broker, tmp_path: Path, id: str | None) -> None:
-    """An older event that comes again could not be told from a newer one. Nothing behind it is bound, also not by
-    another process, and the other tables go on."""
+    """The source could take an older event that comes again for a newer one. So it binds nothing behind the event, also
+    not in another process, and the other tables go on."""
     shop = Shop(kafka)
     with Run(tmp_path, shop.spec()) as run:
         joined(run)

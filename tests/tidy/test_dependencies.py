@@ -26,8 +26,8 @@ EXTRAS = {
 }
 NOT_IMPORTED = {
     "opentelemetry-api": "tidemark_protocol.tracing imports it",
-    "opentelemetry-exporter-otlp-proto-grpc": "so",
-    "opentelemetry-sdk": "so",
+    "opentelemetry-exporter-otlp-proto-grpc": "tidemark_protocol.tracing imports it",
+    "opentelemetry-sdk": "tidemark_protocol.tracing imports it",
     "pandas": "Spark refuses mapInArrow without it",
     "psycopg-binary": "psycopg imports it where it is installed",
     "tpchgen-cli": "a program",

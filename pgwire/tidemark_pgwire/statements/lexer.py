@@ -86,6 +86,7 @@ class Token(NamedTuple):
 
 
 _token: Callable[..., Token] = tuple.__new__
+"""Makes a Token of its fields in half the time that `Token(...)` takes: a long statement has tens of thousands."""
 
 
 @dataclass(frozen=True)

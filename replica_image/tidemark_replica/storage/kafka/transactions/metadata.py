@@ -72,7 +72,7 @@ class NotUnderstood(ValueError):
 
 
 class NoSequence(NotUnderstood):
-    """An event does not say which commit came before it, so it cannot be told whether it comes again."""
+    """An event does not say which commit came before it, so the source does not know whether the event comes again."""
 
 
 @dataclass(frozen=True)
@@ -173,5 +173,5 @@ def _commit_before(sequence: str | None) -> int | None:
         found = "none" if sequence is None else repr(sequence[:100])
         raise NoSequence(
             f"source.sequence of the event is {found}, and not the two positions in the log that the connector writes:"
-            " events that come again cannot be told from others"
+            " the source does not know whether the event comes again"
         ) from None
