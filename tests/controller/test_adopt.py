@@ -12,7 +12,8 @@ from tests.protocol.samples import A
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.planning.adoption import adopted_shard, newest_source
-from tidemark_operator.planning.shards import ShardLocations, ShardLookup
+from tidemark_operator.planning.revision import Written
+from tidemark_operator.planning.shards import ShardLocations, ShardLookup, view_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.planning import PlannedExport, PlannedTask
@@ -214,11 +215,15 @@ def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
         assert found.adopting(PLACE).address(part, found.version)[0] == f"old/{part}/v{found.version}"
 
 
-def test_nullability_is_no_difference() -> None:
-    """Columns of tables are nullable throughout."""
+def test_an_adopted_table_may_have_null_where_its_view_has_none() -> None:
+    """The view before may have had NULL there. An edit that brings NULL goes on in the same table."""
     strict = PlannedExport("v", "materializedView", GlobalId("v"), (Column(A.name, A.type, nullable=False),), (0,))
-    _, found = asyncio.run(adopted_shard(PLACE, strict, looking({"v/v1": ((A,), Frontier.at(9))}), goes_on))
+    shard, found = asyncio.run(adopted_shard(PLACE, strict, looking({"v/v1": ((A,), Frontier.at(9))}), goes_on))
     assert found is not None
+    assert shard.columns == (Column(A.name, A.type, nullable=True),)
+
+    for export in (strict, replace(strict, columns=shard.columns)):
+        assert asyncio.run(view_shard(PLACE, export, Written(strict.kind, shard), looking({}))) == shard
 
 
 def test_a_replica_that_does_not_say_whose_a_table_is_adopts_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,7 @@ class Storage:
         (None, None, (), 1),
         (None, None, (1, 2), 3),
         (written(1, B), None, (1,), 1),
+        (written(1, replace(B, nullable=False)), None, (1,), 2),
         (written(1), None, (1,), 2),
         (written(1), written(2, B), (1, 2), 3),
         (written(1), written(2, B), (1,), 3),
@@ -52,6 +54,7 @@ class Storage:
         "the first",
         "retained tables",
         "the same columns",
+        "a column that has NULL now",
         "other columns",
         "a pending one has begun its table",
         "a pending one may begin its table yet",

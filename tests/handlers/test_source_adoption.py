@@ -166,21 +166,29 @@ def test_the_planner_is_told_no_key_of_an_adopted_table(
     assert [table.table.keys for table in kept.pinned.tables] == [() if adopt else ((0,),)]
 
 
+COLUMNS = [{"name": column.name, "type": str(column.type).upper()} for column in TABLE.columns]
+KEYED = {"tables": [{"name": "t", "columns": COLUMNS, "primaryKey": [TABLE.columns[0].name]}]}
+TOPIC = {"name": "t", "topic": "t", "format": "json", "columns": COLUMNS}
+BROKER = {"bootstrapServers": "kafka:9092", "tables": [TOPIC]}
+
+
 @pytest.mark.parametrize("adopt", [False, True])
-def test_an_adopted_table_that_was_written_may_have_null_in_its_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopt: bool
+@pytest.mark.parametrize("source", [{"table": KEYED}, {"kafka": BROKER}], ids=["written", "kafka"])
+def test_the_planner_is_told_nothing_that_an_adopted_tables_earlier_rows_need_not_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopt: bool, source: dict[str, object]
 ) -> None:
-    """It may have been written without a key. A plan that takes the column for NOT NULL would leave such rows out."""
+    """The earlier DataSource may have had no key, or have retracted rows. A plan that takes a column for NOT NULL would
+    leave rows out, and one that takes the table for append-only would keep what was retracted."""
     never_null = tuple(replace(column, nullable=False) for column in TABLE.columns)
-    monkeypatch.setattr(sys.modules[__name__], "TABLE", replace(TABLE, columns=never_null, keys=((0,),)))
+    strict = replace(TABLE, columns=never_null, keys=((0,),), monotonic=True)
+    monkeypatch.setattr(sys.modules[__name__], "TABLE", strict)
     leave(tmp_path, "__remap", 1)
     leave(tmp_path, "t", 1)
 
-    columns = [{"name": column.name, "type": str(column.type).upper()} for column in TABLE.columns]
-    spec = {"tables": [{"name": "t", "columns": columns, "primaryKey": [TABLE.columns[0].name]}]}
-    kept, _ = reconciled(tmp_path, adopt=adopt, table=spec)
+    kept, _ = reconciled(tmp_path, adopt=adopt, **source)
 
     [ingested] = kept.pinned.tables
+    assert ingested.table.monotonic != adopt
     assert {column.nullable for column in ingested.table.columns} == {adopt}
     assert {column.nullable for column in ingested.shard.columns} == {adopt}
 

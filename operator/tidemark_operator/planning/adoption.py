@@ -102,7 +102,8 @@ async def adopted_shard(
             raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
         if not misfit and (not shard.upper.is_empty or has_ended()):
             adopting = SourceTables(version, {export.name: shard}).adopting(locations)
-            return adopting.exported(export, version), shard
+            adopted = adopting.exported(export, version)
+            return replace(adopted, columns=unchecked(adopted.columns)), shard
     first = 1 + max(existing, default=0)
     return locations.exported(export, await free_version(locations, (export.name,), first, look_up)), None
 
@@ -165,6 +166,11 @@ async def _existing(
         return {}
     found = {shard.id: shard for shard in await look_up(list(addresses.values()))}
     return {one: found[id] for one, (id, _) in addresses.items() if not is_free(found.get(id), id)}
+
+
+def unchecked(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of an adopted table: nobody has checked its earlier rows for NULL."""
+    return tuple(replace(column, nullable=True) for column in columns)
 
 
 def _owner(shard: DescribedShard) -> ShardId:

@@ -100,10 +100,20 @@ def given_before(
     found = [pending.written(export.name)] if pending else []
     for revision in stored:
         written = revision.written(export.name)
-        same = written is not None and (written.kind, written.shard.columns) == (export.kind, export.columns)
-        if not same or revision.spec_digest != spec_digest:
+        if written is None or not _is_kept(written, export) or revision.spec_digest != spec_digest:
             found.append(written)
     return [written for written in found if written is not None]
+
+
+def _is_kept(written: Written, export: PlannedExport) -> bool:
+    """Whether the export can go on in this table. Its readers take NOT NULL from the table, which may have NULL where
+    the export has none: an adopted table keeps NULL in its earlier rows."""
+    before, columns = written.shard.columns, export.columns
+    return (
+        written.kind == export.kind
+        and [(c.name, c.type) for c in before] == [(c.name, c.type) for c in columns]
+        and all(b.nullable or not c.nullable for b, c in zip(before, columns, strict=True))
+    )
 
 
 async def view_shard(
@@ -115,7 +125,7 @@ async def view_shard(
 ) -> ShardMetadata:
     """Where an export is to be written. `before`: what the active revision writes; `given`: tables of other revisions.
     Raises Waiting."""
-    if before is not None and (before.kind, before.shard.columns) == (export.kind, export.columns):
+    if before is not None and _is_kept(before, export):
         return before.shard
     first = 1 + max((version_of(written.shard) for written in (before, *given) if written), default=0)
     return locations.exported(export, await free_version(locations, (export.name,), first, look_up))
