@@ -63,6 +63,12 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", SECRETS, SECRETS | {"files.secret": "b"}, "secret is immutable"),
     ("DataSource", SECRETS, SECRETS | {"files.endpoint": "http://other"}, "endpoint is immutable"),
     ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "maxTransactionBytes: .* is immutable"),
+    (
+        "DataSource",
+        WRITTEN,
+        WRITTEN | {"table.tables": [{"name": "t", "columns": [{"name": "id", "type": "BIGINT", "nullable": False}]}]},
+        r"table.tables\[0\]: .* is immutable: what was written fits it",
+    ),
     ("DataSource", KAFKA, {}, "kafka is immutable"),
     ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "nothing but tables can be changed"),
     ("DataSource", KAFKA, KAFKA | {"kafka.group": "g"}, "nothing but tables can be changed"),

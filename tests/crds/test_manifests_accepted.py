@@ -87,9 +87,12 @@ def test_defaults_of_a_delta_table_agree(kubectl: Kubectl) -> None:
 
 
 def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
-    """With a primary key, and a pointer into JSON objects."""
+    """With a primary key, a column that is NOT NULL, and a pointer into JSON objects."""
     least = written(
-        columns=[{"name": "id", "type": "BIGINT", "jsonPointer": "/a/b c/0"}, {"name": "n", "type": "DECIMAL(9,2)"}],
+        columns=[
+            {"name": "id", "type": "BIGINT", "jsonPointer": "/a/b c/0"},
+            {"name": "n", "type": "DECIMAL(9,2)", "nullable": False},
+        ],
         primaryKey=["id"],
     )
     completed = kubectl.create(least)

@@ -169,8 +169,12 @@ def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_pat
         connection.execute("DROP TABLE sqllines")
         with pytest.raises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT id FROM sqllines")
-        connection.execute("CREATE TABLE sqllines (id bigint, other date) WITH (tick = '200ms')")
+        connection.execute("CREATE TABLE sqllines (id bigint, other date NOT NULL) WITH (tick = '200ms')")
         assert connection.execute("SELECT * FROM sqllines").fetchall() == []
+        with pytest.raises(psycopg.errors.NotNullViolation, match="column other of table sqllines is NOT NULL"):
+            connection.execute("INSERT INTO sqllines (id) VALUES (1)")
+        nullable = "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_name = 'sqllines'"
+        assert set(_rows(connection, nullable)) == {("id", "YES"), ("other", "NO")}
         connection.execute("DROP TABLE sqllines")
         table = {"name": "t", "columns": [{"name": "id", "type": "BIGINT"}]}
         system.apply("DataSource", "sqlapplied", {"instance": "default", "table": {"tables": [table]}})

@@ -214,6 +214,9 @@ def test_a_written_table_has_columns_and_perhaps_a_key() -> None:
     assert DataSource.parse(written_table()).source == WrittenSource((WrittenTable("t", columns, (), False, pointers),))
     parsed = DataSource.parse(written_table(primaryKey=["id"], appendOnly=True, unknownFields="ignore")).source
     assert parsed == WrittenSource((WrittenTable("t", columns, ("id",), True, pointers, "ignore"),))
+    declared = [{"name": "id", "type": "BIGINT", "nullable": False}, {"name": "x", "type": "DOUBLE", "nullable": True}]
+    strict = replace(columns[0], nullable=False), columns[1]
+    assert DataSource.parse(written_table(columns=declared)).source == WrittenSource((WrittenTable("t", strict),))
 
 
 def test_a_postgres_source_is_read_with_its_defaults() -> None:

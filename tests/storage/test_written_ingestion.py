@@ -20,6 +20,7 @@ from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.keyed_rows.scan import Sought
 from tidemark_replica.storage.written import inbox, keys, source, transaction
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
+from tidemark_replica.storage.written.inspect import tables_of
 from tidemark_replica.storage.written.refusal import WriteRefused, WriteUnknown
 
 
@@ -48,6 +49,15 @@ def test_insert_upsert_and_delete_by_key(tmp_path: Path) -> None:
     assert pairs(tmp_path, "keyed") == [(2, "B"), (3, "c")]
 
 
+def test_a_row_is_deleted_by_its_key_without_its_columns_that_are_not_null(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.call("named", b'id,name\n1,""\n2,b\n')
+    writer.call("named", b"id\n2\n", "delete")
+    assert pairs(tmp_path, "named") == [(1, "")]
+    [table] = [each for each in tables_of(SPEC) if each.name == "named"]
+    assert [each.name for each in table.columns if not each.nullable] == ["id", "name"]
+
+
 @pytest.mark.parametrize(
     ("table", "body", "operation", "code"),
     [
@@ -55,6 +65,9 @@ def test_insert_upsert_and_delete_by_key(tmp_path: Path) -> None:
         ("keyed", b"id,name\n7,x\n7,y\n", "insert", "KEY_TWICE"),
         ("keyed", b"id,name\n7,x\n7,y\n", "upsert", "KEY_TWICE"),
         ("keyed", b"id,name\n,x\n", "insert", "KEY_NULL"),
+        ("named", b"id,name\n2,b\n3,\n", "insert", "COLUMN_NULL"),
+        ("named", b"id\n1\n", "upsert", "COLUMN_NULL"),
+        ("named", b"id,name\n,x\n", "delete", "KEY_NULL"),
         ("plain", b"id,name\n1,a\n", "delete", "MALFORMED"),
         ("plain", b"id,name\n1,a\n", "upsert", "NO_PRIMARY_KEY"),
         ("log", b"id,name,price,at\n1,a,,\n", "delete", "APPEND_ONLY"),
@@ -65,10 +78,11 @@ def test_a_refused_call_changes_nothing(tmp_path: Path, table: str, body: bytes,
     writer = Writer(tmp_path)
     writer.call("keyed", b"id,name\n1,a\n")
     writer.call("plain", b"id,name\n1,a\n")
+    writer.call("named", b"id,name\n1,a\n")
     with pytest.raises(WriteRefused) as refused:
         writer.call(table, body, operation)
     assert refused.value.code == code
-    assert pairs(tmp_path, "keyed") == pairs(tmp_path, "plain") == [(1, "a")]
+    assert pairs(tmp_path, "keyed") == pairs(tmp_path, "plain") == pairs(tmp_path, "named") == [(1, "a")]
     assert writer.spool.used_bytes == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ COLUMNS = (
 KEYED = WrittenTable("keyed", COLUMNS, ("id",))
 PLAIN = WrittenTable("plain", COLUMNS)
 LOG = WrittenTable("log", COLUMNS, append_only=True)
-SPEC = WrittenSource((KEYED, PLAIN, LOG))
+NAMED = WrittenTable("named", tuple(replace(c, nullable=c.name != "name") for c in COLUMNS), ("id",))
+"""No row has NULL as its name."""
+SPEC = WrittenSource((KEYED, PLAIN, LOG, NAMED))
 _KEYS = itertools.count()
 
 

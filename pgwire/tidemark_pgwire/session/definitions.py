@@ -43,7 +43,10 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         if_present=command.optional and command.action == "replace",
         wait=wait,
         id=uuid.uuid4().hex,
-        columns=[pb.TableColumn(name=name, type=type) for name, type in command.columns.items()],
+        columns=[
+            pb.TableColumn(name=name, type=type, required=name in command.required)
+            for name, type in command.columns.items()
+        ],
     )
     try:
         reply = await session.link.define(session.token, request)

@@ -76,7 +76,8 @@ _CONSTRAINTS = ("UNIQUE", "CHECK", "FOREIGN", "REFERENCES", "EXCLUDE", "LIKE", "
 
 @dataclass
 class TableColumns:
-    """`columns`: names and types. `key`: the primary key; empty: none. `required`: columns that are NOT NULL."""
+    """`columns`: names and types. `key`: the primary key; empty: none. `required`: other columns that are NOT
+    NULL."""
 
     columns: dict[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
@@ -131,7 +132,7 @@ def _set_key(found: TableColumns, names: tuple[str, ...], words: Words) -> None:
 
 
 def _check(found: TableColumns) -> None:
-    """The key names columns of the table, whose types can be compared, and they alone are NOT NULL."""
+    """The key names columns of the table, whose types can be compared. Columns of the key are NOT NULL in any case."""
     exact = {name.lower(): name for name in found.columns}
     for name in found.key:
         if name.lower() not in exact:
@@ -144,13 +145,7 @@ def _check(found: TableColumns) -> None:
     for name in found.key:
         if found.columns[name] in ("FLOAT", "DOUBLE"):
             _refuse(f'the primary key\'s column "{name:.80}" of a floating type')
-    for name in found.required:
-        if name not in found.key:
-            raise WireError(
-                FEATURE_NOT_SUPPORTED,
-                f'column "{name:.80}" is NOT NULL, and only columns of the primary key are checked for NULL',
-                hint="Leave NOT NULL out.",
-            )
+    found.required = [name for name in found.columns if name in found.required and name not in found.key]
 
 
 def _type(words: Words) -> str:

@@ -28,7 +28,7 @@ MAX_OPTIONS, MAX_KEY = 32, 32
 class Define:
     """`tag`: of its completion. `at`: how many characters further the query's own characters stand in the client's
     text; None: the query is not the client's. `key`: of an index or a table. `optional`: IF NOT EXISTS, or IF EXISTS of
-    ALTER. `columns`: of a table, names and types."""
+    ALTER. `columns`: of a table, names and types. `required`: those of them that are NOT NULL, beside the key's."""
 
     tag: str
     action: str
@@ -40,6 +40,7 @@ class Define:
     options: dict[str, str] = field(default_factory=dict)
     optional: bool = False
     columns: dict[str, str] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ def _table(words: Words) -> Define:
     if words.peek().word in ("INHERITS", "PARTITION", "USING", "TABLESPACE", "ON", "AS"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"CREATE TABLE ... {words.peek().word} is not supported")
     options = _options(words)
-    return Define("CREATE TABLE", CREATE, TABLE, name, "", None, found.key, options, optional, found.columns)
+    made = "CREATE TABLE", CREATE, TABLE, name, "", None, found.key, options, optional
+    return Define(*made, columns=found.columns, required=tuple(found.required))
 
 
 def _name(words: Words) -> str:

@@ -604,12 +604,14 @@ class DefineRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[TableColumn, _Mapping]]] = ...) -> None: ...
 
 class TableColumn(_message.Message):
-    __slots__ = ("name", "type")
+    __slots__ = ("name", "type", "required")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
+    required: bool
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., required: _Optional[bool] = ...) -> None: ...
 
 class DefineReply(_message.Message):
     __slots__ = ("outcome", "warning")

@@ -168,9 +168,10 @@ def replication_slot(id: GlobalId) -> str:
 class WrittenTable:
     """A table whose rows clients write.
 
-    `primary_key`: names of the columns that no two rows have in common; none if empty. `pointers`: where a JSON object
-    has the value of a column, as a JSON pointer by the column's name; by default the member of that name.
-    `unknown_fields`: what becomes of members and fields that no column has: `refuse`, or `ignore`.
+    `columns`: rows with NULL in one that is not nullable are refused. `primary_key`: names of the columns that no two
+    rows have in common; none if empty. `pointers`: where a JSON object has the value of a column, as a JSON pointer by
+    the column's name; by default the member of that name. `unknown_fields`: what becomes of members and fields that no
+    column has: `refuse`, or `ignore`.
     """
 
     name: str

@@ -30,10 +30,10 @@ _OPTIONS: Fields = {**COMMON_OPTIONS, "tick": lambda value: {"tick": value}, **_
 
 @dataclass(frozen=True)
 class TableDefinition(Asked):
-    """`columns`: names and types of the spec. `key`: the primary key; empty: none."""
+    """`columns`: as the spec has them. `key`: the primary key; empty: none."""
 
     resource: ClassVar[Resource] = DATA_SOURCES
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Body, ...]
     key: tuple[str, ...]
 
     @classmethod
@@ -43,7 +43,7 @@ class TableDefinition(Asked):
         require_id(request.id)
         if request.action != "create":
             raise DefinitionRefused("0A000", "a table is created and dropped: it is not replaced")
-        columns = tuple((column.name, column.type) for column in request.columns)
+        columns = tuple(_column(column.name, column.type, column.required) for column in request.columns)
         asked = request.namespace, request.name, TABLE, dict(request.options), request.id
         return cls(*asked, columns, tuple(request.key))
 
@@ -51,10 +51,13 @@ class TableDefinition(Asked):
         """The spec of a new DataSource. Raises DefinitionRefused: an option is none, or its value cannot be."""
         fields = fields_of(self.options, _OPTIONS)
         of_table = {name: fields.pop(name) for name in ("appendOnly",) if name in fields}
-        columns = [{"name": name, "type": type} for name, type in self.columns]
         key: Body = {"primaryKey": list(self.key)} if self.key else {}
-        table = {"name": self.name, "columns": columns, **key, **of_table}
+        table = {"name": self.name, "columns": list(self.columns), **key, **of_table}
         return {"instance": instance, **fields, "table": {"tables": [table]}}
+
+
+def _column(name: str, type: str, required: bool) -> Body:
+    return {"name": name, "type": type, **({"nullable": False} if required else {})}
 
 
 def require_only_table(body: Body, table: str) -> None:

@@ -62,6 +62,7 @@ _OF_WRITE = {
     "MALFORMED": "22P02",
     "TOO_LARGE": "54000",
     "KEY_NULL": "23502",
+    "COLUMN_NULL": "23502",
     "KEY_TWICE": "23505",
     "DUPLICATE_KEY": "23505",
     "ROWS_MISSING": "P0002",

@@ -27,6 +27,6 @@ def _table(table: WrittenTable) -> SourceTable:
         raise SourceUnusable(f"table {table.name}: {error}") from None
     if unknown := [name for name in table.primary_key if name not in names]:
         raise SourceUnusable(f"table {table.name}: primaryKey names {unknown[0]}, which is no column")
-    columns = tuple(replace(c, nullable=False) if c.name in table.primary_key else c for c in table.columns)
+    columns = tuple(replace(c, nullable=c.nullable and c.name not in table.primary_key) for c in table.columns)
     keys = (tuple(names.index(name) for name in table.primary_key),) if table.primary_key else ()
     return SourceTable(table.name, columns, keys, table.append_only)

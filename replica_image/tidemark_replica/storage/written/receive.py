@@ -19,6 +19,7 @@ from tidemark_replica.storage.written.decode import decode
 from tidemark_replica.storage.written.refusal import (
     APPEND_ONLY,
     BAD_REQUEST,
+    COLUMN_NULL,
     KEY_NULL,
     NO_PRIMARY_KEY,
     NO_SUCH_TABLE,
@@ -114,7 +115,7 @@ class Receiver:
             rows, size = 0, 0
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), arrow_schema(table.columns), options=_COMPRESSED) as out:
                 for batch in decode(header.format, body.reader(), table, needed_columns(table, header.operation)):
-                    _check_key(batch, table)
+                    _check_nulls(batch, table, header.operation)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     if size > DECODED_FACTOR * self._limit:
                         raise WriteRefused(
@@ -135,9 +136,17 @@ def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
     return frozenset(table.primary_key)
 
 
-def _check_key(batch: pa.RecordBatch, table: WrittenTable) -> None:
+def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, operation: str) -> None:
+    """A row to be deleted need not have other columns than those of the key. Raises WriteRefused."""
     for name in table.primary_key:
         if pc.any(pc.is_null(batch.column(name))).as_py():
             raise WriteRefused(
                 KEY_NULL, f"column {name} is of the primary key of table {table.name}, and a row has NULL"
+            )
+    for column in table.columns:
+        if not column.nullable and operation != DELETE and batch.column(column.name).null_count:
+            raise WriteRefused(
+                COLUMN_NULL,
+                f"column {column.name} of table {table.name} is NOT NULL (nullable: false), and a row has NULL, or no "
+                "such field",
             )

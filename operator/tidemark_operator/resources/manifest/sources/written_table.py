@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidemark_operator.resources.manifest.columns import parse_columns
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
@@ -11,7 +13,8 @@ from tidemark_protocol.types import Column
 
 def parse_written_table(fields: Fields) -> WrittenTable:
     """The table of one entry of `spec.table.tables`."""
-    columns = parse_columns(fields)
+    declared = zip(parse_columns(fields), fields.children("columns"), strict=True)
+    columns = tuple(replace(column, nullable=entry.flag("nullable", True)) for column, entry in declared)
     return WrittenTable(
         name=fields.text("name"),
         columns=columns,
