@@ -9,6 +9,7 @@ PersistError
 ├── ShardNotFound         there is no shard at the location
 ├── ShardMismatch         the location has another owner's shard, or another schema or format
 ├── ShardDeleted          the shard is being deleted and accepts no writes
+├── ForeignCommit         another program changed the table: begin anew from the table as it is now
 ├── NotReadable           the time is before the since or not before the upper
 ├── PartGone              vacuum deleted a file of a listing: take a new listing, under a lease
 ├── DiffOverflow          a multiplicity does not fit 64 bits
@@ -58,6 +59,16 @@ class ShardMismatch(PersistError):
 
 class ShardDeleted(PersistError):
     """The shard is being, or has been, deleted."""
+
+
+class ForeignCommit(PersistError):
+    """Another program changed the table, so that what was read before is not its past any more. The table is as that
+    program left it; whoever went on from what was read begins anew. `version`: the commit's, or the version at which
+    the change was noticed. `operation`: as that program called it; empty where that is not known."""
+
+    def __init__(self, message: str, *, location: str, version: int, operation: str = "") -> None:
+        super().__init__(message)
+        self.location, self.version, self.operation = location, version, operation
 
 
 class NotReadable(PersistError):

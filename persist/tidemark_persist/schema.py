@@ -62,6 +62,21 @@ def canonical_type(name: str, dtype: pa.DataType) -> pa.DataType:
     return wanted
 
 
+def read_schema(file: pa.Schema) -> pa.Schema:
+    """The schema as which a file's rows are read: another program may have written other memory layouts."""
+    return pa.schema([field.with_type(_read_type(field.type)) for field in file])
+
+
+def _read_type(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype):
+        return _read_type(dtype.value_type)
+    if pa.types.is_binary_view(dtype):
+        return pa.binary()
+    if pa.types.is_timestamp(dtype) and dtype.unit != "us":
+        return canonical_layout(pa.timestamp("us", dtype.tz))
+    return canonical_layout(dtype)
+
+
 def canonical_layout(dtype: pa.DataType) -> pa.DataType:
     """The type with the one memory layout that shards use."""
     if pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):

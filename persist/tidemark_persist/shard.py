@@ -43,12 +43,18 @@ Batch: TypeAlias = pa.Table | pa.RecordBatch
 class ShardReader:
     """A handle that reads."""
 
-    def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
+    def __init__(
+        self,
+        log: DeltaLog,
+        shard_id: ShardId,
+        policy: MaintenancePolicy = DEFAULT_POLICY,
+        lock: RLock | None = None,
+    ) -> None:
         self.shard_id = shard_id
         self.location = log.storage.location
         self.policy = policy
         self._log = log
-        self._lock = RLock()
+        self._lock = lock or RLock()
         self._table_schema = pa.schema(log.schema.to_arrow())
 
     @property
@@ -63,6 +69,28 @@ class ShardReader:
     def size(self) -> ShardSize:
         """The updates and bytes in the files at the handle's version."""
         return self._log.state.size()
+
+    @property
+    def table_id(self) -> str:
+        """The id of the Delta table: a shard that is deleted and created again has another one."""
+        return self._log.table_id
+
+    @property
+    def epoch(self) -> int:
+        """Another one whenever another program has changed the table, and for each handle. Who goes on from what was
+        read names the epoch that it began in."""
+        return self._log.continuity.epoch
+
+    def check_epoch(self, epoch: int | None) -> None:
+        """Raises ForeignCommit where `epoch` is not the handle's."""
+        self._log.continuity.check(epoch)
+
+    @property
+    def contents_id(self) -> str:
+        """Names what the updates of this shard add up to: another name once another program has changed the table. Who
+        keeps a copy up to date by the updates alone remembers it."""
+        foreign = self._log.foreign_version
+        return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
 
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""
@@ -109,8 +137,9 @@ class ShardReader:
                 raise self._not_readable(f"as of {show(time)}", "since <= as_of < upper")
             return self._parts(Time(0), Time(time + 1))
 
-    def listen(self, lower: int, upper: int) -> list[Part]:
-        """The parts with the updates of `[lower, upper)`. Raises NotReadable.
+    def listen(self, lower: int, upper: int, epoch: int | None = None) -> list[Part]:
+        """The parts with the updates of `[lower, upper)`. Raises NotReadable; ForeignCommit where the epoch is another
+        one than `epoch`, so that the updates do not lead on from what was read in that.
 
         The caller has the contents at `lower - 1`, so the since must not be beyond that: compaction has then not
         touched later times.
@@ -118,13 +147,14 @@ class ShardReader:
         start, end = checked_frontier(lower, "lower"), checked_frontier(upper, "upper")
         with self._lock:
             now = self.refresh()
+            self.check_epoch(epoch)
             if end > now.upper or now.since > max(start - 1, 0):
                 raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
             return self._parts(start, end) if start < end else []
 
-    def listen_cached(self, lower: int, upper: int) -> list[Part] | None:
-        """Like `listen`, without reading the log. None where this handle's version does not cover the times, or another
-        thread uses it.
+    def listen_cached(self, lower: int, upper: int, epoch: int | None = None) -> list[Part] | None:
+        """Like `listen`, without reading the log. None where this handle's version does not cover the times, its epoch
+        is another one, or another thread uses it.
 
         Never waits. Its files may have been compacted since, and stay until vacuum.
         """
@@ -133,7 +163,7 @@ class ShardReader:
             return None
         try:
             now = self.state()
-            if start >= end or end > now.upper or now.since > max(start - 1, 0):
+            if epoch not in (None, self.epoch) or start >= end or end > now.upper or now.since > max(start - 1, 0):
                 return None
             return self._parts(start, end)
         finally:
@@ -161,9 +191,22 @@ class ShardReader:
 class Shard(ShardReader):
     """A handle that reads and writes."""
 
-    def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
-        super().__init__(log, shard_id, policy)
+    def __init__(
+        self,
+        log: DeltaLog,
+        shard_id: ShardId,
+        policy: MaintenancePolicy = DEFAULT_POLICY,
+        lock: RLock | None = None,
+    ) -> None:
+        """`lock`: that of another handle on the same log."""
+        super().__init__(log, shard_id, policy, lock)
         self._maintenance = Maintenance(log, self._lock, self._table_schema, policy)
+        self._has_looked_back = False
+
+    @staticmethod
+    def of(reader: ShardReader, policy: MaintenancePolicy = DEFAULT_POLICY) -> Shard:
+        """A handle that also writes, of the same epoch: what a user of `reader` goes on from stays true."""
+        return Shard(reader._log, reader.shard_id, policy, reader._lock)
 
     def compare_and_append(
         self,
@@ -174,18 +217,19 @@ class Shard(ShardReader):
         term: int,
         commit_id: str | None = None,
         since: int | None = None,
+        epoch: int | None = None,
     ) -> Appended | UpperMismatch:
         """Appends updates with times in `[expected_upper, new_upper)` and moves the upper, if it is as expected.
         `since`: the writer does not know earlier times; the same commit gives them up.
 
         `updates`: rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote; or None,
         which only moves the upper. `commit_id` names the append for retries: after `IndeterminateCommit` or a crash,
-        the same call with the same id returns the outcome, or finishes the append. Raises Fenced, ShardDeleted,
-        InvalidBatch, StorageError.
+        the same call with the same id returns the outcome, or finishes the append. `epoch`: nothing is appended where
+        the handle's is another one; an earlier call may have landed. Raises Fenced, ShardDeleted, InvalidBatch,
+        ForeignCommit, StorageError.
         """
-        append = appending.checked_append(
-            expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None, since=since
-        )
+        id, retry = commit_id or uuid.uuid4().hex, commit_id is not None
+        append = appending.checked_append(expected_upper, new_upper, term, id, retry=retry, since=since, epoch=epoch)
         with self._lock:
             self._log.follow()
             ended = appending.decided(self._log, append, tried=append.retry)
@@ -246,6 +290,9 @@ class Shard(ShardReader):
 
     def _append_files(self, append: Append, files: Sequence[DataFile]) -> Appended | UpperMismatch:
         with self._lock:
+            if not self._has_looked_back:
+                self._log.look_back()
+                self._has_looked_back = True
             return appending.compare_and_append(self._log, append, files)
 
 

@@ -60,6 +60,12 @@ def test_one_that_fell_behind_begins_again(reads_from: Frontier, reason: str | N
     assert verdict(INDEX, replace(INDEX, as_of=Time(25)), reads_from=reads_from) == reason
 
 
+def test_one_whose_table_another_program_changed_begins_again() -> None:
+    """Whatever else it has."""
+    here = Candidate(INDEX, dict.fromkeys(INDEX.export_ids, Frontier.at(10)), AHEAD, outdated=True)
+    assert reconcile([here], [INDEX], {})[0].reason == "outdated"
+
+
 @pytest.mark.parametrize(
     ("refresh", "had", "wanted", "reason"),
     [

@@ -23,7 +23,7 @@ from tidemark_persist.errors import PartGone
 from tidemark_persist.files.pruning import Condition, RowGroupTest, every_group, may_have_errors, may_meet
 from tidemark_persist.files.staging import StagedFile
 from tidemark_persist.log.entry import DataFile
-from tidemark_persist.schema import TIME
+from tidemark_persist.schema import TIME, read_schema
 from tidemark_persist.storage.mounted_settings import Options
 from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import EMPTY, Time
@@ -160,8 +160,11 @@ def _batches(part: Part, storage: Storage, of: _Wanted) -> Iterator[pa.RecordBat
         fetched = wanted if TIME in wanted else [*wanted, TIME]
         runs = [groups] if few else _row_group_runs(file, groups, of)
         batches = (file.iter_batches(of.batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
+        as_written, as_read = file.schema_arrow, read_schema(file.schema_arrow)
+        casts = None if as_read.equals(as_written) else pa.schema([as_read.field(name) for name in fetched])
         for batch in chain.from_iterable(batches):
             kept = within(batch, part.lower, part.upper)
+            kept = kept if casts is None else kept.select(fetched).cast(casts)
             if kept.num_rows:
                 yield kept if kept.schema.names == wanted else kept.select(wanted)
 

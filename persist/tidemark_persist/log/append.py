@@ -46,10 +46,18 @@ class Append:
     commit_id: str
     retry: bool  # the caller names the commit: it may have landed in an earlier call
     since: Time | None = None  # the first time whose contents the writer knows
+    epoch: int | None = None  # in which the writer began; None: in any
 
 
 def checked_append(
-    expected_upper: int, new_upper: int, term: int, commit_id: str, *, retry: bool, since: int | None = None
+    expected_upper: int,
+    new_upper: int,
+    term: int,
+    commit_id: str,
+    *,
+    retry: bool,
+    since: int | None = None,
+    epoch: int | None = None,
 ) -> Append:
     """An `Append`, or `InvalidTime`."""
     lower = checked_frontier(expected_upper, "the expected upper")
@@ -59,11 +67,13 @@ def checked_append(
     first = None if since is None else checked_frontier(since, "the since")
     if first is not None and first >= upper:
         raise InvalidTime(f"since {show(first)} would reach the new upper {show(upper)} and leave no time to read")
-    return Append(lower, upper, checked_term(term), commit_id, retry, first)
+    return Append(lower, upper, checked_term(term), commit_id, retry, first, epoch)
 
 
 def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
-    """The outcome of an append that has already ended; None if it is still to be made. Raises Fenced, ShardDeleted."""
+    """The outcome of an append that has already ended; None if it is still to be made. Raises Fenced, ShardDeleted,
+    ForeignCommit."""
+    log.continuity.check(append.epoch)
     now = log.state.frontiers
     if tried and now.upper > append.expected_upper and _is_ours(log, append):
         return Appended(now.upper, now.version)
@@ -84,7 +94,10 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
         now = state.frontiers
         term = append.term if append.term > now.term else None
         since = append.since if append.since is not None and append.since > now.since else None
-        return Change(append.commit_id, upper=append.new_upper, since=since, term=term, adds=tuple(files))
+        foreign = log.foreign_version if log.foreign_version > now.foreign else None
+        return Change(
+            append.commit_id, upper=append.new_upper, since=since, term=term, adds=tuple(files), foreign=foreign
+        )
 
     outcome: Change | Appended | UpperMismatch = transact(log, decide)
     if isinstance(outcome, Change):

@@ -1,7 +1,8 @@
 """The Delta log of one shard: following it, and committing to it.
 
     follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
-    load       open the table: last checkpoint and what follows it                   after a gap, or far behind
+    load       open the table: last checkpoint and what follows it                   after a gap, or far behind, and
+                                                                                     where others changed the table
     attempt    put a change at exactly N+1: one of several writers gets that slot
 
 A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
@@ -17,12 +18,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import PostCommitHookProperties
 
 from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
-from tidemark_persist.log.entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
+from tidemark_persist.log.continuity import Continuity
+from tidemark_persist.log.entry import FOREIGN, SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
 from tidemark_persist.log.state import ShardState, TableState
 from tidemark_persist.schema import TIME
 from tidemark_persist.storage.delta_rs_panic import is_panic
@@ -56,6 +59,8 @@ class DeltaLog:
         self.table_id = str(self.table.metadata().id)
         self.schema = self.table.schema()
         self.state = self._read_state(self.table)
+        newest = self.read_entry(self.version)
+        self.continuity = Continuity(storage.location, None if newest is None else newest.commit_id)
         self._gap_check_seconds = gap_check_seconds(self.table)
         self._checked_for_gap = clock()
 
@@ -76,7 +81,8 @@ class DeltaLog:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
         state = self._read_state(table)
         self.table, self._opened_with = table, version
-        state.remember(self.state)
+        if self.continuity.moved(self.version, state.frontiers.version, self.read_entry, FAR_BEHIND):
+            state.remember(self.state)
         self.state = state
         self.follow()
 
@@ -88,17 +94,18 @@ class DeltaLog:
         before = self.version
         while (entry := self.read_entry(self.version + 1)) is not None:
             self._check_table(entry.table_id)
-            if entry.schema_changed:
+            if entry.schema_changed or entry.is_foreign or not self.continuity.follows(entry):
                 self.load()
                 return
-            self.state.apply(entry, self.clock())
+            self._apply(entry)
             if self.version == before + LOOK_AHEAD and self.last_checkpoint() - self.version > FAR_BEHIND:
                 self.load()
                 return
         now = self.clock()
         if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
             self._checked_for_gap = now
-            if self.last_checkpoint() > self.version:  # the entries between were cleaned up meanwhile
+            # the entries between were cleaned up meanwhile, or another table is here
+            if self.last_checkpoint() > self.version or not self._is_tip_here():
                 self.load()
 
     def attempt(self, change: Change) -> bool:
@@ -125,14 +132,18 @@ class DeltaLog:
                 raise SlotUnknown(f"{self.storage.redacted(error)}; {silence}") from None
         with suppress(StorageError):
             self._refuse_late(slot, change)
-        self.state.apply(landed(change, slot), self.clock())
+        if self.version < slot:
+            self._apply(landed(change, slot))
         return True
 
     def _refuse_late(self, slot: int, change: Change) -> None:
         """Takes back a commit that landed after a deletion had removed the entry of this slot, and all others: nobody
-        could read a log without a beginning. Raises ShardDeleted, StorageError."""
-        before = self.storage.read(f"{LOG_DIR}/{slot - 1:020}.json", self.table)
+        could read a log without a beginning. One that landed in a table that was put in the place of this one is read
+        as what it is there. Raises ShardDeleted, StorageError."""
+        before = self.read_entry(slot - 1)
         if before is not None or self.last_checkpoint() >= slot - 1 > 0:
+            if not self.continuity.is_tip(before):
+                self.load()
             return
         for path in (f"{LOG_DIR}/{slot:020}.json", *(file.path for file in change.adds)):
             self.storage.remove(path)
@@ -156,6 +167,7 @@ class DeltaLog:
             self.table.update_incremental()
             self.table.create_checkpoint()
             self._refuse_deleted(self.table.version())
+            self.follow()  # while all entries are there
             self.table.cleanup_metadata()
         self.load()
 
@@ -187,7 +199,7 @@ class DeltaLog:
             change.actions(int(self.clock() * 1000)),
             "append",
             self.schema,
-            commit_properties=change.properties(self.table_id),
+            commit_properties=change.properties(self.table_id, self.continuity.tip),
             post_commithook_properties=NO_HOOKS,
         )
 
@@ -214,8 +226,28 @@ class DeltaLog:
             self.follow()
             return False
         if self.version < slot:
-            self.state.apply(entry, self.clock())
+            self._apply(entry)
         return True
+
+    def _apply(self, entry: LogEntry) -> None:
+        self.state.apply(entry, self.clock())
+        self.continuity.tip = entry.commit_id
+
+    def _is_tip_here(self) -> bool:
+        """Whether the entry of this handle's version is still the one that it read, or was cleaned up."""
+        entry = self.read_entry(self.version)
+        if entry is None:
+            return self.last_checkpoint() >= self.version
+        return self.continuity.is_tip(entry)
+
+    def look_back(self) -> None:
+        """Looks for a commit of another program before the handle was opened, among the last entries."""
+        self.continuity.look_back(self.version, self.state.frontiers.foreign, self.read_entry)
+
+    @property
+    def foreign_version(self) -> int:
+        """The last version by which another program changed the rows, as far as is known; 0: none."""
+        return max(self.state.frontiers.foreign, self.continuity.foreign_version)
 
     def _catch_up(self) -> None:
         before = self.version
@@ -248,12 +280,14 @@ def read_state(table: DeltaTable) -> TableState:
     upper, since, term = (table.transaction_version(name) for name in (UPPER, SINCE, TERM))
     if upper is None or since is None or term is None:
         raise ShardMismatch(f"the Delta table at {table.table_uri} is not a shard: it has no frontiers")
-    frontiers = ShardState(Time(upper), Time(since), Term(term), table.version())
-    return TableState(frontiers, _live_files(table))
+    foreign = table.transaction_version(FOREIGN) or 0
+    frontiers = ShardState(Time(upper), Time(since), Term(term), table.version(), foreign)
+    return TableState(frontiers, _live_files(table, Time(upper)))
 
 
-def _live_files(table: DeltaTable) -> list[DataFile]:
+def _live_files(table: DeltaTable, upper: Time) -> list[DataFile]:
     actions = pa.table(table.get_add_actions(flatten=True))
+    _check_files(table, actions, upper)
     names = ("path", "size_bytes", "num_records", f"min.{TIME}", f"max.{TIME}")
     columns = [
         actions.column(name).to_pylist() if name in actions.column_names else [None] * actions.num_rows
@@ -269,3 +303,21 @@ def _live_files(table: DeltaTable) -> list[DataFile]:
         )
         for path, size, rows, low, high in zip(*columns, strict=True)
     ]
+
+
+def _check_files(table: DeltaTable, actions: pa.Table, upper: Time) -> None:
+    """Raises ShardMismatch where another program left what no reader of a shard understands."""
+    features = table.protocol().reader_features or []
+    if "deletionVectors" in features and any(batch.num_rows for batch in table.deletion_vectors()):
+        raise ShardMismatch(
+            f"the table at {table.table_uri} has deletion vectors: another tool deleted rows of this shard"
+        )
+    late, nulls = (
+        actions.column(name) if name in actions.column_names else None for name in (f"max.{TIME}", f"null_count.{TIME}")
+    )
+    has_late = late is not None and (pc.max(late).as_py() or 0) >= max(upper, 1)
+    if has_late or (nulls is not None and (pc.sum(nulls).as_py() or 0) > 0):
+        raise ShardMismatch(
+            f"another program wrote rows to the shard at {table.table_uri} whose {TIME} is NULL or not before the upper"
+            f" {upper}: delete them"
+        )

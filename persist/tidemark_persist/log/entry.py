@@ -1,20 +1,23 @@
 """The content of one commit: a pure view of an entry of the Delta log.
 
     commitInfo   tidemark.commit   a unique id: how a writer recognises its own commit after a lost reply
+                 tidemark.after    the id of the commit before it: tells a table that was put in the place of another
                  tidemark.table    the Delta table's id: a location may be deleted and used again
     txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
     txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
     txn          tidemark.term     | metadata of a commit does not
+    txn          tidemark.foreign  | the last version by which another program changed the rows, as far as is known
     add          a data file, with the smallest and largest `__time` in its statistics
     remove       a data file that a compaction replaced
 
-A `Change` is to be committed; a `LogEntry` was committed.
+A `Change` is to be committed; a `LogEntry` was committed. An entry without a commit id that changes rows is of another
+program: *foreign*.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -34,6 +37,8 @@ TABLE_ID = "tidemark.table"
 UPPER = "tidemark.upper"
 SINCE = "tidemark.since"
 TERM = "tidemark.term"
+AFTER = "tidemark.after"
+FOREIGN = "tidemark.foreign"
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Change:
     term: Term | None = None
     adds: tuple[DataFile, ...] = ()
     removes: tuple[DataFile, ...] = ()
+    foreign: int | None = None
 
     @property
     def compacts(self) -> bool:
@@ -75,12 +81,14 @@ class Change:
         adds = [AddAction(f.path, f.size, {}, now_ms, data_change, f.stats) for f in self.adds]
         return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
 
-    def properties(self, table_id: str) -> CommitProperties:
-        """No retries: delta-rs would rebase a retry onto another version, and two writers could win."""
-        moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term))
+    def properties(self, table_id: str, after: str | None) -> CommitProperties:
+        """`after`: the id of the commit before, where it is known. No retries: delta-rs would rebase a retry onto
+        another version, and two writers could win."""
+        moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term), (FOREIGN, self.foreign))
+        follows = {} if after is None else {AFTER: after}
         return CommitProperties(
             max_commit_retries=0,
-            custom_metadata={COMMIT_ID: self.commit_id, TABLE_ID: table_id},
+            custom_metadata={COMMIT_ID: self.commit_id, TABLE_ID: table_id, **follows},
             app_transactions=[Transaction(name, value) for name, value in moved if value is not None],
         )
 
@@ -98,12 +106,22 @@ class LogEntry:
     removed_paths: tuple[str, ...] = ()
     table_id: str | None = None
     schema_changed: bool = False
+    after: str | None = None
+    foreign: int | None = None
+    changes_rows: bool = True
+    operation: str = ""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program changed rows, or frontiers."""
+        return self.commit_id is None and self.changes_rows
 
 
 def landed(change: Change, version: int) -> LogEntry:
     """The entry of a change that was committed as `version`."""
     removed = tuple(file.path for file in change.removes)
-    return LogEntry(version, change.commit_id, change.upper, change.since, change.term, change.adds, removed)
+    moved = change.upper, change.since, change.term
+    return LogEntry(version, change.commit_id, *moved, change.adds, removed, foreign=change.foreign)
 
 
 def parse_entry(version: int, text: bytes) -> LogEntry:
@@ -121,7 +139,19 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         removed_paths=tuple(unquote(a["path"]) for kind, a in actions if kind == "remove"),
         table_id=commit.get(TABLE_ID),
         schema_changed=any(kind in ("metaData", "protocol") for kind, _ in actions),
+        after=commit.get(AFTER),
+        foreign=transactions.get(FOREIGN),
+        changes_rows=_changes_rows(actions),
+        operation=str(commit.get("operation", "")),
     )
+
+
+def _changes_rows(actions: Sequence[tuple[str, dict[str, Any]]]) -> bool:
+    """Whether the entry may change what is read: a compaction adds what it removes."""
+    files = [(kind, a) for kind, a in actions if kind in ("add", "remove")]
+    kinds = {kind for kind, _ in files}
+    moves = any(kind == "txn" and a["appId"] in (UPPER, SINCE, TERM) for kind, a in actions)
+    return moves or kinds == {"remove"} or any(a.get("dataChange", True) for _, a in files)
 
 
 def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:

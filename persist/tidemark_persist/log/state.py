@@ -29,6 +29,8 @@ class ShardState:
     since: Time
     term: Term
     version: int
+    foreign: int = 0
+    """The last version by which another program changed the rows, as the table says; 0: none."""
 
     def __str__(self) -> str:
         return f"upper={show(self.upper)} since={show(self.since)} term={self.term} version={self.version}"
@@ -86,6 +88,7 @@ class TableState:
             since=before.since if entry.since is None else entry.since,
             term=before.term if entry.term is None else entry.term,
             version=entry.version,
+            foreign=before.foreign if entry.foreign is None else entry.foreign,
         )
 
     def overlapping(self, lower: Time, upper: Time) -> list[DataFile]:

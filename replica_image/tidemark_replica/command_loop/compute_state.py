@@ -136,7 +136,8 @@ class ComputeState:
             case _:
                 raise StageViolation(f"{type(command).__name__} has no meaning here")
 
-    def maintain(self) -> None:
+    def maintain(self) -> bool:
+        """False where the client must connect again, to create dataflows anew."""
         self._watch.maintain()
         self._store.maintain()
         self._executors.maintain()
@@ -144,9 +145,12 @@ class ComputeState:
         if self._dataflows.maintain():
             hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)
             self._metrics.installed(hydrated, sum(len(d.exports) for d in self._dataflows) - hydrated)
+        if self._dataflows.take_need_of_client():
+            return False
         self._peeks.maintain()
         self._maintain_scratch()
         self._metrics.waiting(len(self._peeks))
+        return True
 
     def _maintain_scratch(self) -> None:
         """Sweeps scratch every SWEEP_SECONDS while no step runs. No step can start meanwhile: this thread starts

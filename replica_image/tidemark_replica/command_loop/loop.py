@@ -53,7 +53,8 @@ class CommandLoop:
             if time.monotonic() >= maintenance:
                 if self._spark_died():
                     return False
-                self._state.maintain()
+                if not self._state.maintain():
+                    self._ask_client_to_connect_again()
                 maintenance = time.monotonic() + INTERVAL_SECONDS
         return True
 
@@ -85,6 +86,12 @@ class CommandLoop:
         self._detach_client()
         LOG.info("serving the client of epoch %s", client.hello.epoch)
         self._client, self._collected = client, []
+
+    def _ask_client_to_connect_again(self) -> None:
+        """Ends the client's connection, after what waits to be sent. Without a client the next one will do."""
+        if self._client is not None:
+            self._client.close()
+            self._detach_client()
 
     def _detach_client(self) -> None:
         self._client, self._collected = None, None

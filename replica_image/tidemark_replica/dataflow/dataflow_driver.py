@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from tidemark_persist import ForeignCommit
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
@@ -112,6 +113,8 @@ class DataflowDriver:
 
     def advance(self) -> None:
         """Starts the work that has become possible: rendering, or the next step."""
+        if self._is_outdated():
+            return
         goal = self._goal.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
         if self._rendered is not None:
             self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
@@ -134,6 +137,17 @@ class DataflowDriver:
             self._submit(self._spark_jobs, "render", render, self._rendered_dataflow)
         else:
             self._step(self._rendered, goal)
+
+    def _is_outdated(self) -> bool:
+        """Whether another program has changed a table of the dataflow, which then begins anew."""
+        try:
+            self._inputs.check()
+            for sink in self._sinks.values():
+                sink.check_table()
+        except ForeignCommit as foreign:
+            self._dataflow.outdated_because = public_text(foreign)
+            return True
+        return self._dataflow.outdated_because is not None
 
     def _check_finished(self) -> bool:
         """Whether the dataflow has ended or was refused. At its end it releases its state and its inputs."""
@@ -364,6 +378,9 @@ class DataflowDriver:
         self._release_leases()
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
+            return
+        if isinstance(error, ForeignCommit):
+            self._dataflow.outdated_because = public_text(error)
             return
         self._backoff.failed(UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0)
         self._hydration_status.failed()

@@ -2,6 +2,7 @@
 
     created ──► suspended ──(all exports scheduled)──► running ──(all exports dropped)──► dropped
        └──────► refused: cannot be rendered; stays at its as_of and reports the reason
+    outdated: another program changed a table that it reads or writes; it has ended, and a new client creates it anew
 
 `processed` is the frontier up to which input has become output: the as_of until the dataflow is hydrated.
 """
@@ -35,6 +36,7 @@ class InstalledDataflow:
         self.hydrated = False
         self._began_at = description.as_of
         self.refusal: str | None = None
+        self.outdated_because: str | None = None
         as_of = Frontier.at(description.as_of)
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
         self.importers: set[InstalledDataflow] = set()

@@ -2,6 +2,10 @@
 
 The controller may drop an index that another dataflow still imports. The index is then reported as ended at once, but
 its dataflow runs until the last importer has ended.
+
+Where another program has changed a table that a dataflow reads or writes, the dataflow and its importers end at once,
+and the client is to connect again: the reconciliation then creates them anew, from the table as it is. Subscribes and
+copies among them fail instead, since their clients keep what was sent before.
 """
 
 from __future__ import annotations
@@ -92,6 +96,9 @@ class InstalledDataflows:
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
         self._awake: dict[InstalledDataflow, None] = {}
+        self._outdated: dict[GlobalId, str] = {}
+        """Exports that ended since another program changed a table, and why; also of those created anew."""
+        self._needs_client = False
         self._clock, self._next_full_pass = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
@@ -115,12 +122,26 @@ class InstalledDataflows:
         self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
         self._installed[dataflow] = None
         try:
+            self._refuse_to_go_on(description)
             missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
             if missing:
                 raise DataflowRefused(f"it imports index {missing[0]}, which this replica does not have")
             self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
         except DataflowRefused as refusal:
             self._refuse(dataflow, str(refusal))
+        self._tell_of_change(dataflow)
+
+    def _refuse_to_go_on(self, description: DataflowDescription) -> None:
+        """Raises DataflowRefused for a subscribe or a copy that has failed since a table was changed."""
+        for id in description.export_ids:
+            if id in self._outdated and is_transient(description, id):
+                raise DataflowRefused(self._outdated[id])
+
+    def _tell_of_change(self, dataflow: InstalledDataflow) -> None:
+        for id in dataflow.exports:
+            if why := self._outdated.get(id):
+                message = f"{why}. It is computed again from the table as it is now"
+                self.send(Status(id, "table_changed", {"message": message}))
 
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
@@ -155,12 +176,18 @@ class InstalledDataflows:
         where it visited all."""
         began = self._clock()
         everything = began >= self._next_full_pass
+        outdated = list[InstalledDataflow]()
         for dataflow, driver in self._due(everything):
             if driver is not None:
                 self._compact_indexes(dataflow, driver)
                 if dataflow.scheduled:
                     driver.advance()
-            self._report(dataflow, driver)
+            if dataflow.outdated_because is None:
+                self._report(dataflow, driver)
+            elif driver is not None:
+                outdated.append(dataflow)
+        for dataflow in outdated:
+            self._end_outdated(dataflow, dataflow.outdated_because or "")
         if everything and len(self._installed) > FULL_PASS_MAX:
             ended = self._clock()
             self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
@@ -173,6 +200,26 @@ class InstalledDataflows:
             self._awake.pop(dataflow, None)
             if dataflow in self._installed:
                 yield dataflow, self._installed[dataflow]
+
+    def take_need_of_client(self) -> bool:
+        """Whether dataflows have ended since the last call that a client must create anew."""
+        needed, self._needs_client = self._needs_client, False
+        return needed
+
+    def _end_outdated(self, dataflow: InstalledDataflow, why: str) -> None:
+        """Ends the dataflow, after those that import its indexes. It stays installed until a client reconciles."""
+        for importer in list(dataflow.importers):
+            self._end_outdated(importer, why)
+        driver, self._installed[dataflow] = self._installed[dataflow], None
+        dataflow.outdated_because, self._needs_client = why, True
+        if driver is None:
+            return
+        LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, why)
+        driver.stop()
+        self._outdated.update((id, why) for id, export in dataflow.exports.items() if not export.dropped)
+        for sink in dataflow.description.sink_exports:
+            if not dataflow.exports[sink.id].dropped and (answer := _failed(sink, why)):
+                self._send(answer)
 
     @property
     def are_stepping(self) -> bool:
@@ -190,6 +237,7 @@ class InstalledDataflows:
         ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
+        self._outdated = {id: why for id, why in self._outdated.items() if id in ids}
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
         here = [self._candidate(dataflow) for dataflow in kept.values()]
         verdicts = reconcile(here, wanted, allowed, terms)
@@ -208,16 +256,21 @@ class InstalledDataflows:
     def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
         driver = self._installed[dataflow]
         superseded = driver is not None and driver.is_superseded
-        return Candidate(dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, superseded)
+        outdated = dataflow.outdated_because is not None
+        return Candidate(
+            dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, superseded, outdated
+        )
 
     def _retell(self, dataflow: InstalledDataflow) -> None:
         if dataflow.refusal:
             self._refuse(dataflow, dataflow.refusal)
+        self._tell_of_change(dataflow)
         if driver := self._installed[dataflow]:
             driver.report_again()
 
     def describe(self) -> Described:
-        alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
+        here = {d: driver for d, driver in self._installed.items() if d.outdated_because is None}
+        alive = {d: driver for d, driver in here.items() if not d.dropped}
         dataflows = (
             DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of, d.reads_from) for d in alive
         )

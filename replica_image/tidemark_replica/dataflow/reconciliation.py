@@ -8,7 +8,8 @@ A dataflow is reused, and nothing is computed again, if
     3. it reads no times before the wanted as_of: the controller holds its inputs only from there on;
     4. it exports no subscribe and no copy: their output belongs to the client that asked;
     5. every index that it imports is reused;
-    6. its views keep their terms, and no other revision has written their tables.
+    6. its views keep their terms, and no other revision has written their tables;
+    7. no other program has changed a table that it reads or writes.
 
 Otherwise the dataflow is dropped without a report, and the wanted one is created.
 """
@@ -31,13 +32,14 @@ NO_TERMS: Terms = {}
 class Candidate:
     """An installed dataflow. `since`: of each export, empty if dropped. `reads_from`: the earliest time that it needs
     of its inputs. `terms`: the writer terms of its exports. `superseded`: another revision has written the table of one
-    of its views."""
+    of its views. `outdated`: another program has changed a table of it."""
 
     description: DataflowDescription
     since: Mapping[GlobalId, Frontier]
     reads_from: Frontier
     terms: Terms = field(default_factory=dict)
     superseded: bool = False
+    outdated: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def _obstacle(
 ) -> str | None:
     if old is None:
         return "missing"
+    if old.outdated:
+        return "outdated"
     if old.description.plan_digest != new.plan_digest or old.description.as_of > new.as_of:
         return "incompatible"
     as_of = Frontier.at(new.as_of)

@@ -33,6 +33,8 @@ class SelfReadInput:
         self._shard, self._watched, self._as_of, self._handles = shard, watched, as_of, handles
         self._fenced: WriterTerm | None = None
         self._written = 0
+        self._epoch: int | None = None
+        """Of the output, as of the beginning of the hydration."""
         self._times, self._known = np.empty(0, np.int64), as_of + 1
         self.needs = Frontier.minimum()
         """The next step waits until the output is written up to this frontier."""
@@ -68,6 +70,7 @@ class SelfReadInput:
         if self._written == 0:
             return []
         shard = self._handles.reader(self._shard.location, self._shard.shard_id)
+        self._epoch = shard.epoch
         leases.append(shard.lease())
         return [*shard.snapshot_parts(min(self._as_of, self._written - 1)), *self._listen(self._as_of + 1, upper)]
 
@@ -78,7 +81,7 @@ class SelfReadInput:
     def _listen(self, start: int, upper: int) -> list[Part]:
         end = min(upper - 1, self._written)
         shard = self._handles.reader(self._shard.location, self._shard.shard_id)
-        return shard.listen(start, end) if start < end else []
+        return shard.listen(start, end, self._epoch) if start < end else []
 
     def _learn(self, upper: int) -> None:
         """Reads the times of the watched shard's changes up to `upper`, and drops those that are written."""

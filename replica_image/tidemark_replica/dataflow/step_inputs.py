@@ -3,6 +3,9 @@
     hydration   snapshot_parts(as_of) ++ listen(as_of + 1, upper)     leased until the step has ended
     afterwards  listen(lower, upper)
 
+A step goes on from what the earlier ones read. Where another program has changed a table meanwhile, that is not the
+table's past any more: `ForeignCommit`.
+
 A hydration may read for longer than vacuum's grace period, so it holds leases. Later steps are short; their parts are
 listed again after a failure.
 """
@@ -30,6 +33,16 @@ class StepInputs:
     ) -> None:
         self._imports, self._handles, self._self_read = tuple(imports), handles, own
         self._leases: list[Lease] = []
+        self._epochs: dict[GlobalId, int] = {}
+        """Of the shards, as of the beginning of the hydration."""
+
+    def check(self) -> None:
+        """Raises ForeignCommit where another program is known to have changed a table since the hydration. Never
+        waits."""
+        for source in self._imports:
+            reader = self._handles.cached_reader(source.shard.location, source.shard.shard_id)
+            if reader is not None:
+                reader.check_epoch(self._epochs.get(source.id))
 
     def hydration(self, as_of: int, upper: int) -> Parts:
         """The contents at `as_of` and the updates up to `upper`. Their files are leased until `ended`. Raises
@@ -37,8 +50,9 @@ class StepInputs:
         parts = {}
         for source in self._imports:
             shard = self._handles.reader(source.shard.location, source.shard.shard_id)
+            epoch = self._epochs[source.id] = shard.epoch
             self._leases.append(shard.lease())
-            parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
+            parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper, epoch)]
         if self._self_read is not None:
             parts[self._self_read.id] = self._self_read.hydration(upper, self._leases)
         return parts
@@ -46,7 +60,7 @@ class StepInputs:
     def step(self, lower: int, upper: int) -> Parts:
         """The updates of [lower, upper). Raises PersistError and OSError."""
         readers = {s.id: self._handles.reader(s.shard.location, s.shard.shard_id) for s in self._imports}
-        parts = {id: shard.listen(lower, upper) for id, shard in readers.items()}
+        parts = {id: shard.listen(lower, upper, self._epochs.get(id)) for id, shard in readers.items()}
         if self._self_read is not None:
             parts[self._self_read.id] = self._self_read.step(lower, upper)
         return parts
@@ -56,7 +70,7 @@ class StepInputs:
         parts: Parts = {}
         for source in self._imports:
             shard = self._handles.cached_reader(source.shard.location, source.shard.shard_id)
-            listed = None if shard is None else shard.listen_cached(lower, upper)
+            listed = None if shard is None else shard.listen_cached(lower, upper, self._epochs.get(source.id))
             if listed is None:
                 return None
             parts[source.id] = listed

@@ -133,7 +133,11 @@ class ShardHandles:
         return known if known is not None and is_of(known, id) else None
 
     def _keep(self, opened: Shard) -> Shard:
-        """Caches the handle. Of several opened at once the first stays; one of another owner is replaced."""
+        """Caches the handle. Of several opened at once the first stays; one of another owner is replaced. A reader that
+        is open goes on as a writer: others have read by it, and would be told of another table (`ForeignCommit`)."""
+        reader = self.cached_reader(opened.location, ShardId(opened.shard_id))
+        if reader is not None and not isinstance(reader, Shard) and reader.table_id == opened.table_id:
+            opened = Shard.of(reader)
         with self._lock:
             known = self._writers.get(opened.location)
             if known is not None and known.shard_id == opened.shard_id:

@@ -34,6 +34,9 @@ class Sink(Protocol):
     def standing_errors(self) -> Errors | None:
         """The errors at which the sink stands still; None for a sink that writes errors as updates."""
 
+    def check_table(self) -> None:
+        """Raises ForeignCommit where another program has changed the sink's table, so that the dataflow begins anew."""
+
     def allow_writes(self, term: WriterTerm) -> None:
         """Allows the sink to write its shard under `term`."""
 
@@ -67,6 +70,10 @@ class ClientSink(Sink, Protocol):
     @property
     def standing_errors(self) -> Errors | None:
         return None
+
+    def check_table(self) -> None:
+        """Does nothing: there is no table."""
+        return
 
     def allow_writes(self, term: WriterTerm) -> None:
         """Does nothing: there is no shard."""

@@ -43,12 +43,15 @@ class Ingester:
         self._name, self._term, self._source = description.name, term, source
         self._remap = shards.open(description.remap_location, source.remap_schema, shard_id=description.remap_id)
         self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
+        self._epochs: dict[str, int] = {}
+        """By location, as of the beginning: where another program changes a table, the ingestion recovers again."""
 
     def recover(self) -> None:
         """Fences older terms, then brings every table up to the last binding."""
         for shard in self.shards():
             shard.refresh()
             shard.fence(self._term)
+            self._epochs[shard.location] = shard.epoch
         upper = Time(self._remap.state().upper)
         bound = self._remap.snapshot(upper - 1) if upper > 0 else self._source.remap_schema.empty_table()
         self._source.resume(bound, upper, SourceShards(self._remap, self._tables))
@@ -133,7 +136,10 @@ class Ingester:
         upper: Time,
         since: Time | None = None,
     ) -> None:
-        outcome = shard.compare_and_append(data, expected_upper=lower, new_upper=upper, term=self._term, since=since)
+        epoch = self._epochs.get(shard.location)
+        outcome = shard.compare_and_append(
+            data, expected_upper=lower, new_upper=upper, term=self._term, since=since, epoch=epoch
+        )
         if isinstance(outcome, UpperMismatch):
             where = f"{self._name}: shard {shard.location}"
             raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")

@@ -95,6 +95,12 @@ class ExportOnReplica:
             return EMPTY_SENTINEL if self.missing_features else least
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
+    @property
+    def table_changed(self) -> str:
+        """What another program did to a table that the export reads or writes, so that the replica computed it again;
+        empty: nothing."""
+        return self.statuses.get("table_changed", {}).get("message", "")
+
     def take(self, report: Frontiers) -> bool:
         """Take a report; return whether a frontier advanced. No loop over the kinds: this runs some ten thousand
         times a second."""

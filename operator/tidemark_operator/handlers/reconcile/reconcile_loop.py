@@ -292,6 +292,8 @@ class ReconcileLoop:
                     await self._context.events.warn(
                         state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"
                     )
+                if changed := on.table_changed:
+                    await self._context.events.warn(state.key, state.uid, "TableChanged", changed)
 
     def _changed(self, key: Key) -> None:
         """Reconciles the object, and others of its namespace, which may depend on it."""

@@ -188,6 +188,7 @@ def _dataflow(
         finished=_is_finished(exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         errors_recorded=bool(remembered),
+        tables_changed=tuple(sorted({on.table_changed for c in exports for _, on in c.computing if on.table_changed})),
         replacement=replacement,
         publications=_publications(state.active, collections, context.allowed_hosts),
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),

@@ -133,6 +133,8 @@ class DataflowFacts:
     """The replicas that died while it hydrated, if they are so many that it is quarantined."""
     quarantined_input: str = ""
     """The quarantined Dataflow whose index it needs, if no replica has that index."""
+    tables_changed: tuple[str, ...] = ()
+    """What other programs did to tables, so that it was computed again."""
     publications: tuple[Publication, ...] = ()
     replacement: Replacement | None = None
     """With `own`, the fields from `scheduled` on describe the new revision."""
@@ -249,7 +251,7 @@ def _erroring(facts: DataflowFacts, hydrated: Verdict) -> Verdict:
         return unknown(ERRORING, hydrated.reason, _see(hydrated))
     if facts.exports_in_error:
         return yes(ERRORING, "ErrorRows", "; ".join(facts.exports_in_error))
-    return no(ERRORING, "NoErrors")
+    return no(ERRORING, "NoErrors", "; ".join(facts.tables_changed))
 
 
 def _ready(facts: DataflowFacts, failed: Verdict | None) -> Verdict:

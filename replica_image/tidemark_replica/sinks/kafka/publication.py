@@ -123,14 +123,15 @@ class KafkaTopic:
         return self._publish(Session(self.sink, self.view, term, self.read_secret), shard, time, term)
 
     def _publish(self, session: Session, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
+        contents = shard.contents_id  # before anything is read: what changes later is found by the next publication
         try:
             check_key(shard.schema, self.sink.key)
             if session.progress is not None and session.progress.has_rows:
-                check_progress(session.progress, shard.shard_id, self.sink)
+                check_progress(session.progress, contents, self.sink)
             format = self._schemas.format(shard.schema, is_new=session.progress is None)
             envelope = Envelope(self.sink.envelope, self.sink.key, format)
             publication = _Publication(
-                shard, session, self.sink, envelope, self.view, term, self.piece_rows, self._closed
+                shard, contents, session, self.sink, envelope, self.view, term, self.piece_rows, self._closed
             )
             return publication.publish(time)
         finally:
@@ -150,7 +151,8 @@ def check_key(columns: pa.Schema, key: Sequence[str]) -> None:
 
 
 def check_progress(progress: Progress, shard: str, sink: KafkaSink) -> None:
-    """Raises DestinationStopped where the topic has records that are not of this shard and this sink."""
+    """Raises DestinationStopped where the topic has records that are not of this shard and this sink. `shard`: the
+    `contents_id`."""
     anew = f"give the sink another topic, or delete topics {sink.topic} and {sink.progress_topic}"
     if (progress.key, progress.envelope, progress.format) != (sink.key, sink.envelope, sink.format):
         raise DestinationStopped(
@@ -161,13 +163,15 @@ def check_progress(progress: Progress, shard: str, sink: KafkaSink) -> None:
     if progress.shard != shard:
         raise DestinationStopped(
             VIEW_REPLACED,
-            f"topic {sink.topic} has the rows of an earlier table of the view, as its columns changed: {anew}",
+            f"topic {sink.topic} has the rows of an earlier table of the view, as its columns changed, or of before"
+            f" another program changed the table: {anew}",
         )
 
 
 @dataclass(frozen=True)
 class _Publication:
     shard: ShardReader
+    contents: str
     session: Session
     sink: KafkaSink
     envelope: Envelope
@@ -262,7 +266,7 @@ class _Publication:
 
     def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> Progress:
         self._check_open()
-        shard, topic_id = self.shard.shard_id, self.session.topic_id
+        shard, topic_id = self.contents, self.session.topic_id
         sink = self.sink
         schema = self.envelope.format.key_schema
         progress = Progress(

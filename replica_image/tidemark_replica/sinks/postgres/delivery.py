@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import psycopg
 import pyarrow as pa
@@ -76,6 +77,7 @@ class Delivery:
             ViewInError, WrittenByLater, psycopg.Error, PersistError: the table has the contents of one time, before or
                 after.
         """
+        _ = self._contents_id  # before anything is read: what changes later is found by the next delivery
         check_columns(self.columns, self.sink.key)
         find_table(connection, self.sink, self.columns)
         create_progress(connection, self.sink, self.writer)
@@ -85,13 +87,20 @@ class Delivery:
         except (ContentsDiffer, TooManyChanges) as reason:
             return self._rebuild(connection, time, str(reason))
 
+    @cached_property
+    def _contents_id(self) -> str:
+        return self.shard.contents_id
+
     def _update(self, connection: Connection, time: Time) -> Reached:
         """In a transaction. Raises ContentsDiffer, TooManyChanges."""
         progress, table = self._locked(connection)
+        contents = self._contents_id
         if progress.time is None or table is None or progress.relation != table.oid:
             raise ContentsDiffer("the table has had no contents of this sink")
-        if progress.shard != self.shard.shard_id:
-            raise ContentsDiffer("the table has the contents of another revision")
+        if progress.shard != contents:
+            raise ContentsDiffer(
+                "the contents are of another revision, or of before another program changed the view's table"
+            )
         if progress.time >= time:
             return Reached(progress.time, progress.time)
         if self.shard.refresh().since > progress.time:
@@ -102,7 +111,7 @@ class Delivery:
             return Reached(progress.time, time)
         if changes.num_rows:
             self._apply(connection, changes)
-        record_progress(connection, self.sink, progress, self.writer, self.shard.shard_id, time, table.oid)
+        record_progress(connection, self.sink, progress, self.writer, contents, time, table.oid)
         return Reached(time, time)
 
     def _apply(self, connection: Connection, changes: pa.Table) -> None:
@@ -141,10 +150,10 @@ class Delivery:
             progress.check_claimed(self.sink, self.writer)
             if table is None:
                 table = create_table(connection, self.sink, self.columns)
-            elif (reached := progress.time_of(self.shard.shard_id, table.oid)) is not None and reached > time:
+            elif (reached := progress.time_of(self._contents_id, table.oid)) is not None and reached > time:
                 return Reached(reached, reached)  # another replica was faster
             statements.apply_contents(connection)
-            record_progress(connection, self.sink, progress, self.writer, self.shard.shard_id, time, table.oid)
+            record_progress(connection, self.sink, progress, self.writer, self._contents_id, time, table.oid)
         return Reached(time, time, anew_because=reason)
 
     def _locked(self, connection: Connection) -> tuple[Progress, TargetTable | None]:

@@ -20,12 +20,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Part, ShardReader, Storage, open_shard
+from tidemark_persist import DIFF, Part, ShardId, ShardReader, Storage, open_shard
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import IDLE_MS, ViewInError
 from tidemark_replica.sinks.destinations.shard_contents import (
@@ -113,6 +114,7 @@ class Publication:
         ColumnsNotSupported, PartitionsNotSupported, NotCommitted, NotReadable (the shard is not there yet),
         ShardNotFound, StorageError: the table is unchanged, or has the contents at `time`.
         """
+        _ = self._contents_id  # before anything is read: what changes later is found by the next publication
         self.options.check_columns(self.shard.schema)
         try:
             return self._publish(time)
@@ -120,6 +122,10 @@ class Publication:
             if not self.empty_on_error:
                 raise
             return self._empty(time)
+
+    @cached_property
+    def _contents_id(self) -> ShardId:
+        return ShardId(self.shard.contents_id)
 
     def _publish(self, time: Time) -> Published:
         table = open_table(self.options)
@@ -130,11 +136,11 @@ class Publication:
             return self._rebuild(table, time, "the view's columns are others")
         if not table.is_configured:
             return self._rebuild(table, time, "its change data feed or its partition columns are others")
-        published = table.time_of(self.shard.shard_id)
+        published = table.time_of(self._contents_id)
         if published is None:
             reason = "another program changed the table, or it had the rows of an earlier view"
             return self._rebuild(table, time, reason)
-        is_in_error = table.is_in_error(self.shard.shard_id)
+        is_in_error = table.is_in_error(self._contents_id)
         if published >= time:
             return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
         if is_in_error:
@@ -207,17 +213,17 @@ class Publication:
         change = Replacement(time, is_in_error=True)
         if table is None:
             self._refuse_deleted(Storage.at(self.options.location))
-            create_table(self.options, shard.schema, shard.shard_id, change)
+            create_table(self.options, shard.schema, self._contents_id, change)
             return Published(time, time, 0, 0, is_in_error=True)
         table.check_term()
-        published = table.time_of(shard.shard_id) if table.schema == shard.schema else None
+        published = table.time_of(self._contents_id) if table.schema == shard.schema else None
         if published is not None:
-            is_in_error = table.is_in_error(shard.shard_id)
+            is_in_error = table.is_in_error(self._contents_id)
             if published >= time:  # another publisher has come further
                 return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
             if is_in_error and time - published < IDLE_MS:
                 return Published(published, time, 0, 0, is_in_error=True)
-        table.commit(shard.shard_id, change, shard.schema)
+        table.commit(self._contents_id, change, shard.schema)
         return Published(time, time, 0, 0, removed=len(table.files), is_in_error=True)
 
     def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
@@ -234,7 +240,7 @@ class Publication:
                     self._refuse_deleted(storage)
         change = Replacement(time, tuple(written.files))
         if table is None:
-            create_table(self.options, shard.schema, shard.shard_id, change)
+            create_table(self.options, shard.schema, self._contents_id, change)
         else:
             self._commit(table, written, change, shard.schema)
         size, rows = _size(written.files), sum(file.rows for file in written.files)
@@ -251,7 +257,7 @@ class Publication:
         self, table: PublishedTable, written: WrittenFiles, change: Replacement, schema: pa.Schema | None = None
     ) -> None:
         try:
-            table.commit(self.shard.shard_id, change, schema)
+            table.commit(self._contents_id, change, schema)
         except NotCommitted:  # after other errors a commit may refer to the files
             written.discard()
             raise

@@ -8,8 +8,9 @@
 The sink is read-only until AllowWrites gives it a term: it follows the shard's upper, and compacts its staged output
 where much accumulates (staged_compaction.py). Another revision, with other contents, may write meanwhile, so the sink
 compares only once the shard was written under its own term. Where another revision has written after the sink released
-its staged output, the sink cannot correct the shard and stops. Whenever the process dies, the shard holds the whole
-append or nothing of it, and the next process begins by comparing.
+its staged output, the sink cannot correct the shard and stops. Where another program has changed the table, or put a
+backup in its place, the dataflow begins anew (`check_table`), and its next sink corrects the table. Whenever the
+process dies, the shard holds the whole append or nothing of it, and the next process begins by comparing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidemark_persist import (
     Appended,
     CommitForgotten,
     Fenced,
+    ForeignCommit,
     Shard,
     ShardDeleted,
     ShardMismatch,
@@ -49,10 +51,7 @@ DIVERGED = (
     "another revision has written the table after this one; its contents are unknown to this replica, which appends "
     "nothing more. Restart the replica to compute the view again"
 )
-WENT_BACK = (
-    "the table ends earlier than this replica has seen it end: somebody put a backup in its place. This replica "
-    "appends nothing more. Restart it to compute a view again, and so to correct its table"
-)
+WENT_BACK = "the table {} ends earlier than this replica has seen it end: somebody put a backup in its place"
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,9 @@ class MaterializedViewSink:
         self._maintenance_job: Job | None = None
         self._stopped = self._dropped = False
         self._failure_status: Status | None = None
-        self._written = self._went_back_before = False
+        self._written = self._went_back = False
+        self._epoch: int | None = None
+        """Of the table, when the sink first looked at its contents."""
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
@@ -166,6 +167,16 @@ class MaterializedViewSink:
         ):
             self._submit_comparison(comparison)
 
+    def check_table(self) -> None:
+        """Raises ForeignCommit where another program is known to have changed the table since the sink first looked at
+        its contents. Never waits."""
+        location = self._shard.location
+        if self._went_back:
+            raise ForeignCommit(WENT_BACK.format(location), location=location, version=0)
+        reader = self._handles.cached_reader(location, self._shard.shard_id)
+        if reader is not None:
+            reader.check_epoch(self._epoch)
+
     def _compaction_due(self, rows: int) -> CompactionInput | None:
         """The staged output to compact, if any: never while an append uses its files."""
         if self._progress.is_pending or not self._compaction_backoff.has_elapsed:
@@ -190,15 +201,6 @@ class MaterializedViewSink:
         self._dropped = True
         for publisher in self._publishers:
             publisher.stop()
-
-    def _went_back(self) -> None:
-        """The table's upper is before one that this sink has seen. A second look, by a handle of its own, decides."""
-        if self._went_back_before:
-            self._stop_for_good(WENT_BACK)
-            return
-        self._went_back_before = True
-        self._handles.forget(self._shard.location)
-        self._backoff.failed()
 
     def _stop_for_good(self, why: str) -> None:
         self._give_up()
@@ -225,7 +227,7 @@ class MaterializedViewSink:
         term = self._term or 0
         self._job = self._jobs.submit(
             f"compare {self._id}",
-            lambda: equal(self._existing(), comparison),
+            lambda: self._equal(comparison),
             lambda outcome: self._compared(comparison, term, outcome),
         )
 
@@ -262,10 +264,24 @@ class MaterializedViewSink:
     def _append(self, append: Append) -> AppendOutcome:
         """Runs on a pool. Raises PersistError and OSError."""
         shard = self._existing() if self._written else self._handles.writer(self._shard)
+        epoch = self._epoch_of(shard)
         try:
-            return append_to(shard, append)
+            return append_to(shard, append, epoch)
         except ShardDeleted as deleted:
-            return append_to(self._reopened(deleted), append)
+            return append_to(self._reopened(deleted), append, epoch)
+
+    def _equal(self, comparison: Comparison) -> bool:
+        """Runs on a pool. Raises PersistError and OSError."""
+        shard = self._existing()
+        epoch = self._epoch_of(shard)
+        is_equal = equal(shard, comparison)
+        shard.check_epoch(epoch)
+        return is_equal
+
+    def _epoch_of(self, shard: Shard) -> int:
+        if self._epoch is None:
+            self._epoch = shard.epoch
+        return self._epoch
 
     def _reopened(self, deleted: ShardDeleted) -> Shard:
         """The shard by a new handle, since the old one may be of an earlier table. A deleted shard is not created
@@ -307,9 +323,8 @@ class MaterializedViewSink:
         self._written = True
         now = outcome.value
         if now.upper < append.expected_upper:
-            self._went_back()
+            self._went_back = True
             return
-        self._went_back_before = False
         self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
         _release(self._progress.release())
         if now.won:
@@ -338,8 +353,9 @@ class MaterializedViewSink:
             self._respond(self._failure_status)
 
 
-def append_to(shard: Shard, append: Append) -> AppendOutcome:
-    """Runs on a pool. Raises PersistError and OSError."""
+def append_to(shard: Shard, append: Append, epoch: int | None = None) -> AppendOutcome:
+    """Runs on a pool. Raises PersistError and OSError; ForeignCommit where the table is of another epoch."""
+    shard.check_epoch(epoch)
     upper = shard.refresh().upper
     # where the upper has moved on, only the outcome is needed: the contents to compare with may be compacted by now
     files = stage(shard, append) if upper == append.expected_upper else []
@@ -351,10 +367,11 @@ def append_to(shard: Shard, append: Append) -> AppendOutcome:
             term=append.term,
             commit_id=append.commit_id,
             since=append.since,
+            epoch=epoch,
         )
     except CommitForgotten:
         ended = None
-    except (Fenced, ShardDeleted):
+    except (Fenced, ForeignCommit, ShardDeleted):
         discard_staged(shard, files)
         raise
     # after Appended, files that are not live were compacted; vacuum removes them, since somebody may be reading them

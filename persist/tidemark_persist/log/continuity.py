@@ -1,0 +1,113 @@
+"""Whether a handle's table is still the one that the handle read before, moved on by our own commits alone.
+
+    entry without our commit id that changes rows            another program committed: DELETE, INSERT, RESTORE ...
+    entry that names another predecessor than the one read   the table was replaced, by a backup for example
+    table that is shorter than what was read                 the same
+    more entries than are looked at, or some are gone        not known
+
+In each case the handle accepts the table as it is, and its *epoch* becomes another one. Who goes on from what was read
+before (a dataflow, a sink, an ingestion) names the epoch that it began in, and is told by ForeignCommit. An epoch is
+unique in the process: two handles never have the same one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidemark_persist.errors import ForeignCommit
+from tidemark_persist.log.entry import LogEntry
+
+LOOK_BACK = 20
+"""Entries before the opened version in which a writer looks for commits of other programs, once."""
+_EPOCHS = itertools.count(1)
+
+ReadEntry = Callable[[int], LogEntry | None]
+
+
+@dataclass
+class Continuity:
+    """`tip`: the commit id of the entry at the handle's version; None where it is not known. `foreign_version`: the
+    last version that the handle saw another program commit."""
+
+    location: str
+    tip: str | None = None
+    epoch: int = field(default_factory=lambda: next(_EPOCHS))
+    foreign_version: int = 0
+    _why: ForeignCommit | None = None
+
+    def check(self, epoch: int | None) -> None:
+        """Raises ForeignCommit where `epoch` is not the present one. None: whoever asks stands on nothing."""
+        if epoch is not None and epoch != self.epoch:
+            raise self._why or ForeignCommit(
+                f"the table {self.location} was replaced by another one: a backup, for example",
+                location=self.location,
+                version=0,
+            )
+
+    def follows(self, entry: LogEntry) -> bool:
+        """Whether the entry comes after the one that was read last, as far as both say it."""
+        return entry.after is None or self.tip is None or entry.after == self.tip
+
+    def moved(self, before: int, after: int, read_entry: ReadEntry, most: int) -> bool:
+        """Looks at the entries of a table that was opened again: the handle goes from version `before` to `after`.
+        False where another table is in its place."""
+        is_same = after > before or (after == before and self.is_tip(read_entry(after)))
+        if not is_same:
+            self._replaced(after)
+        elif after - before > most:
+            self._unknown(before, after)
+        else:
+            is_same = self._walk(before, after, read_entry)
+        self.tip = _commit_id(read_entry(after))
+        return is_same
+
+    def _walk(self, before: int, after: int, read_entry: ReadEntry) -> bool:
+        """Looks at the entries between; whether each comes after the one before it."""
+        for version in range(before + 1, after + 1):
+            entry = read_entry(version)
+            if entry is None:
+                self._unknown(before, after)
+                break
+            if entry.is_foreign:
+                self._committed(entry)
+            elif not self.follows(entry):
+                self._replaced(version)
+                return False
+            self.tip = entry.commit_id
+        return True
+
+    def is_tip(self, entry: LogEntry | None) -> bool:
+        """Whether the entry at the handle's version is the one that was read, as far as both are known."""
+        return entry is None or self.tip is None or entry.commit_id == self.tip
+
+    def look_back(self, version: int, known: int, read_entry: ReadEntry) -> None:
+        """Finds the last foreign commit among the last entries after version `known`."""
+        for earlier in range(version, max(version - LOOK_BACK, known), -1):
+            entry = read_entry(earlier)
+            if entry is None:
+                return
+            if entry.is_foreign:
+                self.foreign_version = max(self.foreign_version, earlier)
+                return
+
+    def _committed(self, entry: LogEntry) -> None:
+        what = f"version {entry.version} ({entry.operation or 'no operation named'})"
+        self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
+
+    def _replaced(self, version: int) -> None:
+        self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
+
+    def _unknown(self, before: int, after: int) -> None:
+        what = f"this process was {after - before} commits behind the table {self.location}"
+        self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark")
+
+    def _begin(self, version: int, message: str, operation: str = "") -> None:
+        self.epoch = next(_EPOCHS)
+        self.foreign_version = max(version, 1)
+        self._why = ForeignCommit(message, location=self.location, version=version, operation=operation)
+
+
+def _commit_id(entry: LogEntry | None) -> str | None:
+    return None if entry is None else entry.commit_id

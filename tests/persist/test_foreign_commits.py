@@ -1,0 +1,367 @@
+"""Other programs commit to a shard's table, or put a backup in its place: every handle ends with what the table then
+has, and who goes on from what it read before is told.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.persist.model import COLUMNS, PHYSICAL, batch, contents
+from tidemark_persist import (
+    DIFF,
+    ERROR,
+    TIME,
+    Appended,
+    ForeignCommit,
+    MaintenancePolicy,
+    Shard,
+    ShardMismatch,
+    ShardReader,
+    create_or_open,
+    open_shard,
+    read_part,
+)
+
+Row = tuple[Any, ...]
+
+
+def tidy_policy(retention: int) -> MaintenancePolicy:
+    return MaintenancePolicy(
+        checkpoint_commits=3,
+        compact_runs=3,
+        compact_rows_in_memory=3,
+        vacuum_grace_seconds=0.0,
+        log_retention_seconds=retention,
+    )
+
+
+def opened(location: Path, retention: int = 900) -> Shard:
+    """A handle that looks for a table in its table's place at every look."""
+    shard = create_or_open(str(location), COLUMNS, shard_id="s", policy=tidy_policy(retention))
+    shard._log._gap_check_seconds = 0.0
+    return shard
+
+
+def append(shard: Shard, *rows: Row, diff: int = 1) -> None:
+    upper = shard.refresh().upper
+    rows_at = batch([(row, upper, diff) for row in rows])
+    outcome = shard.compare_and_append(rows_at, expected_upper=upper, new_upper=upper + 1, term=1)
+    assert isinstance(outcome, Appended)
+
+
+def in_the_table(location: Path) -> dict[Row, int]:
+    """The contents as another program reads them."""
+    found = Counter[Row]()
+    for row in DeltaTable(str(location)).to_pyarrow_table().to_pylist():
+        values = (row["k"], row["v"])
+        found[values if row[ERROR] is None else (*values, row[ERROR])] += row[DIFF]
+    return {row: diff for row, diff in found.items() if diff}
+
+
+def read(shard: ShardReader) -> dict[Row, int]:
+    return contents(shard.snapshot(shard.refresh().upper - 1))
+
+
+@dataclass
+class Follower:
+    """What a dataflow does: the contents at a time, and then the updates alone. Begins anew where it is told."""
+
+    shard: ShardReader
+    kept: Counter[Row] = field(default_factory=Counter)
+    upper: int = 0
+    epoch: int | None = None
+    told: list[ForeignCommit] = field(default_factory=list)
+
+    def follow(self) -> None:
+        try:
+            if self.epoch is None:
+                self._begin()
+            else:
+                self.shard.check_epoch(self.epoch)
+                self._go_on()
+        except ForeignCommit as foreign:
+            self.told.append(foreign)
+            self.epoch = None
+            self.follow()
+
+    def _begin(self) -> None:
+        self.epoch = self.shard.epoch
+        upper = self.shard.refresh().upper
+        self.kept = Counter()
+        if upper:
+            self._add(self.shard.snapshot_parts(upper - 1))
+        self.shard.check_epoch(self.epoch)
+        self.upper = upper
+
+    def _go_on(self) -> None:
+        upper = self.shard.refresh().upper
+        self._add(self.shard.listen(self.upper, upper, self.epoch))
+        self.upper = upper
+
+    def _add(self, parts: list[Any]) -> None:
+        for row in (row for part in parts for piece in read_part(part) for row in piece.to_pylist()):
+            values = (row["k"], row["v"])
+            self.kept[values if row[ERROR] is None else (*values, row[ERROR])] += row[DIFF]
+
+    def contents(self) -> dict[Row, int]:
+        return {row: diff for row, diff in self.kept.items() if diff}
+
+
+def delete(location: Path, row: Row = ("b", 2)) -> None:
+    DeltaTable(str(location)).delete(f"k = '{row[0]}'")
+
+
+def insert(location: Path, row: Row = ("c", 3), time: int = 0) -> None:
+    rows = pa.table({"k": [row[0]], "v": [row[1]], TIME: [time], DIFF: [1], ERROR: [None]}, schema=PHYSICAL)
+    write_deltalake(str(location), rows, mode="append")
+
+
+def update(location: Path) -> None:
+    DeltaTable(str(location)).update({"v": "v + 1"}, predicate="k = 'a'")
+
+
+def restore(location: Path) -> None:
+    table = DeltaTable(str(location))
+    table.restore(table.version() - 1)
+
+
+def optimize(location: Path) -> None:
+    DeltaTable(str(location)).optimize.compact()
+
+
+@pytest.mark.parametrize(
+    ("commit", "operation"), [(delete, "DELETE"), (insert, "WRITE"), (update, "UPDATE"), (restore, "RESTORE")]
+)
+def test_a_handle_that_follows_accepts_the_contents_and_tells_by_name(
+    tmp_path: Path, commit: Callable[[Path], None], operation: str
+) -> None:
+    writer, watcher = opened(tmp_path / "t"), opened(tmp_path / "t")
+    for row in (("a", 1), ("b", 2)):
+        append(writer, row)
+    follower = Follower(watcher)
+    follower.follow()
+    version, epoch = watcher.state().version, writer.epoch
+    commit(tmp_path / "t")
+
+    with pytest.raises(ForeignCommit):
+        writer.compare_and_append(None, expected_upper=2, new_upper=3, term=1, epoch=epoch)
+    follower.follow()
+    (told,) = follower.told
+    assert (told.version, told.operation) == (version + 1, operation)
+    assert str(tmp_path / "t") in str(told)
+    assert follower.contents() == read(writer) == read(open_shard(str(tmp_path / "t"))) == in_the_table(tmp_path / "t")
+    append(writer, ("d", 4))
+    follower.follow()
+    assert follower.contents() == in_the_table(tmp_path / "t")
+    assert len(follower.told) == 1
+
+
+def test_a_compaction_by_another_program_is_no_change(tmp_path: Path) -> None:
+    writer = opened(tmp_path / "t")
+    for row in (("a", 1), ("b", 2)):
+        append(writer, row)
+    follower = Follower(opened(tmp_path / "t"))
+    follower.follow()
+    optimize(tmp_path / "t")
+    append(writer, ("c", 3))
+    follower.follow()
+    assert not follower.told
+    assert follower.contents() == in_the_table(tmp_path / "t") == {("a", 1): 1, ("b", 2): 1, ("c", 3): 1}
+
+
+def test_a_checkpoint_and_the_end_of_log_entries_hide_nothing(tmp_path: Path) -> None:
+    """The handle finds a table whose log lacks what it has not read: it cannot tell, and says so."""
+    writer, watcher = opened(tmp_path / "t", retention=0), opened(tmp_path / "t", retention=0)
+    append(writer, ("a", 1), ("b", 2))
+    follower = Follower(watcher)
+    follower.follow()
+    delete(tmp_path / "t")
+    for at in range(4):
+        append(writer, ("d", at))
+    for work in writer.maintenance_due():
+        writer.run_maintenance(work)
+    follower.follow()
+    assert follower.told
+    assert follower.contents() == in_the_table(tmp_path / "t")
+
+
+def test_a_lost_file_that_is_taken_out_of_the_table_is_a_change(tmp_path: Path) -> None:
+    writer = opened(tmp_path / "t")
+    append(writer, ("a", 1))
+    (lost,) = (tmp_path / "t").glob("*.parquet")
+    append(writer, ("b", 2))
+    follower = Follower(opened(tmp_path / "t"))
+    follower.follow()
+    lost.unlink()
+    DeltaTable(str(tmp_path / "t")).repair()
+    follower.follow()
+    assert len(follower.told) == 1
+    assert follower.contents() == in_the_table(tmp_path / "t") == {("b", 2): 1}
+
+
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_a_backup_in_its_place_is_told_whoever_goes_on_with_it(tmp_path: Path, later: int) -> None:
+    """Also where others have made the log as long as before, or longer."""
+    writer = opened(tmp_path / "t")
+    append(writer, ("a", 1))
+    shutil.copytree(tmp_path / "t", tmp_path / "backup")
+    append(writer, ("b", 2))
+    follower = Follower(opened(tmp_path / "t"))
+    follower.follow()
+    shutil.rmtree(tmp_path / "t")
+    shutil.copytree(tmp_path / "backup", tmp_path / "t")
+    other = opened(tmp_path / "t")
+    for at in range(later):
+        append(other, ("c", at))
+    follower.follow()
+    (told,) = follower.told
+    assert "a backup" in str(told)
+    assert follower.contents() == in_the_table(tmp_path / "t")
+
+
+def test_one_who_began_with_another_handle_is_told(tmp_path: Path) -> None:
+    first, second = opened(tmp_path / "t"), opened(tmp_path / "t")
+    append(first, ("a", 1))
+    with pytest.raises(ForeignCommit):
+        second.listen(1, 1, first.epoch)
+    assert Shard.of(first).epoch == first.epoch
+
+
+def test_the_name_of_the_contents_stays_another_one_over_restarts(tmp_path: Path) -> None:
+    """The writer finds the foreign commit in the log, and its commits keep it."""
+    writer = opened(tmp_path / "t")
+    append(writer, ("a", 1), ("b", 2))
+    assert writer.contents_id == "s"
+    delete(tmp_path / "t")
+    version = DeltaTable(str(tmp_path / "t")).version()
+    restarted = opened(tmp_path / "t")
+    append(restarted, ("d", 4))
+    names = {shard.contents_id for shard in (restarted, opened(tmp_path / "t"), open_shard(str(tmp_path / "t")))}
+    assert names == {f"s@{version}"}
+    for at in range(8):
+        append(restarted, ("d", at))
+        for work in restarted.maintenance_due():
+            restarted.run_maintenance(work)
+    assert opened(tmp_path / "t").contents_id == f"s@{version}"
+
+
+@pytest.mark.parametrize("time", [7, None])
+def test_rows_at_no_complete_time_are_refused_until_they_are_gone(tmp_path: Path, time: int | None) -> None:
+    """Otherwise they would appear later, in a table that was corrected."""
+    writer = opened(tmp_path / "t")
+    append(writer, ("a", 1))
+    insert(tmp_path / "t", ("c", 3), time)  # type: ignore[arg-type]
+    for refuse in (writer.refresh, lambda: opened(tmp_path / "t")):
+        with pytest.raises(ShardMismatch, match="delete them"):
+            refuse()
+    delete(tmp_path / "t", ("c", 3))
+    append(writer, ("d", 4))
+    assert read(writer) == in_the_table(tmp_path / "t") == {("a", 1): 1, ("d", 4): 1}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step by one of the handles, or by another program."""
+
+    kind: str
+    at: int
+
+
+KINDS = ["append", "append", "append", "follow", "follow", "tidy", "reopen", "swap"]
+FOREIGN = ["delete", "insert", "update", "restore", "optimize", "alter", "backup", "put back"]
+STEPS = st.builds(Step, st.sampled_from(KINDS + FOREIGN), st.integers(0, 5))
+HISTORIES = st.tuples(st.sampled_from([0, 900]), st.lists(STEPS, min_size=5, max_size=16))
+
+
+@settings(max_examples=30)
+@given(HISTORIES)
+def test_oracle_whoever_follows_has_what_the_table_has(
+    tmp_path_factory: pytest.TempPathFactory, history: tuple[int, list[Step]]
+) -> None:
+    """Writers, followers and other programs in any order: all agree with a fresh read by delta-rs."""
+    run(tmp_path_factory.mktemp("t"), *history)
+
+
+@pytest.mark.slow
+@settings(max_examples=600, derandomize=False)
+@given(HISTORIES)
+def test_oracle_many_histories_with_other_programs(
+    tmp_path_factory: pytest.TempPathFactory, history: tuple[int, list[Step]]
+) -> None:
+    run(tmp_path_factory.mktemp("t"), *history)
+
+
+def run(folder: Path, retention: int, steps: list[Step]) -> None:
+    location = folder / "t"
+    writers = [opened(location, retention), opened(location, retention)]
+    append(writers[0], ("a", 1), ("b", 2))
+    followers = [Follower(opened(location, retention)), Follower(writers[1])]
+    for step in steps:
+        act(folder, retention, writers, followers, step)
+    for follower in followers:
+        follower.follow()
+    now = in_the_table(location)
+    fresh = opened(location, retention)
+    readings = [read(shard) for shard in (*writers, fresh, *(f.shard for f in followers))]
+    assert [now] * len(readings) == readings
+    assert [now] * len(followers) == [follower.contents() for follower in followers]
+    assert {shard.refresh().upper for shard in writers} == {fresh.refresh().upper}
+
+
+def act(folder: Path, retention: int, writers: list[Shard], followers: list[Follower], step: Step) -> None:
+    location, at = folder / "t", step.at
+    writer = writers[at % 2]
+    match step.kind:
+        case "append":
+            append(writer, (["a", "b", "c"][at % 3], at), diff=-1 if at == 5 else 1)
+        case "follow":
+            followers[at % 2].follow()
+        case "tidy":
+            for work in writer.maintenance_due():
+                writer.run_maintenance(work)
+        case "reopen":
+            writers[at % 2] = opened(location, retention)
+        case "swap":  # a follower goes on with a writing handle that shares its log
+            follower = followers[at % 2]
+            follower.shard = Shard.of(follower.shard)
+        case _:
+            by_another_program(folder, step)
+
+
+def by_another_program(folder: Path, step: Step) -> None:
+    location = folder / "t"
+    match step.kind:
+        case "delete":
+            delete(location, (["a", "b", "c"][step.at % 3], 0))
+        case "insert":
+            insert(location, ("c", step.at), 0)
+        case "update":
+            update(location)
+        case "restore":
+            table = DeltaTable(str(location))
+            # only where vacuum has left all files of that version, and its log entry
+            try:
+                table.restore(max(1, table.version() - step.at))
+            except Exception:
+                return
+        case "optimize":
+            optimize(location)
+        case "alter":
+            DeltaTable(str(location)).alter.set_table_properties({"delta.checkpointInterval": str(7 + step.at)})
+        case "backup":
+            shutil.rmtree(folder / "backup", ignore_errors=True)
+            shutil.copytree(location, folder / "backup")
+        case "put back" if (folder / "backup").exists():
+            shutil.rmtree(location)
+            shutil.copytree(folder / "backup", location)

@@ -1,0 +1,136 @@
+"""Another program commits to the table of a view, or to one that the view reads, while a real replica runs: the replica
+says so, computes the view anew, and the view's table is corrected; also where the replica dies in between."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.replica.plans import COLUMNS, copies, shard
+from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
+from tests.replica.tables import Table, persisted
+from tidemark_persist import ShardNotFound, open_shard
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.commands import AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
+from tidemark_protocol.messages.responses import Response, Status, SubscribeBatch, SubscribeResponse
+from tidemark_protocol.plan.dataflow import ShardMetadata, SinkExport, SubscribeSink
+
+pytestmark = pytest.mark.spark
+
+FIRST = 5
+SUBSCRIBE = GlobalId("s-sink")
+EPOCHS = epochs()
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Iterator[ReplicaProcess]:
+    process = ReplicaProcess(tmp_path, "--cores", "2", "--driver-memory", "1g")
+    yield process
+    process.close()
+
+
+def upper_of(view: ShardMetadata) -> int:
+    try:
+        return open_shard(view.location).state().upper
+    except ShardNotFound:
+        return 0
+
+
+def connected(replica: ReplicaProcess, table: Table, view: ShardMetadata) -> ScriptedClient:
+    """A controller: the view, and a subscribe to the table, from the latest time on that the view can go on from."""
+    as_of = max(FIRST, upper_of(view) - 1)
+    dataflow = copies("view", as_of, source=table.metadata, view=view)
+    plain = copies("s", FIRST, source=table.metadata)
+    subscribe = replace(plain, sink_exports=(SinkExport(SUBSCRIBE, plain.objects[0].id, SubscribeSink(COLUMNS)),))
+    (id,) = dataflow.export_ids
+    commands: list[Command] = [CreateDataflow(dataflow), Schedule(id), AllowWrites(id, WriterTerm(1))]
+    commands += [CreateDataflow(subscribe), Schedule(SUBSCRIBE)]
+    client = ScriptedClient(replica.address)
+    client.greet(next(EPOCHS), InstanceConfig("default", str(replica.home)), *commands)
+    return client
+
+
+def follows(table: Table, view: ShardMetadata, rows: int) -> None:
+    """Appends, until the view has the table's contents; these are not the same before and after."""
+    table.append(table.upper + 10, ((rows, "more"), table.upper + 1, 1))
+    wait_until(lambda: upper_of(view) == table.upper)
+    at = table.upper - 1
+    assert persisted(view.location, at) == persisted(table.metadata.location, at)
+
+
+def told(kind: str) -> Callable[[list[Response]], list[str]]:
+    def messages(responses: list[Response]) -> list[str]:
+        return [r.fields["message"] for r in responses if isinstance(r, Status) and r.kind == kind]
+
+    return messages
+
+
+def error_of_subscribe(responses: list[Response]) -> list[str]:
+    results = [r.result for r in responses if isinstance(r, SubscribeResponse) and r.id == SUBSCRIBE]
+    return [r.error for r in results if isinstance(r, SubscribeBatch) and r.error is not None]
+
+
+def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
+    replica: ReplicaProcess, tmp_path: Path
+) -> None:
+    """DELETE in the view's table, in the table that it reads, and a backup in the place of the view's table."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 2), ((2, "b"), 4, 1))
+    client = connected(replica, table, view)
+    follows(table, view, 100)
+    shutil.copytree(view.location, tmp_path / "backup")
+    follows(table, view, 101)
+
+    DeltaTable(view.location).delete("s = 'a'")
+    version = DeltaTable(view.location).version()
+    assert client.wait_end() is None
+    client.close()
+    client = connected(replica, table, view)
+    (message, *_) = client.wait_for(told("table_changed"))
+    assert f"another program committed version {version} (DELETE) to the table {view.location}" in message
+    follows(table, view, 102)
+    assert persisted(view.location, table.upper - 1)[1, "a"] == 2
+    assert not error_of_subscribe(client.responses)
+
+    DeltaTable(table.metadata.location).delete("s = 'b'")
+    (message, *_) = client.wait_for(error_of_subscribe)
+    assert f"(DELETE) to the table {table.metadata.location}" in message
+    assert client.wait_end() is None
+    client.close()
+    client = connected(replica, table, view)
+    follows(table, view, 103)
+    assert (2, "b") not in persisted(view.location, table.upper - 1)
+    assert client.wait_for(error_of_subscribe), "the subscribe goes on from what was before"
+
+    shutil.rmtree(view.location)
+    shutil.copytree(tmp_path / "backup", view.location)
+    table.append(table.upper + 10)
+    assert client.wait_end() is None
+    client.close()
+    client = connected(replica, table, view)
+    assert any("a backup" in message for message in client.wait_for(told("table_changed")))
+    follows(table, view, 104)
+    client.close()
+
+
+def test_crash_after_the_commit_of_another_program_is_corrected(replica: ReplicaProcess, tmp_path: Path) -> None:
+    """SIGKILL after both tables were changed, before the replica has done anything about it."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 2), ((2, "b"), 4, 1))
+    client = connected(replica, table, view)
+    follows(table, view, 100)
+    DeltaTable(view.location).delete("s = 'a'")
+    DeltaTable(table.metadata.location).delete("s = 'b'")
+    replica.kill()
+    client.close()
+    replica.start()
+    client = connected(replica, table, view)
+    follows(table, view, 101)
+    expected = persisted(view.location, table.upper - 1)
+    assert (expected[1, "a"], expected[2, "b"]) == (2, 0)
+    client.close()
