@@ -12,10 +12,12 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.postgres.databases import Database, connect
 from tests.postgres_sink.views import COLUMNS, View, kept, sink_to
 from tests.tidy.checkout import ROOT
+from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.ids import MAX_TIME, Time
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, ViewInError
@@ -460,3 +462,23 @@ def test_the_guide_shows_the_time_of_a_view(database: Database, tmp_path: Path, 
     database.run(f"update tidemark_sinks set time = {time}")
     here = statement.rstrip(";").replace("kept.tidemark_sinks", "tidemark_sinks").replace("'spent'", "'kept'")
     assert database.value(f"select shown at time zone 'UTC' = '{shown}' from ({here}) as found(shown)")
+
+
+def test_what_another_program_did_to_the_view_s_table_loses_no_row(database: Database, tmp_path: Path) -> None:
+    """It inserts a row of a key that the view has, and deletes another; the view's correction takes the first away,
+    which alone would be a deletion of the key."""
+    view, sink = View(tmp_path), sink_to(database)
+    view.append([(A, 0, 1), (C, 0, 1)])
+    view.deliver(sink)
+    location = view.shard.location
+    fields = [*view.schema, pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
+    rows = [pa.array([value], field.type) for value, field in zip((*B, 0, 1, None), fields, strict=True)]
+    write_deltalake(location, pa.table(rows, pa.schema(fields)), mode="append")
+    DeltaTable(location).delete("k = 2")
+    view.append([(B, 1, -1), (C, 1, 1)])
+    reached = view.deliver(sink)
+    assert "another program" in reached.anew_because
+    assert kept(database, sink)[1] == {A: 1, C: 1}
+    view.append([(C, 2, -1)])
+    assert view.deliver(sink).anew_because == ""
+    assert kept(database, sink)[1] == {A: 1}

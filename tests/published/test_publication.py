@@ -358,3 +358,19 @@ def test_a_commit_that_is_refused_leaves_no_files(tmp_path: Path) -> None:
         with pytest.raises(NotCommitted, match="feature"):
             view.publication(tmp_path).publish(Time(view.step(5)))
     assert {file.name for file in (tmp_path / "published").glob("*.parquet")} == before
+
+
+def test_rows_that_another_program_deleted_in_the_view_s_table_come_again_once(tmp_path: Path) -> None:
+    """The view's correction adds them, and the published table has them still: it is written anew."""
+    view = View(tmp_path, 15)
+    time = Time(view.step(60))
+    view.publication(tmp_path).publish(time)
+    DeltaTable(view.shard.location).delete("k < 20")
+    lost = [(row, view.upper, count) for row, count in view.at[time].items() if row[0] < 20]
+    assert lost
+    view.append(lost, view.upper + 1)
+    outcome = view.publication(tmp_path).publish(Time(view.upper - 1))
+    assert outcome.anew_because
+    assert contents(tmp_path) == view.at[time]
+    assert not view.publication(tmp_path).publish(Time(view.step(1))).anew_because
+    assert contents(tmp_path) == view.at[view.upper - 1]

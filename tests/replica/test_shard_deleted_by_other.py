@@ -13,6 +13,7 @@ import pytest
 from tests.replica.test_crash_sink import View, assert_exact, history
 from tests.replica.worker_loop import Loop
 from tidemark_persist import (
+    ForeignCommit,
     Shard,
     ShardDeleted,
     ShardMismatch,
@@ -213,8 +214,16 @@ def view_of_before(folder: Path, upper: int) -> View:
     return view
 
 
-def test_a_sink_writes_on_where_its_shard_was_made_again(tmp_path: Path) -> None:
-    """Under the same id, as far as before, by another replica: one look at it, before this one stops for good."""
+def is_told(view: View) -> bool:
+    try:
+        view.sink.check_table()
+    except ForeignCommit:
+        return True
+    return False
+
+
+def test_a_sink_is_told_where_its_shard_was_made_again(tmp_path: Path) -> None:
+    """Under the same id, as far as before, by another replica: the dataflow's next sink writes on."""
     view = view_of_before(tmp_path, 20)
     delete_shard(str(tmp_path / "v"), "v")
     other = View(tmp_path / "other", tmp_path / "v", view.updates, 2, Loop())
@@ -223,9 +232,13 @@ def test_a_sink_writes_on_where_its_shard_was_made_again(tmp_path: Path) -> None
         other.step(step)
         other.write_until(step)
     view.step(40)
-    view.write_until(40)
-
+    view.loop.run_until(lambda: is_told(view), view.sink.advance)
+    view.sink.stop()
     assert failures(view) == []
+    successor = View(tmp_path / "r2", tmp_path / "v", view.updates, 2, view.loop)
+    successor.sink.allow_writes(WriterTerm(1))
+    successor.step(40)
+    successor.write_until(40)
     assert_exact(tmp_path / "v", view.updates, 40)
 
 

@@ -315,6 +315,8 @@ class MaterializedViewSink:
         if isinstance(outcome, Failed):
             if isinstance(outcome.error, Fenced) and self._term is not None and self._term > append.term:
                 self._progress.abandon()
+            elif isinstance(outcome.error, ForeignCommit):  # `check_table` tells it next
+                self._backoff.failed()
             else:
                 self._failed(outcome.error)
             return
