@@ -94,18 +94,20 @@ class Continuity:
 
     def _committed(self, entry: LogEntry) -> None:
         what = f"version {entry.version} ({entry.operation or 'no operation named'})"
+        self.foreign_version = entry.version
         self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
 
     def _replaced(self, version: int) -> None:
+        self.foreign_version = max(version, 1)
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
 
     def _unknown(self, before: int, after: int) -> None:
+        """Names no foreign version: whoever of ours wrote meanwhile has kept the one that there may be."""
         what = f"this process was {after - before} commits behind the table {self.location}"
         self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark")
 
     def _begin(self, version: int, message: str, operation: str = "") -> None:
         self.epoch = next(_EPOCHS)
-        self.foreign_version = max(version, 1)
         self._why = ForeignCommit(message, location=self.location, version=version, operation=operation)
 
 
