@@ -81,7 +81,7 @@ class Change:
         adds = [AddAction(f.path, f.size, {}, now_ms, data_change, f.stats) for f in self.adds]
         return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
 
-    def properties(self, table_id: str, after: str | None) -> CommitProperties:
+    def properties(self, table_id: str, after: str | None = None) -> CommitProperties:
         """`after`: the id of the commit before, where it is known. No retries: delta-rs would rebase a retry onto
         another version, and two writers could win."""
         moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term), (FOREIGN, self.foreign))
