@@ -89,13 +89,14 @@ class ShardReader:
     def contents_id(self) -> str:
         """Names what the updates of this shard add up to: another name once another program has changed the table. Who
         keeps a copy up to date by the updates alone remembers it."""
-        foreign = self._log.foreign_version
+        foreign = self._log.foreign
         return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
 
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""
         with self._lock:
             self._log.follow()
+            self._log.check_contents()
             return self.state()
 
     def snapshot(self, as_of: int) -> pa.Table:
@@ -163,7 +164,13 @@ class ShardReader:
             return None
         try:
             now = self.state()
-            if epoch not in (None, self.epoch) or start >= end or end > now.upper or now.since > max(start - 1, 0):
+            if (
+                epoch not in (None, self.epoch)
+                or self._log.state.problem
+                or start >= end
+                or end > now.upper
+                or now.since > max(start - 1, 0)
+            ):
                 return None
             return self._parts(start, end)
         finally:

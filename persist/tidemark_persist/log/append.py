@@ -73,6 +73,7 @@ def checked_append(
 def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
     """The outcome of an append that has already ended; None if it is still to be made. Raises Fenced, ShardDeleted,
     ForeignCommit."""
+    log.check_contents()
     log.continuity.check(append.epoch)
     now = log.state.frontiers
     if tried and now.upper > append.expected_upper and _is_ours(log, append):
@@ -94,7 +95,7 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
         now = state.frontiers
         term = append.term if append.term > now.term else None
         since = append.since if append.since is not None and append.since > now.since else None
-        foreign = log.foreign_version if log.foreign_version > now.foreign else None
+        foreign = log.foreign if log.foreign > now.foreign else None
         return Change(
             append.commit_id, upper=append.new_upper, since=since, term=term, adds=tuple(files), foreign=foreign
         )

@@ -13,6 +13,7 @@ unique in the process: two handles never have the same one.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,23 +29,27 @@ ReadEntry = Callable[[int], LogEntry | None]
 
 @dataclass
 class Continuity:
-    """`tip`: the commit id of the entry at the handle's version; None where it is not known. `foreign_version`: the
-    last version that the handle saw another program commit."""
+    """`tip`: the commit id of the entry at the handle's version; None where it is not known. `foreign`: a number that
+    grows with each change by another program: the commit's time, or the time when the change was noticed."""
 
     location: str
     tip: str | None = None
     epoch: int = field(default_factory=lambda: next(_EPOCHS))
-    foreign_version: int = 0
+    foreign: int = 0
     _why: ForeignCommit | None = None
 
     def check(self, epoch: int | None) -> None:
         """Raises ForeignCommit where `epoch` is not the present one. None: whoever asks stands on nothing."""
         if epoch is not None and epoch != self.epoch:
             raise self._why or ForeignCommit(
-                f"the table {self.location} was replaced by another one: a backup, for example",
+                f"the table {self.location} was opened again: it was made again, or a backup put in its place",
                 location=self.location,
                 version=0,
             )
+
+    def took(self, entry: LogEntry) -> None:
+        """The handle has moved on by the entry, which is ours."""
+        self.tip, self.foreign = entry.commit_id, max(self.foreign, entry.foreign or 0)
 
     def follows(self, entry: LogEntry) -> bool:
         """Whether the entry comes after the one that was read last, as far as both say it."""
@@ -60,7 +65,9 @@ class Continuity:
             self._unknown(before, after)
         else:
             is_same = self._walk(before, after, read_entry)
-        self.tip = _commit_id(read_entry(after))
+        newest = read_entry(after)
+        if newest is not None or after != before or not is_same:  # else it was cleaned up, and is known
+            self.tip = None if newest is None else newest.commit_id
         return is_same
 
     def _walk(self, before: int, after: int, read_entry: ReadEntry) -> bool:
@@ -75,30 +82,31 @@ class Continuity:
             elif not self.follows(entry):
                 self._replaced(version)
                 return False
-            self.tip = entry.commit_id
+            self.took(entry)
         return True
 
     def is_tip(self, entry: LogEntry | None) -> bool:
         """Whether the entry at the handle's version is the one that was read, as far as both are known."""
         return entry is None or self.tip is None or entry.commit_id == self.tip
 
-    def look_back(self, version: int, known: int, read_entry: ReadEntry) -> None:
-        """Finds the last foreign commit among the last entries after version `known`."""
-        for earlier in range(version, max(version - LOOK_BACK, known), -1):
+    def look_back(self, version: int, read_entry: ReadEntry) -> None:
+        """Finds the last foreign commit among the last entries, after the last one of ours that counts such commits."""
+        for earlier in range(version, max(version - LOOK_BACK, 0), -1):
             entry = read_entry(earlier)
-            if entry is None:
+            if entry is None or entry.foreign is not None:
                 return
             if entry.is_foreign:
-                self.foreign_version = max(self.foreign_version, earlier)
+                if entry.timestamp > self.foreign or not self.foreign:
+                    self._count(entry.timestamp)
                 return
 
     def _committed(self, entry: LogEntry) -> None:
         what = f"version {entry.version} ({entry.operation or 'no operation named'})"
-        self.foreign_version = entry.version
+        self._count(entry.timestamp)
         self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
 
     def _replaced(self, version: int) -> None:
-        self.foreign_version = max(version, 1)
+        self._count(int(time.time() * 1000))
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
 
     def _unknown(self, before: int, after: int) -> None:
@@ -107,9 +115,8 @@ class Continuity:
         self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark")
 
     def _begin(self, version: int, message: str, operation: str = "") -> None:
-        self.epoch = next(_EPOCHS)
         self._why = ForeignCommit(message, location=self.location, version=version, operation=operation)
+        self.epoch = next(_EPOCHS)
 
-
-def _commit_id(entry: LogEntry | None) -> str | None:
-    return None if entry is None else entry.commit_id
+    def _count(self, at_ms: int) -> None:
+        self.foreign = max(at_ms, self.foreign + 1)

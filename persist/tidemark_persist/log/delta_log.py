@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +61,8 @@ class DeltaLog:
         self.schema = self.table.schema()
         self.state = self._read_state(self.table)
         newest = self.read_entry(self.version)
-        self.continuity = Continuity(storage.location, None if newest is None else newest.commit_id)
+        tip = None if newest is None else newest.commit_id
+        self.continuity = Continuity(storage.location, tip, foreign=self.state.frontiers.foreign)
         self._gap_check_seconds = gap_check_seconds(self.table)
         self._checked_for_gap = clock()
 
@@ -81,9 +83,10 @@ class DeltaLog:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
         state = self._read_state(table)
         self.table, self._opened_with = table, version
-        if self.continuity.moved(self.version, state.frontiers.version, self.read_entry, FAR_BEHIND):
+        continuity = replace(self.continuity)  # a read that fails leaves what is known as it was
+        if continuity.moved(self.version, state.frontiers.version, self.read_entry, FAR_BEHIND):
             state.remember(self.state)
-        self.state = state
+        self.state, self.continuity = state, continuity
         self.follow()
 
     def follow(self) -> None:
@@ -231,7 +234,7 @@ class DeltaLog:
 
     def _apply(self, entry: LogEntry) -> None:
         self.state.apply(entry, self.clock())
-        self.continuity.tip = entry.commit_id
+        self.continuity.took(entry)
 
     def _is_tip_here(self) -> bool:
         """Whether the entry of this handle's version is still the one that it read, or was cleaned up."""
@@ -242,12 +245,17 @@ class DeltaLog:
 
     def look_back(self) -> None:
         """Looks for a commit of another program before the handle was opened, among the last entries."""
-        self.continuity.look_back(self.version, self.state.frontiers.foreign, self.read_entry)
+        self.continuity.look_back(self.version, self.read_entry)
 
     @property
-    def foreign_version(self) -> int:
-        """The last version by which another program changed the rows, as far as is known; 0: none."""
-        return max(self.state.frontiers.foreign, self.continuity.foreign_version)
+    def foreign(self) -> int:
+        """A number that grows with each change by another program that is known; 0: none."""
+        return max(self.state.frontiers.foreign, self.continuity.foreign)
+
+    def check_contents(self) -> None:
+        """Raises ShardMismatch where another program left what no reader of a shard understands."""
+        if self.state.problem:
+            raise ShardMismatch(self.state.problem)
 
     def _catch_up(self) -> None:
         before = self.version
@@ -282,12 +290,11 @@ def read_state(table: DeltaTable) -> TableState:
         raise ShardMismatch(f"the Delta table at {table.table_uri} is not a shard: it has no frontiers")
     foreign = table.transaction_version(FOREIGN) or 0
     frontiers = ShardState(Time(upper), Time(since), Term(term), table.version(), foreign)
-    return TableState(frontiers, _live_files(table, Time(upper)))
-
-
-def _live_files(table: DeltaTable, upper: Time) -> list[DataFile]:
     actions = pa.table(table.get_add_actions(flatten=True))
-    _check_files(table, actions, upper)
+    return TableState(frontiers, _live_files(actions), _problem(table, actions, Time(upper)))
+
+
+def _live_files(actions: pa.Table) -> list[DataFile]:
     names = ("path", "size_bytes", "num_records", f"min.{TIME}", f"max.{TIME}")
     columns = [
         actions.column(name).to_pylist() if name in actions.column_names else [None] * actions.num_rows
@@ -305,19 +312,18 @@ def _live_files(table: DeltaTable, upper: Time) -> list[DataFile]:
     ]
 
 
-def _check_files(table: DeltaTable, actions: pa.Table, upper: Time) -> None:
-    """Raises ShardMismatch where another program left what no reader of a shard understands."""
+def _problem(table: DeltaTable, actions: pa.Table, upper: Time) -> str:
+    """What another program left that no reader of a shard understands; empty: nothing."""
     features = table.protocol().reader_features or []
     if "deletionVectors" in features and any(batch.num_rows for batch in table.deletion_vectors()):
-        raise ShardMismatch(
-            f"the table at {table.table_uri} has deletion vectors: another tool deleted rows of this shard"
-        )
+        return f"the table at {table.table_uri} has deletion vectors: another tool deleted rows of this shard"
     late, nulls = (
         actions.column(name) if name in actions.column_names else None for name in (f"max.{TIME}", f"null_count.{TIME}")
     )
     has_late = late is not None and (pc.max(late).as_py() or 0) >= max(upper, 1)
     if has_late or (nulls is not None and (pc.sum(nulls).as_py() or 0) > 0):
-        raise ShardMismatch(
+        return (
             f"another program wrote rows to the shard at {table.table_uri} whose {TIME} is NULL or not before the upper"
             f" {upper}: delete them"
         )
+    return ""

@@ -6,7 +6,7 @@
     txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
     txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
     txn          tidemark.term     | metadata of a commit does not
-    txn          tidemark.foreign  | the last version by which another program changed the rows, as far as is known
+    txn          tidemark.foreign  | a number that grows with each change by another program that is known
     add          a data file, with the smallest and largest `__time` in its statistics
     remove       a data file that a compaction replaced
 
@@ -26,7 +26,6 @@ from deltalake import CommitProperties, Transaction
 from deltalake._internal import RemoveAction
 from deltalake.transaction import AddAction
 
-from tidemark_persist.errors import ShardMismatch
 from tidemark_persist.schema import TIME
 from tidemark_persist.times import EMPTY, Term, Time
 
@@ -110,6 +109,8 @@ class LogEntry:
     foreign: int | None = None
     changes_rows: bool = True
     operation: str = ""
+    timestamp: int = 0
+    """Of the commit, in milliseconds since 1970, as its writer says."""
 
     @property
     def is_foreign(self) -> bool:
@@ -143,6 +144,7 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         foreign=transactions.get(FOREIGN),
         changes_rows=_changes_rows(actions),
         operation=str(commit.get("operation", "")),
+        timestamp=int(commit.get("timestamp") or 0),
     )
 
 
@@ -162,8 +164,6 @@ def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _data_file(add: dict[str, Any]) -> DataFile:
     """Files that another engine rewrote may lack statistics; any time may then be in them."""
-    if add.get("deletionVector"):
-        raise ShardMismatch(f"file {add['path']} has a deletion vector: another tool deleted rows of this shard")
     stats = json.loads(add.get("stats") or "{}")
     return DataFile(
         path=unquote(add["path"]),

@@ -30,7 +30,7 @@ class ShardState:
     term: Term
     version: int
     foreign: int = 0
-    """The last version by which another program changed the rows, as the table says; 0: none."""
+    """Grows with each change by another program, as far as the table says; 0: none."""
 
     def __str__(self) -> str:
         return f"upper={show(self.upper)} since={show(self.since)} term={self.term} version={self.version}"
@@ -56,8 +56,9 @@ class UpperMove:
 class TableState:
     """The frontiers and the live files, moved along the log one entry at a time."""
 
-    def __init__(self, frontiers: ShardState, files: Iterable[DataFile]) -> None:
-        self.frontiers = frontiers
+    def __init__(self, frontiers: ShardState, files: Iterable[DataFile], problem: str = "") -> None:
+        """`problem`: why the contents cannot be read; empty: they can."""
+        self.frontiers, self.problem = frontiers, problem
         self._files = {file.path: file for file in files}
         self._by_time = sorted((file.max_time, file.path) for file in self._files.values())
         self._moves: OrderedDict[Time, UpperMove] = OrderedDict()

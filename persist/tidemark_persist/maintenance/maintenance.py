@@ -135,7 +135,7 @@ class Maintenance:
         change = Change(uuid.uuid4().hex, adds=merged, removes=files)
 
         def decide(state: TableState) -> Change | None:
-            current = all(state.holds(file.path) for file in files)
+            current = not state.problem and all(state.holds(file.path) for file in files)
             return change if current and state.frontiers.term != DELETED else None
 
         try:

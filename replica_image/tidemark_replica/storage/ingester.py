@@ -64,12 +64,19 @@ class Ingester:
         if time < lower:
             return False
         binding = self._source.discover(time)
+        self._check_epochs()  # what is bound is applied for certain: nothing of before another program's change may be
         timed = binding.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), binding.num_rows))
         self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
         self._source.confirm(binding)
         self._apply(binding, time, Time(time + 1))
         self._source.appended()
         return True
+
+    def _check_epochs(self) -> None:
+        """Raises ForeignCommit where another program has changed a table since the ingestion recovered."""
+        for shard in self.shards():
+            shard.refresh()
+            shard.check_epoch(self._epochs.get(shard.location))
 
     def run_ahead(self, bound: Time) -> None:
         """Moves the uppers of static tables up to AHEAD_MS past the remap, as far as `bound` allows."""
