@@ -146,6 +146,20 @@ def optimize(location: Path) -> None:
     DeltaTable(str(location)).optimize.compact()
 
 
+def append_d(location: Path) -> None:
+    append(opened(location), ("d", 4))
+
+
+def put_back(location: Path, backup: Path) -> None:
+    shutil.rmtree(location)
+    shutil.copytree(backup, location)
+
+
+def tidy(writer: Shard) -> None:
+    for work in writer.maintenance_due():
+        writer.run_maintenance(work)
+
+
 @pytest.mark.parametrize(
     ("commit", "operation"), [(delete, "DELETE"), (insert, "WRITE"), (update, "UPDATE"), (restore, "RESTORE")]
 )
@@ -195,8 +209,7 @@ def test_a_checkpoint_and_the_end_of_log_entries_hide_nothing(tmp_path: Path) ->
     delete(tmp_path / "t")
     for at in range(4):
         append(writer, ("d", at))
-    for work in writer.maintenance_due():
-        writer.run_maintenance(work)
+    tidy(writer)
     follower.follow()
     assert follower.told
     assert follower.contents() == in_the_table(tmp_path / "t")
@@ -214,26 +227,6 @@ def test_a_lost_file_that_is_taken_out_of_the_table_is_a_change(tmp_path: Path) 
     follower.follow()
     assert len(follower.told) == 1
     assert follower.contents() == in_the_table(tmp_path / "t") == {("b", 2): 1}
-
-
-@pytest.mark.parametrize("later", [0, 1, 3])
-def test_a_backup_in_its_place_is_told_whoever_goes_on_with_it(tmp_path: Path, later: int) -> None:
-    """Also where others have made the log as long as before, or longer."""
-    writer = opened(tmp_path / "t")
-    append(writer, ("a", 1))
-    shutil.copytree(tmp_path / "t", tmp_path / "backup")
-    append(writer, ("b", 2))
-    follower = Follower(opened(tmp_path / "t"))
-    follower.follow()
-    shutil.rmtree(tmp_path / "t")
-    shutil.copytree(tmp_path / "backup", tmp_path / "t")
-    other = opened(tmp_path / "t")
-    for at in range(later):
-        append(other, ("c", at))
-    follower.follow()
-    (told,) = follower.told
-    assert "a backup" in str(told)
-    assert follower.contents() == in_the_table(tmp_path / "t")
 
 
 def test_one_who_began_with_another_handle_is_told(tmp_path: Path) -> None:
@@ -257,23 +250,8 @@ def test_the_name_of_the_contents_stays_another_one_over_restarts(tmp_path: Path
     assert name.startswith("s@")
     for at in range(8):
         append(restarted, ("d", at))
-        for work in restarted.maintenance_due():
-            restarted.run_maintenance(work)
+        tidy(restarted)
     assert opened(tmp_path / "t").contents_id == name
-
-
-def test_each_backup_in_its_place_gives_the_contents_another_name(tmp_path: Path) -> None:
-    """Also where the same one is put there again."""
-    writer, names = opened(tmp_path / "t"), list[str]()
-    append(writer, ("a", 1))
-    shutil.copytree(tmp_path / "t", tmp_path / "backup")
-    for _ in range(3):
-        append(writer, ("b", 2))
-        shutil.rmtree(tmp_path / "t")
-        shutil.copytree(tmp_path / "backup", tmp_path / "t")
-        writer.refresh()
-        names.append(writer.contents_id)
-    assert len(set(names)) == 3
 
 
 @pytest.mark.parametrize("failing", range(8))
@@ -392,8 +370,7 @@ def act(folder: Path, retention: int, writers: list[Shard], followers: list[Foll
         case "follow":
             followers[at % 2].follow()
         case "tidy":
-            for work in writer.maintenance_due():
-                writer.run_maintenance(work)
+            tidy(writer)
         case "reopen":
             writers[at % 2] = opened(location, retention)
         case "swap":  # a follower goes on with a writing handle that shares its log
@@ -427,5 +404,4 @@ def by_another_program(folder: Path, step: Step) -> None:
             shutil.rmtree(folder / "backup", ignore_errors=True)
             shutil.copytree(location, folder / "backup")
         case "put back" if (folder / "backup").exists():
-            shutil.rmtree(location)
-            shutil.copytree(folder / "backup", location)
+            put_back(location, folder / "backup")

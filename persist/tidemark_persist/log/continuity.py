@@ -29,7 +29,7 @@ ReadEntry = Callable[[int], LogEntry | None]
 
 @dataclass
 class Continuity:
-    """`tip`: the commit id of the entry at the handle's version; None where it is not known. `foreign`: a number that
+    """`tip`: the name of the entry at the handle's version; None where it is not known. `foreign`: a number that
     grows with each change by another program: the commit's time, or the time when the change was noticed."""
 
     location: str
@@ -49,45 +49,47 @@ class Continuity:
 
     def took(self, entry: LogEntry) -> None:
         """The handle has moved on by the entry, which is ours."""
-        self.tip, self.foreign = entry.commit_id, max(self.foreign, entry.foreign or 0)
+        self.tip, self.foreign = entry.name, max(self.foreign, entry.foreign or 0)
 
     def follows(self, entry: LogEntry) -> bool:
-        """Whether the entry comes after the one that was read last, as far as both say it."""
+        """Whether the entry names the one that was read last, as far as both say it."""
         return entry.after is None or self.tip is None or entry.after == self.tip
 
     def moved(self, before: int, after: int, read_entry: ReadEntry, most: int) -> bool:
         """Looks at the entries of a table that was opened again: the handle goes from version `before` to `after`.
         False where another table is in its place."""
-        is_same = after > before or (after == before and self.is_tip(read_entry(after)))
+        known = read_entry(before)
+        is_same = after >= before and self.is_tip(known)
         if not is_same:
             self._replaced(after)
         elif after - before > most:
             self._unknown(before, after)
         else:
-            is_same = self._walk(before, after, read_entry)
+            is_same = self._walk(known, before, after, read_entry)
         newest = read_entry(after)
         if newest is not None or after != before or not is_same:  # else it was cleaned up, and is known
-            self.tip = None if newest is None else newest.commit_id
+            self.tip = None if newest is None else newest.name
         return is_same
 
-    def _walk(self, before: int, after: int, read_entry: ReadEntry) -> bool:
-        """Looks at the entries between; whether each comes after the one before it."""
+    def _walk(self, known: LogEntry | None, before: int, after: int, read_entry: ReadEntry) -> bool:
+        """Looks at the entries between; whether each comes after the one before it. `known`: the entry at `before`."""
         for version in range(before + 1, after + 1):
             entry = read_entry(version)
-            if entry is None:
+            if entry is None or (known is None and None in (self.tip, entry.after)):
                 self._unknown(before, after)
                 break
-            if entry.is_foreign:
-                self._committed(entry)
-            elif not self.follows(entry):
+            if not self.follows(entry):
                 self._replaced(version)
                 return False
+            if entry.is_foreign:
+                self._committed(entry)
             self.took(entry)
+            known = entry
         return True
 
     def is_tip(self, entry: LogEntry | None) -> bool:
         """Whether the entry at the handle's version is the one that was read, as far as both are known."""
-        return entry is None or self.tip is None or entry.commit_id == self.tip
+        return entry is None or self.tip is None or entry.name == self.tip
 
     def look_back(self, version: int, read_entry: ReadEntry) -> None:
         """Finds the last foreign commit among the last entries, after the last one of ours that counts such commits."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -61,7 +60,7 @@ class DeltaLog:
         self.schema = self.table.schema()
         self.state = self._read_state(self.table)
         newest = self.read_entry(self.version)
-        tip = None if newest is None else newest.commit_id
+        tip = None if newest is None else newest.name
         self.continuity = Continuity(storage.location, tip, foreign=self.state.frontiers.foreign)
         self._gap_check_seconds = gap_check_seconds(self.table)
         self._checked_for_gap = clock()
@@ -97,7 +96,7 @@ class DeltaLog:
         before = self.version
         while (entry := self.read_entry(self.version + 1)) is not None:
             self._check_table(entry.table_id)
-            if entry.schema_changed or entry.is_foreign or not self.continuity.follows(entry):
+            if not self._leads_on(entry):
                 self.load()
                 return
             self._apply(entry)
@@ -111,6 +110,20 @@ class DeltaLog:
             if self.last_checkpoint() > self.version or not self._is_tip_here():
                 self.load()
 
+    def follow_closely(self) -> None:
+        """Follows, and looks whether another table is in this one's place: before work that would harm that one."""
+        self._checked_for_gap = float("-inf")
+        self.follow()
+
+    def _leads_on(self, entry: LogEntry) -> bool:
+        """Whether the next entry changes no rows without our knowing, and comes after the one that was read last."""
+        if entry.schema_changed or entry.is_foreign or not self.continuity.follows(entry):
+            return False
+        if entry.after is not None:
+            return True
+        here = self.read_entry(self.version)  # the next one does not name it: another program's, or of an older image
+        return here is not None and self.continuity.is_tip(here)
+
     def attempt(self, change: Change) -> bool:
         """Commits the change as the next version, or finds it there: an earlier attempt of unknown outcome may have
         landed since. False: another commit took that version (and is applied)."""
@@ -121,6 +134,8 @@ class DeltaLog:
             self.table.update_incremental()
             if self.table.version() != self.version:
                 is_ours = self._has(slot, change)  # before the state moves on: this may fail, and is asked again
+                if is_ours:
+                    self._check_landed(slot, change)
                 self._catch_up()
                 return is_ours
             self._put(change)
@@ -133,13 +148,15 @@ class DeltaLog:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
                 raise SlotUnknown(f"{self.storage.redacted(error)}; {silence}") from None
-        with suppress(StorageError):
-            self._refuse_late(slot, change)
+        try:
+            self._check_landed(slot, change)
+        except StorageError as silence:  # asked again: it is not known yet in which table the commit landed
+            raise SlotUnknown(self.storage.redacted(silence)) from None
         if self.version < slot:
             self._apply(landed(change, slot))
         return True
 
-    def _refuse_late(self, slot: int, change: Change) -> None:
+    def _check_landed(self, slot: int, change: Change) -> None:
         """Takes back a commit that landed after a deletion had removed the entry of this slot, and all others: nobody
         could read a log without a beginning. One that landed in a table that was put in the place of this one is read
         as what it is there. Raises ShardDeleted, StorageError."""
@@ -165,7 +182,7 @@ class DeltaLog:
 
     def checkpoint(self) -> None:
         """Writes a checkpoint, removes the log entries before it, and opens the table again."""
-        self._reopen_if_settings_changed()
+        self.follow_closely()
         with self.storage.errors("writing a checkpoint"):
             self.table.update_incremental()
             self.table.create_checkpoint()
@@ -228,6 +245,7 @@ class DeltaLog:
         if entry.commit_id != change.commit_id:
             self.follow()
             return False
+        self._check_landed(slot, change)
         if self.version < slot:
             self._apply(entry)
         return True

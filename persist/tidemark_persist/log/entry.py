@@ -1,7 +1,7 @@
 """The content of one commit: a pure view of an entry of the Delta log.
 
     commitInfo   tidemark.commit   a unique id: how a writer recognises its own commit after a lost reply
-                 tidemark.after    the id of the commit before it: tells a table that was put in the place of another
+                 tidemark.after    the name of the entry before it: tells a table that was put in the place of another
                  tidemark.table    the Delta table's id: a location may be deleted and used again
     txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
     txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
@@ -16,6 +16,7 @@ program: *foreign*.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Change:
         return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
 
     def properties(self, table_id: str, after: str | None = None) -> CommitProperties:
-        """`after`: the id of the commit before, where it is known. No retries: delta-rs would rebase a retry onto
+        """`after`: the name of the entry before, where it is known. No retries: delta-rs would rebase a retry onto
         another version, and two writers could win."""
         moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term), (FOREIGN, self.foreign))
         follows = {} if after is None else {AFTER: after}
@@ -111,6 +112,13 @@ class LogEntry:
     operation: str = ""
     timestamp: int = 0
     """Of the commit, in milliseconds since 1970, as its writer says."""
+    digest: str = ""
+    """Of the entry's text; empty: the commit id names the entry."""
+
+    @property
+    def name(self) -> str:
+        """Tells the entry from each other one that may be at its version: also those of other programs."""
+        return self.commit_id or self.digest
 
     @property
     def is_foreign(self) -> bool:
@@ -130,9 +138,10 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
     actions = list(_actions(text))
     transactions = {a["appId"]: a["version"] for kind, a in actions if kind == "txn"}
     commit = next((a for kind, a in actions if kind == "commitInfo"), {})
+    commit_id = commit.get(COMMIT_ID)
     return LogEntry(
         version=version,
-        commit_id=commit.get(COMMIT_ID),
+        commit_id=commit_id,
         upper=transactions.get(UPPER),
         since=transactions.get(SINCE),
         term=transactions.get(TERM),
@@ -145,6 +154,7 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         changes_rows=_changes_rows(actions),
         operation=str(commit.get("operation", "")),
         timestamp=int(commit.get("timestamp") or 0),
+        digest="" if commit_id else hashlib.sha256(text).hexdigest(),
     )
 
 

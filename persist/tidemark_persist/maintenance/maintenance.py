@@ -81,7 +81,8 @@ class Maintenance:
         """The work that is due. Cheap: called after every commit."""
         with self.lock:
             work: list[Work] = []
-            if self.log.version - self._checkpoint_version >= self.policy.checkpoint_commits:
+            since_checkpoint = self.log.version - self._checkpoint_version
+            if not 0 <= since_checkpoint < self.policy.checkpoint_commits:  # below 0: a backup is in the table's place
                 work.append(Checkpoint())
             files = self.log.state.files() if self._may_compact() else []
             if chosen := compaction.choose(files, self.policy.compact_runs):
@@ -140,6 +141,7 @@ class Maintenance:
 
         try:
             with self.lock:
+                self.log.follow_closely()
                 done = transact(self.log, decide) is not None
                 used = {file.path for file in self.log.state.files()} | self.log.state.removed_paths()
         except ShardDeleted:  # its deletion may have listed the files before these were written
@@ -169,7 +171,7 @@ class Maintenance:
 
     def _table_files(self) -> vacuum.TableFiles:
         with self.lock:
-            self.log.follow()
+            self.log.follow_closely()
             state = self.log.state
             live = frozenset(file.path for file in state.files())
             return vacuum.TableFiles(self.log.version, live, state.removed_paths() - live)
