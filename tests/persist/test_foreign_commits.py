@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +145,26 @@ def restore(location: Path) -> None:
 
 def optimize(location: Path) -> None:
     DeltaTable(str(location)).optimize.compact()
+
+
+FIRST_ROW = {
+    "storageType": "i",
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg00000",
+    "sizeInBytes": 34,
+    "cardinality": 1,
+}
+"""A deletion vector of row 0, in the log itself."""
+
+
+def parse_actions(location: Path, version: int) -> list[dict[str, Any]]:
+    text = (location / "_delta_log" / f"{version:020}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def commit(location: Path, *actions: dict[str, Any]) -> None:
+    """The next entry of the log, as another program writes it."""
+    version = DeltaTable(str(location)).version() + 1
+    (location / "_delta_log" / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
 def append_d(location: Path) -> None:
@@ -284,6 +305,37 @@ def test_an_entry_with_a_deletion_vector_is_another_program_s(tmp_path: Path) ->
     """A writer looks back over it once the table has none any more."""
     add = {"path": "x.parquet", "size": 1, "dataChange": True, "deletionVector": {"storageType": "u"}}
     assert parse_entry(3, json.dumps({"add": add}).encode()).is_foreign
+
+
+@pytest.mark.parametrize("by_new_handle", [False, True])
+def test_deletion_vectors_are_refused_until_they_are_purged(tmp_path: Path, by_new_handle: bool) -> None:
+    """As Spark writes them: DELETE, and REORG, whose commit changes no rows."""
+    location = tmp_path / "t"
+    writer = opened(location)
+    append(writer, ("a", 1), ("b", 2))
+    append(writer, ("c", 3))
+    table = DeltaTable(str(location))
+    table.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)  # type: ignore[arg-type]
+    (whole,) = (entry for entry in parse_actions(location, 1) if "add" in entry)
+    path = whole["add"]["path"]
+    gone = {"remove": {"path": path, "deletionTimestamp": 0, "dataChange": True}}
+    commit(
+        location, {"commitInfo": {"operation": "DELETE"}}, gone, {"add": whole["add"] | {"deletionVector": FIRST_ROW}}
+    )
+    for refuse in (writer.refresh, opened(location).refresh, lambda: writer.snapshot(0)):
+        with pytest.raises(ShardMismatch, match="deletion vectors"):
+            refuse()
+
+    left = pq.read_table(location / path).slice(1)
+    pq.write_table(left, location / "purged.parquet")
+    size = (location / "purged.parquet").stat().st_size
+    purged = {"path": "purged.parquet", "size": size, "partitionValues": {}, "modificationTime": 0, "dataChange": False}
+    gone = {"remove": gone["remove"] | {"dataChange": False, "deletionVector": FIRST_ROW}}
+    commit(location, {"commitInfo": {"operation": "REORG"}}, gone, {"add": purged})
+    if by_new_handle:
+        writer = opened(location)
+    append(writer, ("d", 4))
+    assert read(writer) == read(opened(location)) == {("b", 2): 1, ("c", 3): 1, ("d", 4): 1}
 
 
 @pytest.mark.parametrize("time", [7, None])
