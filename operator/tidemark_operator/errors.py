@@ -10,6 +10,7 @@ OperatorError
 ├── CertificateRefused   a stored certificate is invalid, and the operator does not own it
 ├── SubscribeEnded       a subscribe ended before its end time
 │   ├── SubscribeBehind  because the client reads too slowly
+│   ├── SubscribeVoid    because another program changed what it reads
 │   └── SubscribeRevoked because the client lost the right to read
 ├── AnswerIsError        the rows that were to be read are in error
 ├── AnswerLost           an answer was lost with the replica that held it
@@ -133,6 +134,10 @@ class SubscribeBehind(SubscribeEnded):
 
 class SubscribeNotWhole(SubscribeEnded):
     """The next batch has a part of the updates of a time, and the client does not know parts."""
+
+
+class SubscribeVoid(SubscribeEnded):
+    """Another program changed what is read: no change that follows is one of the rows that the client has."""
 
 
 class SubscribeRevoked(SubscribeEnded):

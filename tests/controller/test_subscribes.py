@@ -31,12 +31,18 @@ class Scene:
         self.book.add(S, target)
         self.told: list[tuple[str, str]] = []
         self.error: str | None = None
+        self.is_void = False
 
     def says(self, replica: ReplicaId, lower: float, upper: float | None, error: str | None = None) -> Frontier | None:
         """A batch; a fraction of a bound is a part of its time."""
         (at, part), (to, upto) = _bound(lower), _bound(upper)
         batch = SubscribeBatch(at, to, b"rows", error, part, upto)
         return self._hears(replica, SubscribeResponse(S, batch))
+
+    def says_void(self, replica: ReplicaId, why: str) -> Frontier | None:
+        return self._hears(
+            replica, SubscribeResponse(S, SubscribeBatch(Frontier.at(0), EMPTY, error=why, is_void=True))
+        )
 
     def drops(self, replica: ReplicaId, at: int) -> Frontier | None:
         return self._hears(replica, SubscribeResponse(S, SubscribeDropped(Frontier.at(at))))
@@ -55,7 +61,7 @@ class Scene:
     def _tell(self, news: object) -> None:
         for each in news:  # type: ignore[attr-defined]
             self.told.append((_shown(*each.lower), _shown(each.batch.upper, each.batch.upper_part)))
-            self.error = each.batch.error
+            self.error, self.is_void = each.batch.error, each.batch.is_void
 
 
 def _bound(number: float | None) -> tuple[Frontier, int]:
@@ -129,6 +135,26 @@ def test_an_error_ends_the_subscribe_once_every_replica_has_one() -> None:
 
     assert scene.told == [("{0}", "{10}"), ("{10}", "{12}"), ("{12}", "{}")]
     assert scene.error == "disk full"
+
+
+@pytest.mark.parametrize("target", [None, R1])
+def test_must_end_at_once_where_a_replica_knows_that_what_was_sent_is_void(target: ReplicaId | None) -> None:
+    """The other replica began after the change, and would go on from what the client does not have."""
+    scene = Scene(target)
+    scene.says(R1, 0, 10)
+    scene.says(R2, 0, 10)
+    assert scene.says_void(R1, "another program") == EMPTY
+    scene.says(R2, 10, 12)
+
+    assert scene.told == [("{0}", "{10}"), ("{10}", "{}")]
+    assert (scene.error, scene.is_void) == ("another program", True)
+
+
+def test_must_not_end_a_targeted_subscribe_for_what_another_replica_knows() -> None:
+    scene = Scene(R2)
+    scene.says(R2, 0, 10)
+    scene.says_void(R1, "another program")
+    assert scene.error is None
 
 
 def test_an_error_is_told_when_those_without_one_are_gone() -> None:

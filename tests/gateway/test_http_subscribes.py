@@ -9,15 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.harness import at
+from tests.controller.harness import EMPTY, at
 from tests.gateway.served_http import MARK, SUBSCRIBE, Served, broken_off, play, until, updates
 from tests.gateway.test_stream_limits import Planner
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeEnded
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
+from tidemark_protocol.messages.responses import SubscribeBatch
 from tidemark_protocol.plan.dataflow import SubscribeSink
 from tidemark_protocol.types import STRING, Column
 
@@ -169,6 +171,31 @@ def test_an_event_that_is_not_complete_is_never_completed() -> None:
     text = play(story)
     assert "\n\n" not in text
     assert text.splitlines()[-1].startswith(': failed {"error": "lost"')
+
+
+@pytest.mark.parametrize("is_complete", [True, False], ids=["between events", "within one"])
+def test_a_browser_does_not_go_on_once_another_program_changed_what_it_reads(is_complete: bool) -> None:
+    """It connects again by itself with the last id, which is refused; an event that is not complete is no rows."""
+
+    async def story(served: Served) -> Any:
+        async with served.get("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream") as answer:
+            await served.tell(0, at(500 if is_complete else 499), updates((1, 499, 1)), upper_part=not is_complete)
+            (await served.subscription()).put(
+                SubscribeAdvanced(
+                    GlobalId("s"), SubscribeBatch(at(500), EMPTY, error="DELETE", is_void=True), (at(500), 0)
+                )
+            )
+            text = await broken_off(answer)
+        events = [dict(line.split(": ", 1) for line in each.splitlines()) for each in text.split("\n\n") if each]
+        id = events[-1]["id"]
+        again = await served.text("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream", Last_Event_ID=id)
+        return [event.get("event") for event in events], json.loads(events[-1]["data"]), again
+
+    kinds, last, (status, text) = play(story)
+    assert [kind for kind in kinds if kind != "progress"] == [None if is_complete else "incomplete", "failed"]
+    assert last["error"] == "DELETE"
+    assert status == 409
+    assert "begin without Last-Event-ID, with the rows" in json.loads(text)["error"]
 
 
 @pytest.mark.parametrize("reads", [True, False])

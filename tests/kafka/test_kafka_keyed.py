@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.kafka.broker import Broker
 from tests.kafka.topics import (
@@ -24,6 +25,7 @@ from tests.kafka.topics import (
     transactions,
 )
 from tests.storage.ingestion_samples import errors, oks
+from tidemark_persist import ForeignCommit
 from tidemark_protocol.plan.ingestion import Option
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column, SqlType
@@ -67,6 +69,35 @@ def test_the_newest_record_of_a_key_is_its_row(kafka: Broker, tmp_path: Path) ->
         run.catch_up()
     assert oks(tmp_path, "t") == [(2, "", None, None, 5)]
     assert not errors(tmp_path, "t")
+
+
+def test_a_row_that_another_program_deletes_is_not_retracted(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It deletes the row in the tick that replaces it, after that has read the row: the tick is made again."""
+    topic, one, two = new_topic(kafka), b'{"id":1,"part":"a"}', b'{"id":2,"part":"a"}'
+    spec = spec_of(kafka, upserts(topic))
+    with Run(tmp_path, spec) as run:
+        produce(kafka, topic, {"name": "x"}, key=one)
+        produce(kafka, topic, {"name": "x"}, key=two)
+        run.catch_up()
+        discover, deleted = run.source.discover, list[bool]()
+
+        def discovers_what_is_deleted(time: Any) -> Any:
+            binding = discover(time)
+            if binding.num_rows and not deleted:
+                DeltaTable(str(tmp_path / "t")).delete("id = 1")
+                deleted.append(True)
+            return binding
+
+        monkeypatch.setattr(run.source, "discover", discovers_what_is_deleted)
+        produce(kafka, topic, {"name": "y"}, key=one)
+        with pytest.raises(ForeignCommit, match="DELETE"):
+            run.until(lambda: False)
+        assert deleted
+    with Run(tmp_path, spec) as run:
+        run.catch_up()
+    assert oks(tmp_path, "t") == [(1, "a", "y", None, 2), (2, "a", "x", None, 1)]
 
 
 @pytest.mark.parametrize(("format", "type"), [("text", STRING), ("bytes", SqlType("binary"))])

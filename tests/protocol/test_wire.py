@@ -62,6 +62,7 @@ RESPONSES: list[r.Response] = [
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.at(5), b"ipc", None, 7, 2**64 - 1)),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.empty(), error="poisoned")),
+    r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.empty(), error="changed", is_void=True)),
     r.SubscribeResponse(ID, r.SubscribeDropped(Frontier.at(5))),
     r.CopyToResponse(ID, r.CopyToDone(4)),
     r.CopyToResponse(ID, r.CopyToFailed("disk full")),

@@ -72,7 +72,7 @@ def told(kind: str) -> Callable[[list[Response]], list[str]]:
 
 def error_of_subscribe(responses: list[Response]) -> list[str]:
     results = [r.result for r in responses if isinstance(r, SubscribeResponse) and r.id == SUBSCRIBE]
-    return [r.error for r in results if isinstance(r, SubscribeBatch) and r.error is not None]
+    return [r.error for r in results if isinstance(r, SubscribeBatch) and r.error is not None and r.is_void]
 
 
 def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(

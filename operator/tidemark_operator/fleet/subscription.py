@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import SubscribeBehind, SubscribeEnded
+from tidemark_operator.errors import SubscribeBehind, SubscribeEnded, SubscribeVoid
 
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -47,7 +47,7 @@ class Subscription:
         if self.failure is not None:
             return
         if news.batch.error is not None:
-            self.fail(SubscribeEnded(news.batch.error))
+            self.fail((SubscribeVoid if news.batch.is_void else SubscribeEnded)(news.batch.error))
         elif self._waiting and not news.batch.updates and not self._waiting[-1].batch.updates:
             self._waiting[-1] = _joined(self._waiting[-1], news)
         else:

@@ -45,6 +45,7 @@ class Continuity:
                 f"the table {self.location} was opened again: it was made again, or a backup put in its place",
                 location=self.location,
                 version=0,
+                is_certain=False,
             )
 
     def took(self, entry: LogEntry) -> None:
@@ -114,10 +115,12 @@ class Continuity:
     def _unknown(self, before: int, after: int) -> None:
         """Names no foreign version: whoever of ours wrote meanwhile has kept the one that there may be."""
         what = f"this process was {after - before} commits behind the table {self.location}"
-        self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark")
+        self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark", is_certain=False)
 
-    def _begin(self, version: int, message: str, operation: str = "") -> None:
-        self._why = ForeignCommit(message, location=self.location, version=version, operation=operation)
+    def _begin(self, version: int, message: str, operation: str = "", *, is_certain: bool = True) -> None:
+        self._why = ForeignCommit(
+            message, location=self.location, version=version, operation=operation, is_certain=is_certain
+        )
         self.epoch = next(_EPOCHS)
 
     def _count(self, at_ms: int) -> None:

@@ -86,6 +86,9 @@ class SubscribeBatch:
     updates of one time that do not fit one message are split by it. `upper_part` of a batch, and `lower_part` of the
     next,
     give the part within that time; bounds are compared as (frontier, part).
+
+    `is_void`, of an error: another program changed what is read, so what was sent is not the past of what would follow.
+    No replica can go on from it, and its bounds mean nothing.
     """
 
     lower: Frontier
@@ -94,6 +97,7 @@ class SubscribeBatch:
     error: str | None = None
     lower_part: int = 0
     upper_part: int = 0
+    is_void: bool = False
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ class PeekResponse(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ..., skipped: _Optional[int] = ..., trace_context: _Optional[str] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")
+    __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part", "is_void")
     ID_FIELD_NUMBER: _ClassVar[int]
     LOWER_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +273,7 @@ class SubscribeResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     LOWER_PART_FIELD_NUMBER: _ClassVar[int]
     UPPER_PART_FIELD_NUMBER: _ClassVar[int]
+    IS_VOID_FIELD_NUMBER: _ClassVar[int]
     id: str
     lower: int
     upper: int
@@ -281,7 +282,8 @@ class SubscribeResponse(_message.Message):
     dropped: bool
     lower_part: int
     upper_part: int
-    def __init__(self, id: _Optional[str] = ..., lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ..., lower_part: _Optional[int] = ..., upper_part: _Optional[int] = ...) -> None: ...
+    is_void: bool
+    def __init__(self, id: _Optional[str] = ..., lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ..., lower_part: _Optional[int] = ..., upper_part: _Optional[int] = ..., is_void: _Optional[bool] = ...) -> None: ...
 
 class CopyToResponse(_message.Message):
     __slots__ = ("id", "row_count", "error", "dropped")

@@ -232,7 +232,7 @@ def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:
         upper_part=result.upper_part,
     )
     if result.error is not None:
-        message.error = result.error
+        message.error, message.is_void = result.error, result.is_void
     else:
         message.updates = result.updates
     return message
@@ -246,7 +246,7 @@ def _subscribe_from_proto(m: pb.SubscribeResponse) -> responses.SubscribeRespons
         return responses.SubscribeResponse(global_id(m.id), responses.SubscribeDropped(lower))
     error = m.error if kind == "error" else None
     upper = Frontier.decode(m.upper)
-    batch = responses.SubscribeBatch(lower, upper, m.updates, error, m.lower_part, m.upper_part)
+    batch = responses.SubscribeBatch(lower, upper, m.updates, error, m.lower_part, m.upper_part, m.is_void)
     return responses.SubscribeResponse(global_id(m.id), batch)
 
 

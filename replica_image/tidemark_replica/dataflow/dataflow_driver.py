@@ -26,7 +26,7 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
-from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
 from tidemark_replica.dataflow.step_bound import StepBound
 from tidemark_replica.dataflow.step_goal import StepGoal
@@ -145,9 +145,9 @@ class DataflowDriver:
             for sink in self._sinks.values():
                 sink.check_table()
         except ForeignCommit as foreign:
-            self._dataflow.outdated_because = public_text(foreign)
+            self._dataflow.outdated = Outdated(public_text(foreign), foreign.is_certain)
             return True
-        return self._dataflow.outdated_because is not None
+        return self._dataflow.outdated is not None
 
     def _check_finished(self) -> bool:
         """Whether the dataflow has ended or was refused. At its end it releases its state and its inputs."""
@@ -380,7 +380,7 @@ class DataflowDriver:
             self._refused(str(error))
             return
         if isinstance(error, ForeignCommit):
-            self._dataflow.outdated_because = public_text(error)
+            self._dataflow.outdated = Outdated(public_text(error), error.is_certain)
             return
         self._backoff.failed(UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0)
         self._hydration_status.failed()

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -17,6 +18,14 @@ from tidemark_protocol.messages.responses import Frontiers
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.frontier_report import Observed
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """Another program changed a table. `is_certain`: False where it only cannot be told whether one did."""
+
+    why: str
+    is_certain: bool
 
 
 class InstalledDataflow:
@@ -36,7 +45,7 @@ class InstalledDataflow:
         self.hydrated = False
         self._began_at = description.as_of
         self.refusal: str | None = None
-        self.outdated_because: str | None = None
+        self.outdated: Outdated | None = None
         as_of = Frontier.at(description.as_of)
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
         self.importers: set[InstalledDataflow] = set()

@@ -31,7 +31,7 @@ from tidemark_protocol.messages.responses import (
 )
 from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 from tidemark_replica.dataflow.export_state import ExportState
-from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
 from tidemark_replica.dataflow.reconciliation import NO_TERMS, Candidate, Terms, Verdict, export_set, reconcile
 from tidemark_replica.errors import DataflowRefused
 
@@ -96,7 +96,7 @@ class InstalledDataflows:
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
         self._awake: dict[InstalledDataflow, None] = {}
-        self._outdated: dict[GlobalId, str] = {}
+        self._outdated: dict[GlobalId, Outdated] = {}
         """Exports that ended since another program changed a table, and why; also of those created anew."""
         self._needs_client = False
         self._clock, self._next_full_pass = clock, 0.0
@@ -135,12 +135,12 @@ class InstalledDataflows:
         """Raises DataflowRefused for a subscribe or a copy that has failed since a table was changed."""
         for id in description.export_ids:
             if id in self._outdated and is_transient(description, id):
-                raise DataflowRefused(self._outdated[id])
+                raise DataflowRefused(self._outdated[id].why)
 
     def _tell_of_change(self, dataflow: InstalledDataflow) -> None:
         for id in dataflow.exports:
-            if why := self._outdated.get(id):
-                message = f"{why}. It is computed again from the table as it is now"
+            if outdated := self._outdated.get(id):
+                message = f"{outdated.why}. It is computed again from the table as it is now"
                 self.send(Status(id, "table_changed", {"message": message}))
 
     def schedule(self, id: GlobalId) -> None:
@@ -182,12 +182,13 @@ class InstalledDataflows:
                 self._compact_indexes(dataflow, driver)
                 if dataflow.scheduled:
                     driver.advance()
-            if dataflow.outdated_because is None:
+            if dataflow.outdated is None:
                 self._report(dataflow, driver)
             elif driver is not None:
                 outdated.append(dataflow)
         for dataflow in outdated:
-            self._end_outdated(dataflow, dataflow.outdated_because or "")
+            if dataflow.outdated is not None:
+                self._end_outdated(dataflow, dataflow.outdated)
         if everything and len(self._installed) > FULL_PASS_MAX:
             ended = self._clock()
             self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
@@ -206,19 +207,21 @@ class InstalledDataflows:
         needed, self._needs_client = self._needs_client, False
         return needed
 
-    def _end_outdated(self, dataflow: InstalledDataflow, why: str) -> None:
+    def _end_outdated(self, dataflow: InstalledDataflow, outdated: Outdated) -> None:
         """Ends the dataflow, after those that import its indexes. It stays installed until a client reconciles."""
         for importer in list(dataflow.importers):
-            self._end_outdated(importer, why)
+            self._end_outdated(importer, outdated)
         driver, self._installed[dataflow] = self._installed[dataflow], None
-        dataflow.outdated_because, self._needs_client = why, True
+        dataflow.outdated, self._needs_client = outdated, True
         if driver is None:
             return
-        LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, why)
+        LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, outdated.why)
         driver.stop()
-        self._outdated.update((id, why) for id, export in dataflow.exports.items() if not export.dropped)
+        self._outdated.update((id, outdated) for id, export in dataflow.exports.items() if not export.dropped)
         for sink in dataflow.description.sink_exports:
-            if not dataflow.exports[sink.id].dropped and (answer := _failed(sink, why)):
+            if not dataflow.exports[sink.id].dropped and (
+                answer := _failed(sink, outdated.why, is_void=outdated.is_certain)
+            ):
                 self._send(answer)
 
     @property
@@ -237,7 +240,7 @@ class InstalledDataflows:
         ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
-        self._outdated = {id: why for id, why in self._outdated.items() if id in ids}
+        self._outdated = {id: outdated for id, outdated in self._outdated.items() if id in ids}
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
         here = [self._candidate(dataflow) for dataflow in kept.values()]
         verdicts = reconcile(here, wanted, allowed, terms)
@@ -256,7 +259,7 @@ class InstalledDataflows:
     def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
         driver = self._installed[dataflow]
         superseded = driver is not None and driver.is_superseded
-        outdated = dataflow.outdated_because is not None
+        outdated = dataflow.outdated is not None
         return Candidate(
             dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, superseded, outdated
         )
@@ -269,7 +272,7 @@ class InstalledDataflows:
             driver.report_again()
 
     def describe(self) -> Described:
-        here = {d: driver for d, driver in self._installed.items() if d.outdated_because is None}
+        here = {d: driver for d, driver in self._installed.items() if d.outdated is None}
         alive = {d: driver for d, driver in here.items() if not d.dropped}
         dataflows = (
             DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of, d.reads_from) for d in alive
@@ -344,7 +347,8 @@ class InstalledDataflows:
         for id in dataflow.exports:
             self.send(Status(id, "refused", {"reason": reason}))
         for sink in dataflow.description.sink_exports:
-            if answer := _failed(sink, reason):
+            outdated = self._outdated.get(sink.id)
+            if answer := _failed(sink, reason, is_void=outdated is not None and outdated.is_certain):
                 self._send(answer)
 
 
@@ -357,10 +361,10 @@ def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: Glob
     return dataflow.processed if driver is None else driver.write_frontier(id)
 
 
-def _failed(sink: SinkExport, reason: str) -> Response | None:
+def _failed(sink: SinkExport, reason: str, *, is_void: bool) -> Response | None:
     """The response owed to the client of a subscribe or a copy that cannot run."""
     if isinstance(sink.sink, SubscribeSink):
-        whole = SubscribeBatch(Frontier.minimum(), Frontier.empty(), error=reason)
+        whole = SubscribeBatch(Frontier.minimum(), Frontier.empty(), error=reason, is_void=is_void)
         return SubscribeResponse(sink.id, whole)
     if isinstance(sink.sink, CopyToSink):
         return CopyToResponse(sink.id, CopyToFailed(reason))

@@ -7,7 +7,8 @@
 A batch that ends beyond what the client has received is forwarded from there on; the gateway leaves out what is before
 its `lower`. So the replica that is ahead leads, and where it dies another continues, also in the middle of a time. A
 stream with a gap, or one that a replica dropped without being told to, ends the replica's connection: on the next one
-the stream begins again. An error ends the subscribe once every replica that received it has one.
+the stream begins again. An error ends the subscribe once every replica that received it has one; an error that makes
+what was sent void ends it at once, since a replica that has not seen the change, or began after it, would go on.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ class Subscribes:
                 raise ProtocolViolation(f"replica {replica} dropped subscribe {response.id} without being told to")
             subscribe.sent[replica] = _END
             return Frontier.empty(), []
+        if batch.error is not None and batch.is_void and subscribe.target in (None, replica):
+            subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
+            return Frontier.empty(), self.fail([response.id], _saying(batch.error), is_void=True)
         lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
         if lower != before or upper <= lower:
             got = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
@@ -104,14 +108,17 @@ class Subscribes:
         why = f"replica {replica}, which alone serves this subscribe, was lost"
         return [*self.fail(its, _saying(why)), *self._all_failed(recipients)]
 
-    def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
-        """End subscribes that no replica will continue. `why`: the message, given what the client has received."""
+    def fail(
+        self, ids: Iterable[GlobalId], why: Callable[[Position], str], *, is_void: bool = False
+    ) -> list[SubscribeAdvanced]:
+        """End subscribes that no replica will continue. `why`: the message, given what the client has received.
+        `is_void`: nothing may follow that."""
         news = []
         for id in ids:
             subscribe = self._subscribes[id]
             if not subscribe.delivered[0].is_empty:
                 time, part = subscribe.delivered
-                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.delivered), part)
+                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.delivered), part, is_void=is_void)
                 news.append(SubscribeAdvanced(id, batch, subscribe.delivered))
                 subscribe.delivered = _END
         return news

@@ -31,7 +31,7 @@ import pyarrow as pa
 from aiohttp import HttpVersion11, web
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import OperatorError, QueryRefused
+from tidemark_operator.errors import OperatorError, QueryRefused, SubscribeVoid
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
@@ -44,6 +44,7 @@ from tidemark_operator.gateway.server.http_text import (
     LAST_ID,
     QUERY_TEXTS,
     SUBSCRIBE_TEXTS,
+    VOID_ID,
     QueryText,
     SubscribeText,
     slices,
@@ -70,8 +71,9 @@ BEAT_SECONDS = 15.0
 """A proxy that ends connections on which nothing comes waits longer, most likely."""
 _TRUE, _FALSE = ("true", "1", ""), ("false", "0")
 _CHANGED = (
-    "what the subscribe reads is not what it was at the last event (another revision, or made again), so its changes "
-    "are none of the rows that the client has: begin without Last-Event-ID, with the rows"
+    "what the subscribe reads is not what it was at the last event (another revision, made again, or changed by "
+    "another program), so its changes are none of the rows that the client has: begin without Last-Event-ID, with the "
+    "rows"
 )
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _VANISHED = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
@@ -282,7 +284,7 @@ class HttpSubscriber:
         if not self.reply.begun:
             raise error
         assert self._text is not None
-        await self.reply.break_off(self._text.failed(as_json(error)))
+        await self.reply.break_off(self._text.failed(as_json(error), is_void=isinstance(error, SubscribeVoid)))
 
 
 async def _failure(serve: Awaitable[None]) -> OperatorError | None:
@@ -352,6 +354,8 @@ def _subscribe_request(request: web.Request, progress: bool) -> tuple[SubscribeR
         return asked, None, False
     if last == LAST_ID:
         return asked, None, True
+    if last == VOID_ID:
+        raise HttpRefused(409, _CHANGED)
     time, _, resumed = last.partition(".")
     asked.as_of, asked.without_snapshot = _parsed("Last-Event-ID", time), True
     return asked, resumed, asked.HasField("up_to") and asked.as_of >= asked.up_to - 1

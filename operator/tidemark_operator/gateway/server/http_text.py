@@ -29,6 +29,8 @@ from tidemark_protocol.times import EMPTY
 SLICE_ROWS, SLICE_BYTES = 1000, 256 << 10
 EVENTS = "text/event-stream"
 LAST_ID = "end"
+VOID_ID = "void"
+"""Of an event after which none may follow: another program changed what is read."""
 """The id of the last event: a client that connects again after it has everything."""
 
 
@@ -129,7 +131,8 @@ class SubscribeText(ABC):
         """No change can come any more."""
 
     @abstractmethod
-    def failed(self, error: dict[str, str]) -> str: ...
+    def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
+        """`is_void`: nothing may follow what the client has."""
 
     def _lines(self, updates: pa.Table) -> Iterator[str]:
         columns = [updates.column(TIME_COLUMN), updates.column(DIFF_COLUMN), *updates.columns[:-3]]
@@ -153,7 +156,7 @@ class ChangeLines(SubscribeText):
     def end(self) -> str:
         return ""
 
-    def failed(self, error: dict[str, str]) -> str:
+    def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
         return _error_line(error)
 
 
@@ -183,10 +186,15 @@ class ChangeEvents(SubscribeText):
     def end(self) -> str:
         return f"{self._close()}event: end\nid: {LAST_ID}\ndata: {{}}\n\n"
 
-    def failed(self, error: dict[str, str]) -> str:
+    def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
         """Clients drop an event that is not complete when the connection ends. An end of it would make them take it for
-        all changes of its time, so the error is a comment there."""
+        all changes of its time, so the error is a comment there. Where what they have is void, an id that is refused
+        takes the place of theirs: a browser connects again by itself. The event that is not complete then ends as one
+        of a kind that nobody takes for changes."""
         named = json.dumps(error)
+        if is_void:
+            dropped = "" if self._time is None else f"event: incomplete\nid: {VOID_ID}\n\n"
+            return f"{dropped}event: failed\nid: {VOID_ID}\ndata: {named}\n\n"
         return f"event: failed\ndata: {named}\n\n" if self._time is None else f": failed {named}\n"
 
     def _id(self, time: int) -> str:
