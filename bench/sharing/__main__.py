@@ -1,10 +1,12 @@
 """What sharing saves: `python -m bench.sharing [--json] [--queries q1,q3,...]`.
 
-TPC-H's 22 queries, each as a Dataflow by itself, and all as views of one Dataflow, in steps of 100 lines. "After" is
-the planner's plan; "before" is that plan with every arrangement kept by each of its readers. Both take turns over the
-same shards, and both hold what DuckDB computes, before any figure is reported.
+TPC-H's 22 queries, each as a Dataflow by itself, and all as views of one Dataflow, and three views over one subquery
+(`parts`), in steps of 100 lines. "After" is the planner's plan; "before" is that plan with every arrangement kept by
+each of its readers, and each shared part computed by them. Both take turns over the same shards, and both hold what
+DuckDB computes, before any figure is reported.
 
-    state_ratio_QUERY   bytes of all arrangements, after over before; `together`: of the one Dataflow; plain: the same
+    state_ratio_QUERY   bytes of all arrangements, after over before; `together`, `parts`: of the one Dataflow; plain:
+                        together
     step_ratio_QUERY    a step, after over before; plain: the greatest
     rows_ratio_QUERY    rows of all arrangements, after over before
 
@@ -31,7 +33,19 @@ from tests.oracle.unshared import kept_apart
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
 NAMES = [query.name for query in TPCH]
-TOGETHER = "together"
+TOGETHER, PARTS = "together", "parts"
+_ORDERED = """SELECT l_orderkey, count(*) AS lines, sum(l_quantity) AS quantity, max(l_extendedprice) AS price
+    FROM {lineitem} GROUP BY l_orderkey"""
+OF_ONE_PART = (
+    Query("large", f"{_ORDERED} HAVING sum(l_quantity) > 250"),
+    Query("long", f"{_ORDERED} HAVING count(*) > 6"),
+    Query(
+        "by_priority",
+        f"""SELECT o_orderpriority, sum(p.lines) AS lines, sum(p.quantity) AS quantity, max(p.price) AS price
+        FROM {{orders}} JOIN ({_ORDERED}) p ON o_orderkey = p.l_orderkey GROUP BY o_orderpriority""",
+    ),
+)
+"""Views over one subquery, each with its own condition or join."""
 WAYS = ("before", "after")
 
 
@@ -57,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(given: Setting, queries: Sequence[Query]) -> tuple[Figures, list[str]]:
-    groups = {**{query.name: [query] for query in queries}, TOGETHER: list(queries)}
+    groups = {**{query.name: [query] for query in queries}, TOGETHER: list(queries), PARTS: list(OF_ONE_PART)}
     ticks = [given.options.delta_rows] * ((given.options.warm_up + given.options.steps) * len(groups))
     figures, alike = Figures(), list[str]()
     progress(f"{given.options.lines} lines: data, shards, DuckDB")
     with tempfile.TemporaryDirectory(dir=given.folder) as home:
-        history = TpchHistory(Path(home), given.options.lines, queries, ticks, ALL_SCHEMAS)
+        history = TpchHistory(Path(home), given.options.lines, [*queries, *OF_ONE_PART], ticks, ALL_SCHEMAS)
         for name, views in groups.items():
             after = _planned(given, history, name, views)
             before = kept_apart(after)

@@ -32,6 +32,7 @@ FIGURES = {
         "state_mib_q11_after",
         "step_ratio_q18",
         "rows_ratio_together",
+        "state_ratio_parts",
     },
     "views": {"lag_p99_ticks", "idle_core"},
     "catchup": {"catchup_ratio"},

@@ -6,6 +6,9 @@ from tests.oracle.check import Case
 from tests.oracle.tables import TEXT, TU, T
 
 TUX = {**TU, "x": TEXT}
+FAILING_GROUPS = "SELECT a, count(*) AS c, sum(10 div b) AS q FROM t GROUP BY a"
+GROUPS = "SELECT a, count(*) AS c FROM t GROUP BY a"
+NUMBERED = "SELECT a, row_number() OVER (PARTITION BY a ORDER BY b, s) AS n FROM t"
 
 QUERIES = (
     Case(
@@ -72,6 +75,22 @@ QUERIES = (
         "SELECT t.s, u.d FROM t JOIN u ON coalesce(t.b, 1) = u.a "
         "UNION ALL SELECT t.s, CAST(x.k AS decimal(12,2)) FROM t JOIN x ON coalesce(t.b, 1) = x.k",
         TUX,
+        duckdb="same",
+        changes=4,
+    ),
+    Case(
+        "groups of failures, computed once under two conditions",
+        f"SELECT a, c, q FROM ({FAILING_GROUPS}) WHERE c > 1 UNION ALL SELECT a, c, q + 1 FROM ({FAILING_GROUPS}) "
+        "WHERE c < 3",
+        {"t": T},
+    ),
+    Case(
+        "groups and numbered rows, computed once for several joins",
+        f"SELECT u.d, z.c FROM u JOIN ({GROUPS}) z ON u.a <=> z.a "
+        f"UNION ALL SELECT u.d, z.c + 1 FROM u LEFT JOIN ({GROUPS}) z ON u.a <=> z.a "
+        f"UNION ALL SELECT u.d, w.n FROM u JOIN ({NUMBERED}) w ON u.a <=> w.a WHERE w.n > 1 "
+        f"UNION ALL SELECT NULL, n FROM ({NUMBERED}) WHERE n > 2",
+        TU,
         duckdb="same",
         changes=4,
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.cases_sharing import QUERIES
 from tests.oracle.check import Case
 from tests.oracle.harness import DataflowHarness, Updates, consolidated, harness
 from tests.oracle.histories import random_bounds, random_history
@@ -132,3 +133,34 @@ def test_agree_views_that_share_tables_and_one_view(oracle: Oracle, seed: int, t
         assert found == expected
         assert joins(of, kept_apart(shared), random_bounds(history, seed + 2))[0] == expected
         assert kept < copies
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_agree_views_that_share_equal_parts(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    """Groups of what may fail, and an outer join of them, in two views: as views that compute them for themselves."""
+    counts = "SELECT a, count(*) AS c, sum(10 div b) AS q FROM t GROUP BY a"
+    joined = f"SELECT u.a, z.c, z.q FROM u LEFT JOIN ({counts}) z ON u.a <=> z.a"
+    views = {"v": f"{counts} HAVING c > 1", "w": joined}
+    last = f"SELECT a, q FROM v UNION ALL SELECT a, q FROM w UNION ALL SELECT c, q FROM ({joined})"
+    history = random_history(TU, 80 + seed, changes=6)
+    with harness(oracle.spark, tmp_path, TU, history) as of:
+        one = oracle.describe(Case("two columns", "SELECT a, b FROM t", TU), of)
+        shared = of_views(oracle, of, one, {**views, "z": last})
+        apart = kept_apart(shared)
+        assert len(apart.objects) < len(shared.objects)
+        expected = of.run(apart, random_bounds(history, seed))
+        assert expected
+        assert of.run(shared, random_bounds(history, seed + 1)) == expected
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("name", [case.name for case in QUERIES if "computed once" in case.name])
+def test_agree_computed_once_and_by_each_reader(oracle: Oracle, name: str, seed: int, tmp_path: Path) -> None:
+    """Equal parts of one view."""
+    case = named(name)
+    history = random_history(case.tables, seed + 90, changes=case.changes)
+    with harness(oracle.spark, tmp_path, case.tables, history) as of:
+        once = oracle.describe(case, of)
+        assert any("/shared/" in built.id for built in once.objects)
+        expected = of.run(kept_apart(once), random_bounds(history, seed))
+        assert of.run(once, random_bounds(history, seed + 1)) == expected

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription
 from tidemark_protocol.plan.lir import Get, Join, Let, LetRec, Plan, Union
+
+Parts = Mapping[GlobalId | LocalId, Plan]
 
 
 def kept_apart(description: DataflowDescription) -> DataflowDescription:
-    """The dataflow, in which each reader keeps an arrangement of its own."""
-    return replace(description, objects=tuple(replace(o, plan=unshared(o.plan)) for o in description.objects))
+    """The dataflow, in which each reader keeps an arrangement of its own, and computes parts that are shared itself."""
+    parts: dict[GlobalId | LocalId, Plan] = {}
+    objects = list[BuildDesc]()
+    for built in description.objects:
+        plan = unshared(built.plan, parts)
+        if "/shared/" in built.id:
+            parts[built.id] = plan
+        else:
+            objects.append(replace(built, plan=plan))
+    return replace(description, objects=tuple(objects))
 
 
-def unshared(plan: Plan) -> Plan:
-    """The plan as a replica that knows no arrangement of a binding reads it: Gets of bindings have no keys."""
+def unshared(plan: Plan, parts: Parts | None = None) -> Plan:
+    """The plan as a replica that knows no arrangement of a binding reads it: Gets of bindings have no keys.
+
+    `parts`: plans instead of the Gets of these names.
+    """
     match plan:
+        case Get() if parts and plan.id in parts:
+            return parts[plan.id]
         case Get():
             return replace(plan, key=None)
         case Let():
-            return replace(plan, value=unshared(plan.value), body=unshared(plan.body))
+            return replace(plan, value=unshared(plan.value, parts), body=unshared(plan.body, parts))
         case LetRec():
-            return replace(plan, body=unshared(plan.body))
+            return replace(plan, body=unshared(plan.body, parts))
         case Join() | Union():
-            return replace(plan, inputs=tuple(map(unshared, plan.inputs)))
+            return replace(plan, inputs=tuple(unshared(i, parts) for i in plan.inputs))
         case _ if hasattr(plan, "input"):
-            return replace(plan, input=unshared(plan.input))
+            return replace(plan, input=unshared(plan.input, parts))
         case _:
             return plan

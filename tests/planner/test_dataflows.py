@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
 from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.errors import refuse
+from tidemark_planner.planning import assemble
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.explain import explain
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport, Settings
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
-from tidemark_protocol.plan.lir import Get, Mfp
+from tidemark_protocol.plan.lir import Get, Mfp, Plan
 from tidemark_replica.render.plan.fragments import gets_of
 
 pytestmark = pytest.mark.spark
@@ -111,6 +115,48 @@ def test_views_share_the_arrangement_of_a_table(catalyst: Catalyst, condition: s
 
     assert [o.id for o in outcome.objects] == objects
     assert outcome.explain.count("Get u1/arranged/0 by [c0]") == (0 if condition else 2)
+
+
+COUNTS = "SELECT k, count(*) AS c, sum(10 div x) AS q FROM s.t GROUP BY k"
+
+
+@pytest.mark.parametrize(
+    ("views", "objects"),
+    [
+        ((f"{COUNTS} HAVING c > 1", f"SELECT u.y, z.c, z.q FROM s.u JOIN ({COUNTS}) z ON u.k = z.k"), ["u1/shared/0"]),
+        ((COUNTS, f"SELECT max(c) AS c, max(q) AS q, max(k) AS k FROM ({COUNTS})"), []),
+        ((f"SELECT q FROM ({COUNTS}) WHERE k > 1", f"SELECT q FROM ({COUNTS}) WHERE k > 2"), []),
+        (("SELECT k, 10 div x AS q FROM s.t", "SELECT k, 10 div x AS q FROM s.t UNION ALL SELECT 1, 2"), []),
+    ],
+)
+def test_views_share_equal_parts(catalyst: Catalyst, views: tuple[str, str], objects: list[str]) -> None:
+    """With other conditions on the groups, and none below them; a whole view is read itself; what keeps no state is
+    computed by each.
+    """
+    named = dict(zip(("one", "two"), views, strict=True))
+    outcome = planned(catalyst, request(named, *(ExportRequest(name, "index", name) for name in named)))
+    found = [o.id for o in outcome.objects if "arranged" not in o.id]
+
+    assert found == [*objects, "u1/one", "u1/two"]
+    shared = objects[0] if objects else "u1/one"
+    read = [get.id for o in outcome.objects for get in gets_of(o.plan)].count(GlobalId(shared))
+    assert read == (2 if objects else int("max" in views[1]))
+
+
+def test_a_refusal_names_the_view_whose_part_it_is_about(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the part is shared, so that an object without a view has it."""
+    part = "SELECT k, sum(x + 7) AS c FROM s.t GROUP BY k"
+    asked = request({"one": f"{part} HAVING c > 1", "two": f"{part} HAVING c > 2"}, ExportRequest("m", "index", "two"))
+    assert [o.id for o in planned(catalyst, asked).objects] == ["u1/shared/0", "u1/one", "u1/two"]
+
+    def refusing(catalyst: Catalyst, plans: Sequence[Plan]) -> None:
+        if any("7" in explain(plan) for plan in plans):
+            refuse("TYPE", "the text does not round trip")
+
+    monkeypatch.setattr(assemble, "check_round_trip", refusing)
+    outcome = plan(catalyst, asked)
+    assert isinstance(outcome, Refused)
+    assert outcome.diagnostics[0].view == "one"
 
 
 def test_an_input_with_a_column_of_the_table_twice_shares_nothing(catalyst: Catalyst) -> None:

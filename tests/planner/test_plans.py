@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
 from tests.planner.fixture_files import HERE, cases, check
+from tests.render.test_shared_subplans import reads_views
 from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.lir.shared_subplans import share_subplans
+from tidemark_planner.planning import assemble
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.explain import explain, explain_planned
 from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned
+from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.types import ColumnType
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def plans_without_equal_parts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for equal parts changes no plan that has none."""
+
+    def checked(objects: Sequence[BuildDesc], tables: frozenset[GlobalId], id_prefix: str) -> tuple[BuildDesc, ...]:
+        made = share_subplans(objects, tables, id_prefix)
+        if len(made) == len(objects) and not reads_views(made, objects):
+            assert made == tuple(objects)
+        return made
+
+    monkeypatch.setattr(assemble, "share_subplans", checked)
 
 
 def outcome(catalyst: Catalyst, sql: str) -> str:

@@ -1,7 +1,8 @@
 """Drawn Dataflows of three views, with indexes of views and what the planner shares, give what they give without.
 
 Views filter, compute, may fail, group, and join tables and earlier views: inner by two to four inputs, semi, anti,
-left, full. The planner lowers both forms. One keeps no index of a view and shares nothing.
+left, full. They have parts of one another. The planner lowers both forms. One keeps no index of a view and shares
+nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tidemark_planner.hir.nodes import (
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.shared_arrangements import share_arrangements
+from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
 from tidemark_planner.rules import optimise
 from tidemark_protocol.check.plan import check_dataflow
@@ -63,6 +65,7 @@ TABLES = {
     "t": Table((("a", "bigint"), ("b", "bigint"), ("c", "bigint")), (VALUES, [0, 1, 2, 5, None], [0, 1, 2])),
     "u": Table((("a", "bigint"), ("d", "bigint"), ("e", "bigint")), (VALUES, VALUES, [0, 1, 2])),
 }
+IMPORTED = frozenset(map(GlobalId, TABLES))
 VIEWS = ("base", "mid", "top")
 COUNT = lir.Aggregate("count", None, ColumnType(BIGINT, False))
 OF_TWO = (MatchKind.SEMI, MatchKind.ANTI, MatchKind.LEFT, MatchKind.FULL, MatchKind.MARK)
@@ -87,6 +90,7 @@ class Drawing:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.seen: list[Hir] = [table("t"), table("u")]
+        self.parts: list[Hir] = []
         self.views: list[tuple[GlobalId, Hir]] = []
         for name in VIEWS:
             view = optimise(self.base() if name == "base" else self.joined())
@@ -113,11 +117,12 @@ class Drawing:
         """A view of tables."""
         node = table(self.one_of("tu"))
         row = refs(node.schema)
+        self.parts.append(Aggregate(Project(node, (row[0], divided(row[1]), row[2])), row[:2], row, (COUNT,)))
         match self.below(7):
             case 0:
                 return Filter(node, (self.condition(node.schema),))
             case 1:
-                return Aggregate(node, row[:2], row, (COUNT,))
+                return self.part(Aggregate(node, row[:2], row, (COUNT,)))
             case 2:
                 return Aggregate(node, (), row, (COUNT, COUNT))
             case 3:
@@ -129,7 +134,7 @@ class Drawing:
 
     def input(self) -> Hir:
         """Rows and columns of a table or an earlier view."""
-        node: Hir = self.one_of(self.seen)
+        node: Hir = self.one_of(self.parts if self.below(3) == 0 else self.seen)
         match self.below(6):
             case 0:
                 return Filter(node, (self.condition(node.schema, may_fail=self.below(3) == 0),))
@@ -153,14 +158,19 @@ class Drawing:
         node: Hir = Join(inputs, tuple(dict.fromkeys(equal)))
         if len(inputs) == 2 and equal and self.below(3) == 0:
             node = Match(self.one_of(OF_TWO), *inputs, tuple(equal))
-        return self.shown(node)
+        return self.shown(self.part(node))
+
+    def part(self, node: Hir) -> Hir:
+        """The node, which later views may have, too."""
+        self.parts.append(node)
+        return node
 
     def shown(self, node: Hir) -> Hir:
         integers = [c for c in refs(node.schema) if c.type == BIGINT]
         out: list[ScalarExpr] = [self.one_of(integers) for _ in range(3)]
         if self.below(3) == 0:
             keys = tuple(dict.fromkeys(out[:2]))
-            return Aggregate(node, keys, refs(node.schema), (COUNT,) * (3 - len(keys)))
+            return self.part(Aggregate(node, keys, refs(node.schema), (COUNT,) * (3 - len(keys))))
         return Project(node, (*out[:2], divided(out[2]) if self.below(7) == 0 else out[2]))
 
     def indexes(self) -> tuple[IndexExport, ...]:
@@ -180,6 +190,12 @@ def named(schema: Schema) -> tuple[Column, ...]:
     return tuple(Column(f"x{at}", c.type, c.nullable) for at, c in enumerate(schema))
 
 
+def sharing(objects: Sequence[BuildDesc], parts: bool = True) -> tuple[BuildDesc, ...]:
+    """The objects as the planner answers them. `parts` False: they share arrangements alone."""
+    made, objects = share_tables(share_subplans(objects, IMPORTED, "d/") if parts else objects, IMPORTED, "d/")
+    return (*made, *(replace(o, plan=share_arrangements(o.plan)) for o in objects))
+
+
 def described(
     of: DataflowHarness, drawing: Drawing, indexes: Sequence[IndexExport], share: bool
 ) -> DataflowDescription:
@@ -189,8 +205,7 @@ def described(
     imports = Imports(Catalogue(relations), (view for _, view in drawing.views), (), own)
     objects = tuple(BuildDesc(id, to_lir(view, imports)) for id, view in drawing.views)
     if share:
-        made, objects = share_tables(objects, frozenset(map(GlobalId, TABLES)), "d/")
-        objects = (*made, *(replace(o, plan=share_arrangements(o.plan)) for o in objects))
+        objects = sharing(objects)
     sources, imported = imports.of([built.plan for built in objects])
     shard = ShardMetadata(ShardId("sink"), "/x", named(objects[-1].plan.schema))
     found = DataflowDescription(
@@ -207,8 +222,9 @@ def described(
 
 
 def shares(description: DataflowDescription) -> int:
-    """How many inputs of joins are read from what is kept once. No index is imported."""
-    return sum(get.key is not None for built in description.objects for get in gets_of(built.plan))
+    """How many reads are of what is computed or kept once. No index is imported."""
+    gets = [get for built in description.objects for get in gets_of(built.plan)]
+    return sum(get.key is not None or get.id.startswith("d/shared/") for get in gets)
 
 
 def compacted(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int], seed: int) -> Updates:

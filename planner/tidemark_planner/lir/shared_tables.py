@@ -161,6 +161,11 @@ def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[in
     return found
 
 
+def inputs_of_tables(join: Join, tables: frozenset[GlobalId]) -> frozenset[int]:
+    """The numbers of a join's inputs that all joins of a dataflow may share, whichever object they are in."""
+    return frozenset(_reads(GlobalId(""), join, tables))
+
+
 def _joins(plan: Plan) -> Iterator[Join]:
     """Yield the joins outside of recursions."""
     if isinstance(plan, Join):

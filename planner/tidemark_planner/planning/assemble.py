@@ -18,6 +18,7 @@ from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.shared_arrangements import share_arrangements
+from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
 from tidemark_protocol.check.plan import check_plan
 from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
@@ -51,7 +52,7 @@ def check_settings(settings: Settings, dialect: str = "spark") -> None:
 
 @dataclass(frozen=True)
 class DataflowExtras:
-    """What a dataflow has beside the objects of its views.
+    """What the dataflow of a continual task has beside the objects of its views, which share nothing.
 
     `whole`: shards that are imported with all columns. `before`: objects that are built first. `known`: schemas of
     collections
@@ -71,16 +72,17 @@ def assemble(
     extras: DataflowExtras | None = None,
 ) -> Planned:
     """The plan of these objects, checked as the replica will check it; raises Refusal."""
-    extras = extras or DataflowExtras()
+    may_share, extras = extras is None, extras or DataflowExtras()
     own = ((e.on, e.key) for e in exports if e.kind == "index")
     imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole, own)
-    lowered = tuple(_build(built_as, hir, imports) for built_as, hir in built)
-    sources, indexes = imports.of([o.plan for o in (*extras.before, *lowered)])
-    tables = frozenset[GlobalId]() if extras.before else frozenset(i.id for i in sources)
-    objects = (*extras.before, *_sharing(lowered, tables, request.id_prefix))
+    lowered = (*extras.before, *(_build(built_as, hir, imports) for built_as, hir in built))
+    sources, indexes = imports.of([o.plan for o in lowered])
+    _check(sources, indexes, lowered, extras)
+    tables = frozenset(i.id for i in sources) if may_share else None
+    objects = _sharing(lowered, tables, request.id_prefix)
     _check(sources, indexes, objects, extras)
     try:
-        _check_texts(catalyst, objects)
+        _check_texts(catalyst, objects, lowered)
     finally:
         catalyst.drop_relations()
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
@@ -94,20 +96,25 @@ def _build(built_as: GlobalId, hir: Hir, imports: Imports) -> BuildDesc:
         return BuildDesc(built_as, to_lir(hir, imports))
 
 
-def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId], id_prefix: str) -> tuple[BuildDesc, ...]:
-    """The objects, in which arrangements of tables and of their own parts are kept once, and what they share."""
-    shared, objects = share_tables(lowered, tables, id_prefix)
-    return (*shared, *(replace(o, plan=share_arrangements(o.plan)) for o in objects))
+def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId] | None, id_prefix: str) -> tuple[BuildDesc, ...]:
+    """The objects, in which equal parts and arrangements are kept once, and what they share.
+
+    `tables`: those whose arrangements several objects may share; None: objects share nothing.
+    """
+    shared = tuple[BuildDesc, ...]()
+    if tables is not None:
+        shared, lowered = share_tables(share_subplans(lowered, tables, id_prefix), tables, id_prefix)
+    return (*shared, *(replace(o, plan=share_arrangements(o.plan)) for o in lowered))
 
 
-def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc]) -> None:
+def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc], lowered: Sequence[BuildDesc]) -> None:
     """The proof that replicas will evaluate what is meant: for all objects at once, and one by one to name the first
-    that is refused.
+    that is refused. What is `lowered`, before anything is shared, goes first: a part of several views has no name.
     """
     try:
         check_round_trip(catalyst, [o.plan for o in objects])
     except Refusal:
-        for each in objects:
+        for each in (*lowered, *objects):
             with _about(each.id):
                 check_round_trip(catalyst, [each.plan])
         raise
