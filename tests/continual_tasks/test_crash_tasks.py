@@ -20,7 +20,7 @@ from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU, T
 from tests.replica.test_crash_sink import CutShort
 from tidemark_persist import open_shard
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import FailureKind, Status
 from tidemark_replica.shards.shards import ShardHandles
 
 pytestmark = pytest.mark.spark
@@ -99,7 +99,9 @@ def test_an_edit_goes_on_from_where_the_output_is(oracle: Oracle, tmp_path: Path
     tables.append(history.last + 1)
     # the first step of the new revision shuts the old one out, which may write until then
     new.loop.run_until(lambda: open_shard(str(tmp_path / "out")).state().term == 2, new.advance)
-    new.loop.run_until(lambda: old.said("fenced", "step_failed") and new.written > history.last, both(old, new))
+    new.loop.run_until(
+        lambda: old.said(FailureKind.FENCED, FailureKind.STEP) and new.written > history.last, both(old, new)
+    )
 
     times = sorted(fold(COUNTER, history, columns(describe(oracle.catalyst, tens, tmp_path, 1))))
     before = sum(t < middle for t in times)

@@ -14,7 +14,7 @@ from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages import commands as c
-from tidemark_protocol.messages.responses import Frontiers, Status
+from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Frontiers, Status
 from tidemark_protocol.plan.dataflow import IndexImport
 from tidemark_protocol.plan.expr import ColumnRef
 
@@ -87,16 +87,16 @@ def test_dropping_what_waits_gives_no_slot_away() -> None:
     assert g.observe(output(view("a"), 9)) == [index("c")]
 
 
-@pytest.mark.parametrize("kind", ["refused", "step_failed", "render_failed", "sink_failed", "fenced"])
-def test_a_failed_hydration_frees_its_slot(kind: str) -> None:
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_failed_hydration_frees_its_slot(kind: FailureKind) -> None:
     """A dataflow that a replica refuses never hydrates: its slot goes to the next."""
     g = gate("a", "b")
     g.absorb(index("a")), g.absorb(view("a"))
     g.absorb(index("b")), g.absorb(view("b"))
 
     assert g.observe(Status(index("a").id, "hydration", {})) == []
-    assert g.observe(Status(index("a").id, kind, {})) == []
-    assert g.observe(Status(view("a").id, kind, {})) == [index("b"), view("b")]
+    assert g.observe(Failure(index("a").id, kind, "")) == []
+    assert g.observe(Failure(view("a").id, kind, "")) == [index("b"), view("b")]
 
 
 def test_a_dataflow_that_hydrates_unscheduled_still_gets_its_schedule() -> None:
@@ -257,7 +257,7 @@ def test_importers_of_what_fails_delay_nothing() -> None:
     g.absorb(importer("b", of="x"))
     g.absorb(create("a"))
     assert schedule(g, "x", "b", "a") == ["x"]
-    failed = [command for s in (index("x"), view("x")) for command in g.observe(Status(s.id, "step_failed", {}))]
+    failed = [command for s in (index("x"), view("x")) for command in g.observe(Failure(s.id, FailureKind.STEP, ""))]
 
     assert through(failed) == ["a"]
     assert hydrate(g, "a") == []
@@ -295,9 +295,8 @@ def test_a_hydrated_dataflow_is_scheduled_whatever_its_standing() -> None:
     assert hydrate(g, "x") == ["x"]
 
 
-def ran_out(schedule: c.Schedule, failures: int) -> Status:
-    fields = {"reason": "OutOfMemory", "failures": str(failures), "message": "a Python worker of Spark vanished"}
-    return Status(schedule.id, "step_failed", fields)
+def ran_out(schedule: c.Schedule, attempts: int) -> Failure:
+    return Failure(schedule.id, FailureKind.STEP, "a Python worker of Spark vanished", OUT_OF_MEMORY, attempts)
 
 
 def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
@@ -330,7 +329,7 @@ def test_a_hydration_that_failed_before_running_out_of_memory_waits_for_another_
     """Its slot was given away then: nobody but the gate would schedule it again."""
     g = Standings(concurrency=1).gate("x", "a")
     assert schedule(g, "x", "a") == ["x"]
-    failures = [Status(export.id, "step_failed", {"failures": "1"}) for export in (index("x"), view("x"))]
+    failures = [Failure(export.id, FailureKind.STEP, "", attempts=1) for export in (index("x"), view("x"))]
     assert through([command for failure in failures for command in g.observe(failure)]) == ["a"]
 
     for export in (index("x"), view("x")):

@@ -16,6 +16,8 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
+    Failure,
+    FailureKind,
     Frontiers,
     PeekCanceled,
     PeekError,
@@ -234,7 +236,7 @@ def test_must_ignore_responses_about_what_is_gone_or_never_was() -> None:
         Frontiers(INDEX, at(900), at(900), at(900)),
         Frontiers(GlobalId("nobody"), EMPTY),
         PeekResponse("nobody's", ROWS),
-        Status(INDEX, "step_failed", {"message": "no"}),
+        Failure(INDEX, FailureKind.STEP, "no"),
         ShardFrontiers(c.ShardId("nobody's"), at(5), at(0)),
     ]
 
@@ -283,20 +285,21 @@ def test_must_keep_a_dropped_collection_until_every_kind_is_empty_everywhere() -
 
 
 def test_must_not_rely_on_statuses() -> None:
-    """With all of them, with none, and with false ones: the same commands, the same frontiers, the same answers."""
+    """With all of them, with none, and with false ones, also with a false Failure: the same commands, frontiers and
+    answers."""
     outcomes = []
-    for statuses in (
+    for told in (
         [],
-        [("hydration", {"state": "hydrated"})],
-        [("step_failed", {"message": "no"}), ("erroring", {})],
+        [Status(INDEX, "hydration", {"state": "hydrated"})],
+        [Failure(INDEX, FailureKind.STEP, "no"), Status(INDEX, "operators", {}), Status(INDEX, "erroring")],
     ):
         harness = InstanceHarness(upper=900)
         harness.connect(R1)
         harness.install(as_of=300)
         harness.instance.peek(peek("p", 310))
         for time in (400, 800):
-            for kind, fields in statuses:
-                harness.hear(R1, Status(INDEX, kind, fields))
+            for response in told:
+                harness.hear(R1, response)
             harness.report(R1, at(time))
             harness.maintain()
         answers = harness.hear(R1, PeekResponse("p", ROWS))

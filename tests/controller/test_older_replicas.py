@@ -49,9 +49,10 @@ from tidemark_protocol.messages.responses import (
     CopyToFailed,
     CopyToResponse,
     Description,
+    Failure,
+    FailureKind,
     PeekError,
     Response,
-    Status,
     SubscribeBatch,
     SubscribeResponse,
 )
@@ -138,7 +139,7 @@ def test_a_lookup_of_one_that_is_too_old_says_why() -> None:
 
 def test_a_failure_has_the_message_of_the_computing_replica() -> None:
     harness = beside(R1)
-    harness.hear(R2, Status(INDEX, "step_failed", {"message": "no room"}))
+    harness.hear(R2, Failure(INDEX, FailureKind.STEP, "no room"))
     index = harness.instance.dataflows.index(INDEX)
     assert index is not None
     assert failure([index]) == "no room"
@@ -305,7 +306,7 @@ def test_no_image_is_too_old_while_a_replica_restarts(monkeypatch: pytest.Monkey
 def test_an_event_names_failed_dataflows_and_not_unsent_ones() -> None:
     """A replica that is too old says so in its own conditions; the Dataflow does where none computes it."""
     harness, warned = beside(R1), list[str]()
-    harness.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
+    harness.hear(R2, Failure(VIEW, FailureKind.STEP, "no room"))
 
     async def warn(key: object, uid: str, reason: str, message: str) -> None:
         warned.append(message)

@@ -27,6 +27,8 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
     DescribedShard,
     Description,
+    Failure,
+    FailureKind,
     PeekResponse,
     PeekRows,
     Status,
@@ -158,7 +160,7 @@ def test_a_failure_counts_for_all_though_older_replicas_are_not_sent_the_plan() 
     harness = installed()
     connect(harness, R1)
     connect(harness, R2, *SUPPORTED_FEATURES)
-    harness.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
+    harness.hear(R2, Failure(VIEW, FailureKind.STEP, "no room"))
     assert _failure([collection(harness)]) == "step failed: no room (on replica r2)"
 
 
@@ -168,7 +170,7 @@ def test_must_not_believe_what_such_a_replica_says_of_it() -> None:
     connect(harness, R1)
     harness.report(R1, at(450), VIEW)
     harness.hear(R1, Status(VIEW, "hydration", {"state": "hydrated"}))
-    harness.hear(R1, Status(VIEW, "refused", {"reason": "a lie"}))
+    harness.hear(R1, Failure(VIEW, FailureKind.REFUSED, "a lie"))
 
     found = collection(harness)
     assert (found.write, found.hydrated, found.replicas[R1].refused_reports) == (None, False, 1)

@@ -6,22 +6,21 @@ import pytest
 
 from tests.controller.harness import R1, VIEW, InstanceHarness, at
 from tidemark_operator.controller.frontiers.collection import failures
-from tidemark_protocol.messages.responses import Frontiers, Status
+from tidemark_protocol.messages.responses import Failure, FailureKind, Frontiers
 
 
-def hears(*statuses: Status) -> InstanceHarness:
+def hears(*told: Failure) -> InstanceHarness:
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1)
-    for status in statuses:
-        harness.hear(R1, status)
+    for failure in told:
+        harness.hear(R1, failure)
     return harness
 
 
-def failures_after(kind: str, *reports: Frontiers, retrying: bool = True) -> list[int]:
+def failures_after(kind: FailureKind, *reports: Frontiers, stopped: bool = False) -> list[int]:
     """How many failures are told of the view, at first and after each report: the first says where it begins."""
-    settings = {"message": "no room", "retrying": str(retrying).lower()}
-    harness, counts = hears(Status(VIEW, kind, settings)), []
+    harness, counts = hears(Failure(VIEW, kind, "no room", stopped=stopped)), []
     collection = harness.instance.dataflows.collection(VIEW)
     assert collection is not None
     for report in (Frontiers(VIEW, at(300), at(300), at(300)), *reports):
@@ -33,18 +32,18 @@ def failures_after(kind: str, *reports: Frontiers, retrying: bool = True) -> lis
 def test_a_sink_has_failed_until_the_table_is_further() -> None:
     """Its dataflow steps on meanwhile."""
     steps = [Frontiers(VIEW, input=at(time), output=at(time)) for time in (310, 320)]
-    assert failures_after("sink_failed", *steps, Frontiers(VIEW, write=at(310))) == [1, 1, 1, 0]
+    assert failures_after(FailureKind.SINK, *steps, Frontiers(VIEW, write=at(310))) == [1, 1, 1, 0]
 
 
-@pytest.mark.parametrize("kind", ["sink_failed", "fenced"])
-def test_a_sink_that_has_stopped_for_good_says_so_for_good(kind: str) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.SINK, FailureKind.FENCED])
+def test_a_sink_that_has_stopped_for_good_says_so_for_good(kind: FailureKind) -> None:
     """Its dataflow steps on, and another one appends to its table, which it sees; and it says nothing again."""
     reports = [Frontiers(VIEW, input=at(310), output=at(310)), Frontiers(VIEW, write=at(310))]
-    assert failures_after(kind, *reports, retrying=False) == [1, 1, 1]
+    assert failures_after(kind, *reports, stopped=True) == [1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", ["step_failed", "render_failed"])
-def test_a_dataflow_has_failed_until_it_has_stepped(kind: str) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.STEP, FailureKind.RENDER])
+def test_a_dataflow_has_failed_until_it_has_stepped(kind: FailureKind) -> None:
     """Other replicas write its table meanwhile."""
     written = [Frontiers(VIEW, write=at(time)) for time in (310, 320)]
     assert failures_after(kind, *written, Frontiers(VIEW, input=at(310))) == [1, 1, 1, 0]

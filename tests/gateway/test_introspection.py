@@ -34,7 +34,7 @@ from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import CreateDataflow
 from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
-from tidemark_protocol.messages.responses import Frontiers, IngestionStatus, SourceFile, Status
+from tidemark_protocol.messages.responses import Failure, FailureKind, Frontiers, IngestionStatus, SourceFile, Status
 from tidemark_protocol.plan.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
@@ -239,7 +239,7 @@ def test_more_rows_than_a_plan_may_hold_are_refused_unless_the_filter_says_which
     instance = made.get("ns", "default")
     assert instance is not None
     index, view = dataflow("d").export_ids
-    instance.received(R1, 1, [Status(id, "sink_failed", {"message": "x" * 3000}) for id in (index, view)])
+    instance.received(R1, 1, [Failure(id, FailureKind.SINK, "x" * 3000) for id in (index, view)])
     monkeypatch.setattr(relations_module, "MAX_BYTES", 4000)
 
     relation = "tidemark_introspection.statuses"

@@ -20,7 +20,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import ApiError
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages import commands as c
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind
 
 __all__ = ["play"]
 
@@ -66,7 +66,7 @@ def test_a_slot_granted_again_before_its_loss_was_recorded_is_scheduled(
         await replica.until(lambda: scheduled() == 1)
         store = writing.store
         monkeypatch.setattr(writing, "store", fails)
-        replica.say(Status(INDEX, "step_failed", {"reason": "OutOfMemory", "failures": "1"}))
+        replica.say(Failure(INDEX, FailureKind.STEP, "no memory", OUT_OF_MEMORY, 1))
         await replica.until(lambda: scheduled() == 2)
         assert writing.deaths() == [[R1]]
         assert of.standing(instance, D1) is Standing.SUSPECT

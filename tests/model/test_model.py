@@ -19,12 +19,13 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import (
     Description,
+    Failure,
+    FailureKind,
     Frontiers,
     PeekCanceled,
     PeekError,
     PeekResponse,
     ShardFrontiers,
-    Status,
 )
 
 PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "2000"))
@@ -210,8 +211,8 @@ class Model(RuleBasedStateMachine):
                         PeekResponse("nobody's", PeekError("no")),
                         *(PeekResponse(uuid, PeekCanceled()) for uuid in pending),
                         *(PeekResponse(uuid, PeekError("again")) for uuid in self.simulation.questions.answered),
-                        Status(GlobalId("nobody"), "step_failed", {"message": "no"}),
-                        Status(stored.description.export_ids[0], "step_failed", {"message": "no"}),
+                        Failure(GlobalId("nobody"), FailureKind.STEP, "no"),
+                        Failure(stored.description.export_ids[0], FailureKind.STEP, "no"),
                     ]
                 )
             ),

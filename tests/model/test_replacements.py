@@ -8,7 +8,7 @@ from tests.model.simulation import REPLICAS, TABLES
 from tidemark_operator.handlers.revisions.takeover import obstacle_of
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure, FailureKind
 
 R1, R2 = REPLICAS[:2]
 
@@ -89,7 +89,7 @@ def test_a_dependant_that_fails_to_hydrate_keeps_all_from_taking_over() -> None:
         simulation.instance.maintain(simulation.now)
     failing = simulation.durable["d2"].pending.mark.revision.description.export_ids[0]
     for name in (R1, R2):
-        simulation.said(name, Status(failing, "step_failed", {"message": "boom"}))
+        simulation.said(name, Failure(failing, FailureKind.STEP, "boom"))
     d1 = simulation.operator.states[0]
     _, held = obstacle_of(d1, simulation.operator.registry, lambda _: simulation.operator.running, simulation.now)  # type: ignore[arg-type, return-value]
 

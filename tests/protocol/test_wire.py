@@ -68,6 +68,8 @@ RESPONSES: list[r.Response] = [
     r.CopyToResponse(ID, r.CopyToFailed("disk full")),
     r.CopyToResponse(ID, r.CopyToDropped()),
     r.Status(ID, "hydration", {"percent": "40"}),
+    r.Failure(ID, r.FailureKind.STEP, "no room", r.OUT_OF_MEMORY, 3),
+    r.Failure(ID, r.FailureKind.REFUSED, "no such function", stopped=True),
     r.ShardFrontiers(ShardId("s1"), Frontier.at(8), Frontier.at(2)),
     r.IngestionStatus(ID, "running", "", {"files": 3}),
     r.IngestionStatus(

@@ -13,7 +13,7 @@ from tests.replica.worker_loop import Loop
 from tidemark_persist import Shard, StagedFile, open_shard, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure
 from tidemark_replica.sinks.sink_progress import Append
 from tidemark_replica.sinks.table import materialized_view, shard_updates
 
@@ -27,7 +27,7 @@ def assert_no_file_is_left_over(location: Path) -> None:
 
 def _has_heard(view: View, upper: int) -> bool:
     """By a look at the shard, which may come before its own append has ended; or that it is fenced."""
-    fenced = any(isinstance(response, Status) for response in view.loop.said)
+    fenced = any(isinstance(response, Failure) for response in view.loop.said)
     return fenced or view.sink.write_frontier >= Frontier.at(upper)
 
 

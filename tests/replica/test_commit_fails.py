@@ -50,7 +50,7 @@ def test_crash_a_commit_that_fails_is_told_and_tried_again(
         table.append(20, ((1, "a"), 12, 1), ((2, "b"), 15, 1))
         two.reach(20, OTHER)
         two.wait_for_failure()
-        message = two.failed(LOSER)[0].fields["message"]
+        message = two.failed(LOSER)[0].message
         assert message.startswith(expected)
         assert "alice" not in message
         assert str(error) in caplog.text

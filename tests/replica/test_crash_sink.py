@@ -19,7 +19,7 @@ from tests.replica.worker_loop import Loop
 from tidemark_persist import CommitForgotten, Shard, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure, FailureKind
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.render.stepped_dataflow import SinkDelta
@@ -219,7 +219,9 @@ def test_an_older_term_is_fenced_and_says_so(tmp_path: Path) -> None:
     new.step(10)
     new.write_until(10)
     old.step(20)
-    loop.run_until(lambda: any(isinstance(s, Status) and s.kind == "fenced" for s in loop.said), old.sink.advance)
+    loop.run_until(
+        lambda: any(isinstance(s, Failure) and s.kind == FailureKind.FENCED for s in loop.said), old.sink.advance
+    )
 
     assert_exact(tmp_path / "shard", updates, 10)
 

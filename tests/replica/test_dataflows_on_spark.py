@@ -20,7 +20,7 @@ from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.commands import AllowCompaction, AllowWrites, CreateDataflow, IndexTarget, Schedule
-from tidemark_protocol.messages.responses import Frontiers, Response, Status
+from tidemark_protocol.messages.responses import Failure, Frontiers, Response, Status
 from tidemark_protocol.plan.expr import Call, Literal
 from tidemark_protocol.plan.lir import MapFilterProject, Mfp
 from tidemark_protocol.types import STRING
@@ -240,10 +240,12 @@ def test_a_plan_that_is_not_allowed_harms_no_other(connect: Callable[..., Script
     bad = replace(bad, objects=(replace(bad.objects[0], plan=Mfp(bad.objects[0].plan, mfp)),))
     client = connect(*started(bad, good))
     client.wait_for(reaches("output", good.export_ids[0], 10))
-    refused = client.wait_for(lambda responses: [r for r in responses if isinstance(r, Status) and r.kind == "refused"])
+    refused = client.wait_for(
+        lambda responses: [r for r in responses if isinstance(r, Failure) and r.kind == "refused"]
+    )
 
     assert refused[0].id == bad.export_ids[0]
-    assert "reflect" in refused[0].fields["reason"]
+    assert "reflect" in refused[0].message
     assert furthest("output", bad.export_ids[0])(client.responses) == Frontier.at(6)
 
 

@@ -14,9 +14,10 @@ from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.responses import (
     CopyToFailed,
     CopyToResponse,
+    Failure,
+    FailureKind,
     Frontiers,
     Response,
-    Status,
     SubscribeBatch,
     SubscribeDropped,
     SubscribeResponse,
@@ -209,9 +210,9 @@ def test_a_dataflow_that_cannot_run_is_said_so_and_stays_at_its_as_of(missing: b
     scene.dataflows.maintain()
 
     status, frontiers = scene.hear()
-    assert isinstance(status, Status)
-    assert status.kind == "refused"
-    assert ("index i" if missing else "LetRec") in status.fields["reason"]
+    assert isinstance(status, Failure)
+    assert status.kind == FailureKind.REFUSED
+    assert ("index i" if missing else "LetRec") in status.message
     assert frontiers == Frontiers(J, at(10), at(10), at(10))
     scene.dataflows.compact(J, EMPTY)
     assert scene.hear() == [Frontiers(J, EMPTY, EMPTY, EMPTY)]
@@ -227,7 +228,7 @@ def test_must_answer_subscribes_and_copies_once_and_never_report_their_frontiers
     for id in ("s", "c"):
         scene.dataflows.compact(GlobalId(id), EMPTY)
 
-    answers = [r for r in scene.hear() if not isinstance(r, Status)]
+    answers = [r for r in scene.hear() if not isinstance(r, Failure)]
     assert answers == [
         SubscribeResponse(GlobalId("s"), SubscribeBatch(at(0), EMPTY, error="not built")),
         CopyToResponse(GlobalId("c"), CopyToFailed("not built")),

@@ -23,6 +23,8 @@ from tidemark_protocol.messages.commands import (
 )
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
+    Failure,
+    FailureKind,
     Frontiers,
     PeekError,
     PeekResponse,
@@ -152,7 +154,7 @@ def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
     scene.dataflows.create(BOTH)
     scene.dataflows.maintain()
     scene.hear()
-    statuses = [Status(id, "step_failed", {"message": "no"}) for id in (INDEX, VIEW, NOBODY)]
+    statuses = [Failure(id, FailureKind.STEP, "no") for id in (INDEX, VIEW, NOBODY)]
     for status in statuses:
         scene.dataflows.send(status)
     assert scene.hear() == statuses[:2]

@@ -82,8 +82,8 @@ def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_sche
 ) -> None:
     """While others go on: each attempt may take the memory from them, also a day later."""
     two.wait_for_failure()
-    (status,) = two.failed(LOSER)
-    assert (status.fields["reason"], status.fields["failures"]) == ("OutOfMemory", "1")
+    (failure,) = two.failed(LOSER)
+    assert (failure.reason, failure.attempts) == ("OutOfMemory", 1)
     for upper in range(20, 60, 10):
         memory.passed += 20_000
         table.append(upper, ((upper, "b"), upper - 1, 1))

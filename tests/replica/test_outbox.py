@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.messages.responses import Frontiers, PeekResponse, PeekRows, Response, ShardFrontiers, Status
+from tidemark_protocol.messages.responses import (
+    Failure,
+    FailureKind,
+    Frontiers,
+    PeekResponse,
+    PeekRows,
+    Response,
+    ShardFrontiers,
+    Status,
+)
 from tidemark_replica.errors import ClientTooSlow
 from tidemark_replica.events.outbox import Outbox
 
@@ -36,7 +45,7 @@ def test_reports_about_one_thing_become_one() -> None:
 def test_merged_reports_take_the_last_position() -> None:
     """So nothing that was said before it comes after it: what failed and went on has gone on, not failed."""
     outbox = Outbox()
-    answer, failed = PeekResponse("p", PeekRows(b"x", 1)), Status(A, "step_failed", {"message": "no"})
+    answer, failed = PeekResponse("p", PeekRows(b"x", 1)), Failure(A, FailureKind.STEP, "no")
     outbox.put(Frontiers(A, input=Frontier.at(5)))
     outbox.put(failed)
     outbox.put(answer)

@@ -13,7 +13,7 @@ from tests.replica.worker_loop import Loop
 from tidemark_persist import Shard, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure, FailureKind
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_replica.shards.shards import ShardHandles
@@ -179,7 +179,7 @@ def test_an_edit_shows_at_once_while_the_old_revision_still_writes(tmp_path: Pat
     first.loop.run_until(lambda: first.sink.term is None, lambda: first.follow(40))
     second.reach(40)
 
-    assert [s.kind for s in first.loop.said if isinstance(s, Status)] == ["fenced"]
+    assert [s.kind for s in first.loop.said if isinstance(s, Failure)] == [FailureKind.FENCED]
     for at in range(3, 40):
         refreshed = at - at % 10
         wanted = contents(old, max(3, refreshed)) if at < 16 else contents(new, max(16, refreshed))
@@ -204,8 +204,8 @@ def test_a_sink_overwritten_by_another_revision_writes_no_more(tmp_path: Path) -
     first.loop.run_until(lambda: first.sink.term is None, lambda: first.follow(30))
 
     assert open_shard(str(tmp_path / "shard")).state().upper == 18
-    (status,) = [s for s in first.loop.said if isinstance(s, Status)]
-    assert (status.kind, status.fields["retrying"]) == ("sink_failed", "false")
+    (failed,) = [s for s in first.loop.said if isinstance(s, Failure)]
+    assert (failed.kind, failed.stopped) == (FailureKind.SINK, True)
 
 
 def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -> None:

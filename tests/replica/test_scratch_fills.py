@@ -14,7 +14,7 @@ from tests.replica.tables import Table
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import AllowCompaction, InstanceConfig
-from tidemark_protocol.messages.responses import Response, Status
+from tidemark_protocol.messages.responses import Failure, FailureKind, Response
 from tidemark_replica.process.scratch_quota import disk_usage
 
 pytestmark = pytest.mark.spark
@@ -38,8 +38,8 @@ def client(tmp_path: Path) -> Iterator[ScriptedClient]:
 
 def failed(id: GlobalId, responses: list[Response]) -> list[str]:
     """What it said of its steps."""
-    statuses = [r for r in responses if isinstance(r, Status) and (r.id, r.kind) == (id, "step_failed")]
-    return [status.fields["message"] for status in statuses]
+    failures = [r for r in responses if isinstance(r, Failure) and (r.id, r.kind) == (id, FailureKind.STEP)]
+    return [failure.message for failure in failures]
 
 
 def test_a_view_that_has_no_room_waits_for_it(client: ScriptedClient, tmp_path: Path) -> None:

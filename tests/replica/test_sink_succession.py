@@ -16,7 +16,7 @@ from tests.replica.worker_loop import Loop
 from tidemark_persist import Shard, create_or_open, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure, FailureKind
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.shards.shards import ShardHandles
@@ -149,11 +149,11 @@ def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path:
 
 
 def _fenced(view: View) -> bool:
-    return _has_status(view, "fenced")
+    return _has_failed(view, FailureKind.FENCED)
 
 
-def _has_status(view: View, kind: str) -> bool:
-    return any(isinstance(response, Status) and response.kind == kind for response in view.loop.said)
+def _has_failed(view: View, kind: str) -> bool:
+    return any(isinstance(response, Failure) and response.kind == kind for response in view.loop.said)
 
 
 def test_a_new_client_hears_why_a_view_is_not_written(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_one_that_was_dropped_says_nothing_of_an_append_that_ends_later(tmp_path
 
 
 def _kinds(loop: Loop) -> set[str]:
-    return {response.kind for response in loop.said if isinstance(response, Status)} - {"hydration"}
+    return {response.kind for response in loop.said if isinstance(response, Failure)}
 
 
 @pytest.mark.parametrize("fenced_first", [True, False])
@@ -209,7 +209,7 @@ def test_a_sink_that_meets_the_rows_of_another_revision_stops(fenced_first: bool
     if fenced_first:
         first.loop.run_until(lambda: _fenced(first), first.sink.advance)
     first.sink.allow_writes(WriterTerm(3))
-    first.loop.run_until(lambda: _has_status(first, "sink_failed"), first.sink.advance)
+    first.loop.run_until(lambda: _has_failed(first, FailureKind.SINK), first.sink.advance)
 
     assert first.sink.is_superseded
     assert first.sink.term is None

@@ -12,7 +12,7 @@ from tests.replica.tables import Table
 from tests.replica.worker_loop import Loop
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.messages.responses import Failure, FailureKind
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import diffs, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
@@ -63,9 +63,9 @@ class TwoDataflows:
         """What steps have left on disk."""
         return list(self._folder.glob("scratch/dataflows/*/steps/*"))
 
-    def failed(self, id: GlobalId) -> list[Status]:
-        statuses = [s for s in self.loop.said if isinstance(s, Status)]
-        return [s for s in statuses if s.id == id and s.kind == "step_failed"]
+    def failed(self, id: GlobalId) -> list[Failure]:
+        failures = [each for each in self.loop.said if isinstance(each, Failure)]
+        return [each for each in failures if each.id == id and each.kind == FailureKind.STEP]
 
     def wait_for_failure(self) -> None:
         self.loop.run_until(lambda: self.failed(LOSER), self.advance)

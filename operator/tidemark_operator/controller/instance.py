@@ -39,6 +39,7 @@ from tidemark_protocol.messages.command_history import History
 from tidemark_protocol.messages.commands import CancelPeek, Command, InitializationComplete, Peek
 from tidemark_protocol.messages.responses import (
     CopyToResponse,
+    Failure,
     Frontiers,
     IngestionStatus,
     PeekError,
@@ -202,6 +203,8 @@ class Instance:
                 return self._transient(replica, response, now_ms)
             case PeekResponse():
                 return self._answer(replica, response, now_ms)
+            case Failure():
+                return self._failure(replica, response)
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields, now_ms)
             case ShardFrontiers():
@@ -341,6 +344,16 @@ class Instance:
         if kind == "operators":
             state.take_costs(now_ms)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]
+
+    def _failure(self, replica: ReplicaId, failure: Failure) -> list[Notice]:
+        collection = self.dataflows.collection(failure.id)
+        state = collection.replicas.get(replica) if collection else None
+        if collection is None or state is None or state.missing_features:
+            return []
+        if state.failures.get(failure.kind) == failure:
+            return []
+        state.failures[failure.kind] = failure
+        return [DataflowChanged(collection.owner)]
 
     def _answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> list[Notice]:
         if (answer := self.peeks.first_answer(replica, response, now_ms)) is None:

@@ -155,6 +155,8 @@ def _statuses(context: ReconcileContext, namespace: str) -> Iterator[Row]:
             for kind, fields in sorted(on.statuses.items()):
                 for field, value in sorted(fields.items()):
                     yield name, replica, kind, field, value
+            for kind, failed in sorted(on.failures.items()):
+                yield name, replica, f"failure {kind}", "message", failed.message
 
 
 def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, str], Iterator[Row]]:

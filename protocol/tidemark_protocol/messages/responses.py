@@ -6,6 +6,7 @@ Every response follows from an earlier command. No response is sent for ids that
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
@@ -144,11 +145,42 @@ class CopyToResponse:
 
 @dataclass(frozen=True)
 class Status:
-    """Introspection that nothing may depend on; kind `hydration`, `erroring`, `step_failed`, ..."""
+    """Introspection that nothing may depend on; kind `hydration`, `erroring`, `operators`, ..."""
 
     id: GlobalId
     kind: str
     fields: dict[str, str] = field(default_factory=dict)
+
+
+class FailureKind(StrEnum):
+    """What failed. REFUSED: the replica cannot compute the dataflow; FENCED: a newer writer has the sink's table."""
+
+    REFUSED = "refused"
+    FENCED = "fenced"
+    RENDER = "render"
+    STEP = "step"
+    SINK = "sink"
+
+
+OUT_OF_MEMORY = "OutOfMemory"
+"""The reason of a Failure whose hydration is tried again when it is scheduled again."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An export does not go on at the replica. The answer of a query, a slot and a retry depend on it.
+
+    `reason`: OUT_OF_MEMORY or empty. `attempts`: how many have failed, 0 where they are not counted. `stopped`: the
+    replica does not try again by itself. A later Failure of the same kind replaces it; a step or an append that
+    succeeds ends it.
+    """
+
+    id: GlobalId
+    kind: FailureKind
+    message: str
+    reason: str = ""
+    attempts: int = 0
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,7 +270,7 @@ class ShardDeleted:
     error: str | None = None
 
 
-ComputeResponse = Frontiers | PeekResponse | SubscribeResponse | CopyToResponse | Status
+ComputeResponse = Frontiers | PeekResponse | SubscribeResponse | CopyToResponse | Status | Failure
 StorageResponse = ShardFrontiers | IngestionStatus | ShardDeleted
 Response = ComputeResponse | StorageResponse
 

@@ -210,12 +210,13 @@ class DeleteShard(_message.Message):
     def __init__(self, id: _Optional[str] = ..., location: _Optional[str] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("frontiers", "peek_response", "subscribe_response", "copy_to_response", "status", "shard_frontiers", "ingestion_status", "shard_deleted")
+    __slots__ = ("frontiers", "peek_response", "subscribe_response", "copy_to_response", "status", "failure", "shard_frontiers", "ingestion_status", "shard_deleted")
     FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     PEEK_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     COPY_TO_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     SHARD_FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     INGESTION_STATUS_FIELD_NUMBER: _ClassVar[int]
     SHARD_DELETED_FIELD_NUMBER: _ClassVar[int]
@@ -224,10 +225,11 @@ class Response(_message.Message):
     subscribe_response: SubscribeResponse
     copy_to_response: CopyToResponse
     status: Status
+    failure: Failure
     shard_frontiers: ShardFrontiers
     ingestion_status: IngestionStatus
     shard_deleted: ShardDeleted
-    def __init__(self, frontiers: _Optional[_Union[Frontiers, _Mapping]] = ..., peek_response: _Optional[_Union[PeekResponse, _Mapping]] = ..., subscribe_response: _Optional[_Union[SubscribeResponse, _Mapping]] = ..., copy_to_response: _Optional[_Union[CopyToResponse, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., shard_frontiers: _Optional[_Union[ShardFrontiers, _Mapping]] = ..., ingestion_status: _Optional[_Union[IngestionStatus, _Mapping]] = ..., shard_deleted: _Optional[_Union[ShardDeleted, _Mapping]] = ...) -> None: ...
+    def __init__(self, frontiers: _Optional[_Union[Frontiers, _Mapping]] = ..., peek_response: _Optional[_Union[PeekResponse, _Mapping]] = ..., subscribe_response: _Optional[_Union[SubscribeResponse, _Mapping]] = ..., copy_to_response: _Optional[_Union[CopyToResponse, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., shard_frontiers: _Optional[_Union[ShardFrontiers, _Mapping]] = ..., ingestion_status: _Optional[_Union[IngestionStatus, _Mapping]] = ..., shard_deleted: _Optional[_Union[ShardDeleted, _Mapping]] = ...) -> None: ...
 
 class Frontiers(_message.Message):
     __slots__ = ("id", "write", "input", "output")
@@ -296,6 +298,22 @@ class CopyToResponse(_message.Message):
     error: str
     dropped: bool
     def __init__(self, id: _Optional[str] = ..., row_count: _Optional[int] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("id", "kind", "message", "reason", "attempts", "stopped")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    kind: str
+    message: str
+    reason: str
+    attempts: int
+    stopped: bool
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., attempts: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("id", "kind", "fields")

@@ -220,6 +220,16 @@ def _peek_from_proto(m: pb.Peek) -> commands.Peek:
     return replace(asked, skip_errors=m.skip_errors, trace_context=_trace_context(m.trace_context))
 
 
+def _failure_to_proto(r: responses.Failure) -> pb.Failure:
+    told = {"id": r.id, "kind": r.kind, "message": r.message, "reason": r.reason}
+    return pb.Failure(**told, attempts=r.attempts, stopped=r.stopped)
+
+
+def _failure_from_proto(m: pb.Failure) -> responses.Failure:
+    kind = responses.FailureKind(m.kind)
+    return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped)
+
+
 def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:
     result = r.result
     if isinstance(result, responses.SubscribeDropped):
@@ -357,6 +367,7 @@ _RESPONSES: dict[type, _MessageCodec] = {
         lambda r: pb.Status(id=r.id, kind=r.kind, fields=r.fields),
         lambda m: responses.Status(global_id(m.id), m.kind, dict(m.fields)),
     ),
+    responses.Failure: ("failure", _failure_to_proto, _failure_from_proto),
     responses.ShardFrontiers: (
         "shard_frontiers",
         lambda r: pb.ShardFrontiers(id=r.id, upper=r.upper.encode(), since=r.since.encode()),

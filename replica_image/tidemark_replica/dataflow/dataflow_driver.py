@@ -3,7 +3,7 @@
     advance ──► render (once)
             ──► list the parts of [processed, meet of the inputs) ──► plan ──► run ──► commit ──► sinks stage
                      on a pool, unless cached                         on a pool, unless there are no updates
-                                     └─ a failure: a Status, and a retry after a pause ─┘
+                                     └─ a Failure, and a retry after a pause ─┘
 
 At most one job of a dataflow runs at a time. All code except the jobs' runs on the command loop. A tick without updates
 needs no job.
@@ -22,7 +22,7 @@ from typing import TypeVar
 from tidemark_persist import ForeignCommit
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
-from tidemark_protocol.messages.responses import Response, Status
+from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Response
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
@@ -134,7 +134,7 @@ class DataflowDriver:
             return
         if self._rendered is None:
             render = partial(self._context.renderer.render, self._dataflow.description)
-            self._submit(self._spark_jobs, "render", render, self._rendered_dataflow)
+            self._submit(self._spark_jobs, FailureKind.RENDER, render, self._rendered_dataflow)
         else:
             self._step(self._rendered, goal)
 
@@ -225,7 +225,7 @@ class DataflowDriver:
         written."""
         return all(s.term is not None and s.write_frontier >= own.needs for s in self._sinks.values())
 
-    def _submit(self, jobs: Pool, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def _submit(self, jobs: Pool, what: FailureKind, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Starts the dataflow's one job. `done` receives its value, unless it failed or the dataflow was dropped
         meanwhile."""
 
@@ -257,7 +257,7 @@ class DataflowDriver:
         else:
             terms = [sink.term for sink in self._sinks.values()]
             work = partial(self._list_parts, attempt, rows, terms)
-            self._submit(self._io_jobs, "step", work, partial(self._plan_step, attempt))
+            self._submit(self._io_jobs, FailureKind.STEP, work, partial(self._plan_step, attempt))
 
     def _plan_step(self, attempt: _Attempt, listed: _Listed | None) -> None:
         """Plans the step and runs it on a pool; a step without updates commits at once."""
@@ -270,14 +270,14 @@ class DataflowDriver:
         try:
             step = rendered.plan_step(listed.upper, listed.parts)
         except ReplicaError as error:
-            self._failed("step", error)
+            self._failed(FailureKind.STEP, error)
             return
         if rendered.is_quiet(step):
             self._seconds = 0.0
             self._commit_step(attempt, (rendered.skip(step), {}))
         else:
             jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
-            self._submit(jobs, "step", lambda: self._run(rendered, step), partial(self._commit_step, attempt))
+            self._submit(jobs, FailureKind.STEP, lambda: self._run(rendered, step), partial(self._commit_step, attempt))
 
     def _run(self, rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
         """Runs on a pool: the step, and its changes of each sink's errors."""
@@ -298,7 +298,7 @@ class DataflowDriver:
             rendered.commit(outcome)
         except Exception as error:  # the state is that before the step; other dataflows go on
             self._release(outcome)
-            self._failed("step", error)
+            self._failed(FailureKind.STEP, error)
             return
         self._release_leases()
         self._backoff.reset()
@@ -374,7 +374,7 @@ class DataflowDriver:
         if isinstance(outcome, Done) and not self._stopped:
             error_status.replace(*outcome.value)
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, what: FailureKind, error: Exception) -> None:
         self._release_leases()
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
@@ -385,11 +385,9 @@ class DataflowDriver:
         self._backoff.failed(UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0)
         self._hydration_status.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, log_text(error))
-        fields = {"message": public_text(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
-        if isinstance(error, OutOfMemory):
-            fields["reason"] = "OutOfMemory"
+        message, reason = public_text(error)[:MESSAGE_LIMIT], OUT_OF_MEMORY if isinstance(error, OutOfMemory) else ""
         for id in self._dataflow.exports:
-            self._context.respond(Status(id, f"{what}_failed", fields))
+            self._context.respond(Failure(id, what, message, reason, self._backoff.failures))
 
     def _waits_for_schedule(self, error: Exception) -> bool:
         """Whether the hydration must not be retried by itself: it ran out of memory and would take it from other

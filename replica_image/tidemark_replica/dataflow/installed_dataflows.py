@@ -24,6 +24,8 @@ from tidemark_protocol.messages.responses import (
     CopyToResponse,
     DescribedCollection,
     DescribedDataflow,
+    Failure,
+    FailureKind,
     Response,
     Status,
     SubscribeBatch,
@@ -72,7 +74,7 @@ class Driver(Protocol):
         """Drops a subscribe or a copy; returns the last response owed to its client, if any."""
 
     def report_again(self) -> None:
-        """Repeats every Status that still holds, for a new client."""
+        """Repeats every Status and Failure that still holds, for a new client."""
 
     def stop(self) -> None:
         """Cancels running jobs and releases all resources; returns at once."""
@@ -325,8 +327,8 @@ class InstalledDataflows:
                     driver.stop()
 
     def send(self, response: Response) -> None:
-        """Sends a driver's response. A Status is sent only while its collection exists and has not ended."""
-        if not isinstance(response, Status) or self._goes_on(response.id):
+        """Sends a driver's response. A Status or Failure is sent only while its collection exists and has not ended."""
+        if not isinstance(response, Status | Failure) or self._goes_on(response.id):
             self._send(response)
 
     def _goes_on(self, id: GlobalId) -> bool:
@@ -345,7 +347,7 @@ class InstalledDataflows:
         LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
         dataflow.refusal = reason
         for id in dataflow.exports:
-            self.send(Status(id, "refused", {"reason": reason}))
+            self.send(Failure(id, FailureKind.REFUSED, reason, stopped=True))
         for sink in dataflow.description.sink_exports:
             outdated = self._outdated.get(sink.id)
             if answer := _failed(sink, reason, is_void=outdated is not None and outdated.is_certain):

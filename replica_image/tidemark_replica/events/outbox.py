@@ -1,7 +1,7 @@
 """Responses that wait for one client, in bounded memory however slowly it reads.
 
-    put(Frontiers u1 write=5)   put(Status u1 failed)   put(Frontiers u1 write=9)
-        waiting:  [Status u1 failed, Frontiers u1 write=9]
+    put(Frontiers u1 write=5)   put(Failure u1 step)    put(Frontiers u1 write=9)
+        waiting:  [Failure u1 step, Frontiers u1 write=9]
 
 Reports about the same thing (a collection's frontiers, a shard's, a status) replace the one that waits, and move to the
 end of the queue: a status must not follow the report that its collection has ended. All waiting responses are sent
@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from tidemark_protocol.messages.responses import (
+    Failure,
     Frontiers,
     IngestionStatus,
     PeekResponse,
@@ -98,8 +99,8 @@ def _merge_key(response: Response) -> Hashable | None:
     """The key under which reports merge; None for an answer."""
     if isinstance(response, Frontiers | ShardFrontiers | IngestionStatus):
         return (type(response), response.id)
-    if isinstance(response, Status):
-        return (Status, response.id, response.kind)
+    if isinstance(response, Status | Failure):
+        return (type(response), response.id, response.kind)
     if isinstance(response, ShardDeleted):
         return (ShardDeleted, response.id)
     return None

@@ -23,11 +23,13 @@ from tidemark_operator.controller.reports.operator_costs import operator_costs
 from tidemark_operator.controller.reports.task_time import TaskTime
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
-from tidemark_protocol.messages.responses import Frontiers
+from tidemark_protocol.messages.responses import Failure, FailureKind, Frontiers
 
 STRIDES = 10
 """A since advances in strides of this part of the lag, as each one is a command to every replica."""
 _KINDS = ("write", "input", "output")
+_FOR_GOOD = (FailureKind.REFUSED, FailureKind.FENCED)
+_OF_STEPS = (FailureKind.RENDER, FailureKind.STEP)
 
 
 @dataclass
@@ -45,6 +47,7 @@ class ExportOnReplica:
     missing_features: frozenset[str] = frozenset()
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    failures: dict[FailureKind, Failure] = field(default_factory=dict)
     task_time: TaskTime | None = None
 
     @staticmethod
@@ -54,10 +57,11 @@ class ExportOnReplica:
         return ExportOnReplica(as_of, end, end, end, excluded=True)
 
     @staticmethod
-    def not_understood(as_of: Frontier, lacks: frozenset[str]) -> ExportOnReplica:
+    def not_understood(id: GlobalId, as_of: Frontier, lacks: frozenset[str]) -> ExportOnReplica:
         """The state on a replica whose image lacks features of the plan: it has nothing of it, and computes nothing."""
         why = f"its image does not know {', '.join(sorted(lacks))}"
-        return ExportOnReplica(as_of, excluded=True, missing_features=lacks, statuses={"refused": {"reason": why}})
+        refused = Failure(id, FailureKind.REFUSED, why, stopped=True)
+        return ExportOnReplica(as_of, excluded=True, missing_features=lacks, failures={refused.kind: refused})
 
     @property
     def hydrated(self) -> bool:
@@ -112,7 +116,7 @@ class ExportOnReplica:
         if (new := report.output) is not None and new is not output:
             self.output = self._later(new, output)
         wrote, stepped = self.write is not write, self.input is not input or self.output is not output
-        if self.statuses:
+        if self.failures:
             self._recovered(wrote=wrote and write is not None, stepped=stepped and input is not None)
         return wrote or stepped
 
@@ -131,10 +135,10 @@ class ExportOnReplica:
     def _recovered(self, *, wrote: bool, stepped: bool) -> None:
         """Clear failures that a retry has mended: a step failure by another step, a sink failure by another append.
         A sink that stopped for good stays failed, though another replica appends to its table."""
-        for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
-            stopped = self.statuses[kind].get("retrying") == "false"
-            if (wrote and not stopped) if kind == "sink_failed" else stepped:
-                del self.statuses[kind]
+        for kind, failed in list(self.failures.items()):
+            mended = kind in _OF_STEPS and stepped, kind == FailureKind.SINK and wrote and not failed.stopped
+            if any(mended):
+                del self.failures[kind]
 
 
 @dataclass
@@ -269,8 +273,6 @@ class Collection:
 
 def failures(on: ExportOnReplica) -> list[str]:
     """What keeps the export from continuing on a replica, in the replica's words."""
-    found = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
-    if "fenced" in on.statuses:
-        found.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
-    failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
-    return found + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]
+    first = (on.failures[kind] for kind in _FOR_GOOD if kind in on.failures)
+    failed = (each for kind, each in on.failures.items() if kind not in _FOR_GOOD)
+    return [*(f"{each.kind}: {each.message}" for each in first), *(f"{e.kind} failed: {e.message}" for e in failed)]

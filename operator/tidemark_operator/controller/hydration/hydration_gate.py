@@ -32,15 +32,13 @@ from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, S
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import AllowCompaction, Command, CreateDataflow, Schedule
-from tidemark_protocol.messages.responses import Frontiers, Response, Status
+from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, Frontiers, Response, Status
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
 STALL_MS = 600_000
 """For so long, in milliseconds, a hydration without progress keeps others waiting."""
 MOST_OCCUPANTS = 64
 """The record in the ComputeReplica's status has room for so many, and only a recorded dataflow is scheduled."""
-_STUCK = ("refused", "fenced")
-_OUT_OF_MEMORY = "OutOfMemory"
 
 
 @dataclass(frozen=True)
@@ -146,9 +144,9 @@ class HydrationGate:
         if isinstance(response, Frontiers) and response.output is not None:
             as_of = self._unhydrated.get(response.id)
             return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
-        if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
-            if response.fields.get("reason") == _OUT_OF_MEMORY:
-                return self._requeue(response.id, response.fields.get("failures", ""))
+        if isinstance(response, Failure):
+            if response.reason == OUT_OF_MEMORY:
+                return self._requeue(response.id, str(response.attempts))
             if group := self._groups.get(response.id):
                 self._failing[response.id] = group
             return self._done(response.id)

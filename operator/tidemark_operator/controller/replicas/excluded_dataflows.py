@@ -97,8 +97,8 @@ class ExcludedDataflows:
             if not is_sealed and not lacks:
                 continue
             for collection in collections:
-                since = collection.since
-                on = ExportOnReplica.done(since) if is_sealed else ExportOnReplica.not_understood(since, lacks)
+                id, since = collection.id, collection.since
+                on = ExportOnReplica.done(since) if is_sealed else ExportOnReplica.not_understood(id, since, lacks)
                 collection.replicas[replica] = on
                 self._dataflows.hold_inputs(collection)
                 left_out.add(collection.id)

@@ -32,7 +32,7 @@ from tidemark_persist import (
 )
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
-from tidemark_protocol.messages.responses import DescribedShard, Response, Status
+from tidemark_protocol.messages.responses import DescribedShard, Failure, FailureKind, Response
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
@@ -90,7 +90,7 @@ class MaterializedViewSink:
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
         self._stopped = self._dropped = False
-        self._failure_status: Status | None = None
+        self._failure: Failure | None = None
         self._written = self._went_back = False
         self._epoch: int | None = None
         """Of the table, when the sink first looked at its contents."""
@@ -129,7 +129,7 @@ class MaterializedViewSink:
     def allow_writes(self, term: WriterTerm) -> None:
         """Takes a newer term; a fenced sink may write again."""
         if self._term is None or term > self._term:
-            self._term, self._stopped, self._failure_status = term, False, None
+            self._term, self._stopped, self._failure = term, False, None
             self._progress.term = term
 
     def stage(self, staged: Staged) -> None:
@@ -205,7 +205,7 @@ class MaterializedViewSink:
     def _stop_for_good(self, why: str) -> None:
         self._give_up()
         LOG.warning("the sink of %s: %s", self._id, why)
-        self._report("sink_failed", why)
+        self._report(FailureKind.SINK, why)
 
     def _give_up(self) -> None:
         self._stopped = True
@@ -213,8 +213,8 @@ class MaterializedViewSink:
 
     def report_again(self) -> None:
         """Repeats the failure that keeps it from writing, for a new client."""
-        if self._failure_status is not None:
-            self._respond(self._failure_status)
+        if self._failure is not None:
+            self._respond(self._failure)
         for publisher in self._publishers:
             publisher.report_again()
 
@@ -321,7 +321,7 @@ class MaterializedViewSink:
                 self._failed(outcome.error)
             return
         self._backoff.reset()
-        self._failure_status = None
+        self._failure = None
         self._written = True
         now = outcome.value
         if now.upper < append.expected_upper:
@@ -345,14 +345,14 @@ class MaterializedViewSink:
             self._stopped = True
         else:
             self._backoff.failed()
-        kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
+        kind = FailureKind.FENCED if isinstance(error, Fenced) else FailureKind.SINK
         LOG.warning("the sink of %s: %s", self._id, log_text(error))
         self._report(kind, public_text(error))
 
-    def _report(self, kind: str, message: str) -> None:
-        self._failure_status = Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()})
+    def _report(self, kind: FailureKind, message: str) -> None:
+        self._failure = Failure(self._id, kind, message, stopped=self._stopped)
         if not self._dropped:
-            self._respond(self._failure_status)
+            self._respond(self._failure)
 
 
 def append_to(shard: Shard, append: Append, epoch: int | None = None) -> AppendOutcome:
