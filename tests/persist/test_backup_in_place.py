@@ -72,6 +72,30 @@ def test_a_backup_that_others_brought_to_the_same_version_is_told(
     assert follower.contents() == read(follower.shard) == in_the_table(location)
 
 
+def test_a_handle_that_was_led_into_a_backup_is_told_by_the_next_commit(tmp_path: Path) -> None:
+    """Others brought the backup to the version of two handles that had not noticed. One of them commits, as if after
+    what it knew, and so leads the other one there."""
+    location = tmp_path / "t"
+    writer, follower = opened(location), Follower(opened(location))
+    append(writer, ("a", 1))
+    shutil.copytree(location, tmp_path / "backup")
+    append(writer, ("b", 2))
+    follower.follow()
+    put_back(location, tmp_path / "backup")
+    append(opened(location), ("c", 3))
+    writer._log._gap_check_seconds = follower.shard._log._gap_check_seconds = 60.0
+    append(writer, ("d", 4))
+    follower.follow()
+    assert follower.contents() != in_the_table(location), "the scene is another one than is told here"
+    append(writer, ("e", 5))
+    follower.follow()
+    assert len(follower.told) == 1
+    assert follower.contents() == in_the_table(location) == {("a", 1): 1, ("c", 3): 1, ("d", 4): 1, ("e", 5): 1}
+    append(writer, ("f", 6))
+    follower.follow()
+    assert len(follower.told) == 1
+
+
 @pytest.mark.parametrize("later", [0, 1, 2, 5])
 def test_a_writer_that_has_not_noticed_a_backup_does_it_no_harm(tmp_path: Path, later: int) -> None:
     """Its checkpoint, compaction and vacuum are of the table that is there, of which an earlier vacuum knows less."""

@@ -3,6 +3,8 @@
     entry without our commit id that changes rows            another program committed: DELETE, INSERT, RESTORE ...
     entry that names another predecessor than the one read   the table was replaced, by a backup for example
     table that is shorter than what was read                 the same
+    entry of ours whose writer counts a later change         the handle has not seen it: a writer that had not either
+                                                             committed to a backup, and then did
     more entries than are looked at, or some are gone        not known
 
 In each case the handle accepts the table as it is, and its *epoch* becomes another one. Who goes on from what was read
@@ -56,6 +58,10 @@ class Continuity:
         """Whether the entry names the one that was read last, as far as both say it."""
         return entry.after is None or self.tip is None or entry.after == self.tip
 
+    def is_news(self, entry: LogEntry) -> bool:
+        """Whether the entry's writer knows of a change by another program that this handle has not seen."""
+        return (entry.foreign or 0) > self.foreign
+
     def moved(self, before: int, after: int, read_entry: ReadEntry, most: int) -> bool:
         """Looks at the entries of a table that was opened again: the handle goes from version `before` to `after`.
         False where another table is in its place."""
@@ -84,6 +90,8 @@ class Continuity:
                 return False
             if entry.is_foreign:
                 self._committed(entry)
+            elif self.is_news(entry):
+                self._begin(version, f"another process has seen that another program changed the table {self.location}")
             self.took(entry)
             known = entry
         return True

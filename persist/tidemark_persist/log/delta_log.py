@@ -119,8 +119,8 @@ class DeltaLog:
         """Whether the next entry changes no rows without our knowing, and comes after the one that was read last."""
         if entry.schema_changed or entry.is_foreign or not self.continuity.follows(entry):
             return False
-        if self.state.problem:  # a compaction by another program may have ended it: only the table tells
-            return False
+        if self.continuity.is_news(entry) or self.state.problem:
+            return False  # a compaction by another program may have ended the problem: only the table tells
         if entry.after is not None:
             return True
         here = self.read_entry(self.version)  # the next one does not name it: another program's, or of an older image
