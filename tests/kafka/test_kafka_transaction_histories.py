@@ -140,10 +140,12 @@ def test_oracle_random_refusals(kafka: Broker, tmp_path: Path, seed: int, monkey
     run.close()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_crash_sigkill_while_transactions_come(kafka: Broker, tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "kills"), [(2, 2), *(pytest.param(n, 5, marks=pytest.mark.slow) for n in range(20, 24))]
+)
+def test_crash_sigkill_while_transactions_come(kafka: Broker, tmp_path: Path, seed: int, kills: int) -> None:
     """The ingesting process is killed at any point of a tick: what its bindings have are whole transactions."""
-    draw, shop = random.Random(kills), Shop(kafka)
+    draw, shop = random.Random(seed), Shop(kafka)
     spec = shop.spec(max_bytes_per_tick=2_000)
     (tmp_path / "spec").write_bytes(codec.encode(spec))
     with Run(tmp_path, spec) as run:
