@@ -20,7 +20,7 @@ import pytest
 from tests.pgwire.written import written
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Transaction
+from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Section, Transaction
 from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, run_to_end
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
@@ -158,7 +158,7 @@ def begun(body: Body) -> Transaction:
     """With the rows of the body."""
     transaction = Transaction()
     transaction.begin()
-    transaction.pending = Pending(cast(Any, "shop.plain"), body, "k")
+    transaction.pending = Pending(cast(Any, "shop.plain"), body, "k", [Section("insert", (0, 0))])
     return transaction
 
 

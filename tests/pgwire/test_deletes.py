@@ -32,6 +32,9 @@ MAY_WRITE = tuple(
 )
 
 
+SET_NAME = "ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name"
+
+
 @pytest.fixture(scope="module")
 def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     with written(tmp_path_factory.mktemp("deletes"), MAY_WRITE) as made:
@@ -172,14 +175,36 @@ def test_an_upsert_replaces_whole_rows(tables: Written) -> None:
     assert len(tables.rows("pairs")) == 2
 
 
-def test_a_transaction_does_one_thing_with_rows(tables: Written) -> None:
+def test_a_transaction_inserts_upserts_and_deletes(tables: Written) -> None:
+    """Each statement finds what those before it left, all are one call, and a savepoint takes the later ones back."""
     with tables.server.connect() as connection:
-        connection.execute("BEGIN")
-        connection.execute("INSERT INTO shop.orders VALUES (1, 'x')")
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match="to insert, and this is to delete"):
-            connection.execute("DELETE FROM shop.orders WHERE id = 1")
-        connection.execute("ROLLBACK")
-        assert tables.rows("orders") == []
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'x'), (2, 'y')")
+        tables.calls.clear()
+        with connection.transaction():
+            assert connection.execute("DELETE FROM shop.orders WHERE id = 1").statusmessage == "DELETE 1"
+            connection.execute("INSERT INTO shop.orders VALUES (1, 'again'), (3, 'z')")
+            connection.execute("SAVEPOINT s")
+            connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2)")
+            connection.execute("INSERT INTO shop.orders VALUES (2, 'lost')")
+            connection.execute("ROLLBACK TO s")
+            with connection.cursor().copy("COPY shop.orders FROM STDIN") as rows:
+                rows.write_row((4, "copied"))
+            connection.execute("INSERT INTO shop.orders VALUES (3, 'Z') " + SET_NAME)
+            connection.execute("DELETE FROM shop.orders WHERE id = 4")
+        assert sorted(tables.rows("orders")) == [(1, "again"), (2, "y"), (3, "Z")]
+        assert len(tables.calls) == 1
+
+        for statements, refused in (
+            (("INSERT INTO shop.orders VALUES (9, 'x')", "DELETE FROM shop.orders WHERE id = 77"), "P0002"),
+            (("DELETE FROM shop.orders WHERE id = 1", "INSERT INTO shop.orders VALUES (2, 'x')"), "23505"),
+        ):
+            connection.execute("BEGIN")
+            for statement in statements:
+                connection.execute(statement.encode())
+            with pytest.raises(psycopg.Error) as failed:
+                connection.execute("COMMIT")
+            assert failed.value.sqlstate == refused
+        assert sorted(tables.rows("orders")) == [(1, "again"), (2, "y"), (3, "Z")]
 
 
 def test_an_error_within_parentheses_has_the_position_in_the_statement() -> None:

@@ -12,12 +12,12 @@ import pytest
 
 from tests.dialects.postgres import running
 from tests.pgwire.served import Served
-from tests.pgwire.test_deletes import MAY_WRITE
+from tests.pgwire.test_deletes import MAY_WRITE, SET_NAME
 from tests.pgwire.test_oracle_values import connect
 from tests.pgwire.written import written
 
 pytestmark = pytest.mark.postgres
-SEED, COUNT = 20261127, 150
+SEED, COUNT, TRANSACTIONS = 20261127, 150, 60
 KEYS = ("1", "2", "3", "'2'", "3::bigint", "NULL", "4")
 TEXTS = ("'x'", "'y'", "'Y'", "''", "'x '", "E'\\x78'", "NULL")
 
@@ -43,6 +43,79 @@ def test_random_statements(tmp_path: Path) -> None:
             assert sorted(tables.rows("pairs"), key=repr) == sorted(wanted, key=repr), (number, text)
             done[(tag or "").split()[0]] = done.get((tag or "").split()[0], 0) + 1
     assert min(done["INSERT"], done["DELETE"]) > COUNT / 10
+
+
+def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path) -> None:
+    """Of inserts, upserts, deletes and savepoints. A transaction is refused at its end alone where a DELETE has said
+    more rows than there were, where a key is there already, or where statements that follow one another have a key
+    twice."""
+    choice, committed, mixed = random.Random(SEED), 0, 0
+    with (
+        written(tmp_path, MAY_WRITE) as tables,
+        running() as server,
+        connect(server) as postgres,
+        _connected(tables.server) as tidemark,
+    ):
+        postgres.execute("CREATE TEMP TABLE orders (id bigint PRIMARY KEY, name text)")
+        for number in range(TRANSACTIONS):
+            statements = ["BEGIN", *_transaction(choice)]
+            tags = [_tag(tidemark, text.replace("orders", "shop.orders")) for text in statements]
+            try:
+                wanted = [_tag(postgres, text) for text in statements]
+            except psycopg.errors.UniqueViolation:
+                postgres.execute("ROLLBACK")
+                with pytest.raises((psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound)):
+                    tidemark.execute("COMMIT")
+                continue
+            refused = _refused(tidemark)
+            if refused:
+                assert "KEY_TWICE" in refused or tags != wanted, (number, statements, refused)
+                postgres.execute("ROLLBACK")
+            else:
+                assert _kept(statements, tags) == _kept(statements, wanted), (number, statements)
+                postgres.execute("COMMIT")
+                committed, mixed = committed + 1, mixed + (len({text.split()[0] for text in statements}) > 2)
+            left = postgres.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
+            assert sorted(tables.rows("orders")) == left, (number, statements)
+    assert mixed > TRANSACTIONS / 5, (committed, mixed)
+
+
+def _tag(connection: psycopg.Connection[Any], text: str) -> str | None:
+    return connection.execute(text.encode()).statusmessage
+
+
+def _refused(connection: psycopg.Connection[Any]) -> str:
+    """Why the transaction is refused at its end; empty: it is done."""
+    try:
+        connection.execute("COMMIT")
+    except (psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound) as error:
+        return str(error)
+    return ""
+
+
+def _kept(statements: list[str], tags: list[str | None]) -> list[str | None]:
+    """Without those that a savepoint took back: the number of such a DELETE was never checked."""
+    if "SAVEPOINT s" not in statements:
+        return tags
+    begin, end = statements.index("SAVEPOINT s"), statements.index("ROLLBACK TO SAVEPOINT s")
+    return tags[:begin] + tags[end:]
+
+
+def _transaction(choice: random.Random) -> list[str]:
+    def statement(may_fail: bool = True) -> str:
+        id = choice.randrange(8)
+        return choice.choice(
+            (
+                f"DELETE FROM orders WHERE id = {id}",
+                f"INSERT INTO orders VALUES ({id}, '{choice.random()}') {'' if may_fail else SET_NAME}",
+                *[f"INSERT INTO orders VALUES ({id}, '{choice.random()}') {SET_NAME}"] * 2,
+            )
+        )
+
+    found = [statement() for _ in range(choice.randrange(1, 5))]
+    if choice.random() < 0.3:
+        found += ["SAVEPOINT s", *(statement(may_fail=False) for _ in range(2)), "ROLLBACK TO SAVEPOINT s", statement()]
+    return found
 
 
 def _connected(server: Served) -> psycopg.Connection[Any]:

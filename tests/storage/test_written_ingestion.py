@@ -240,7 +240,7 @@ def test_a_call_that_fails_each_time_ends_and_the_others_go_on(tmp_path: Path, m
             raise OverflowError("13")
         return computed(spec, operation, rows, before)
 
-    monkeypatch.setattr(source, "updates_of", failing)
+    monkeypatch.setattr(transaction, "updates_of", failing)
     writer = Writer(tmp_path)
     first, bad, last = (writer.put("plain", b"id\n%d\n" % number) for number in (1, 13, 2))
     failures = 0
@@ -271,6 +271,10 @@ def test_a_taken_call_whose_client_is_gone_ends_where_the_ingestion_begins_again
     assert pairs(tmp_path, "plain") == [(2, None)]
 
 
+Part = tuple[str, bytes]
+"""An operation and its csv."""
+
+
 class Model:
     """The rows that the tables should hold, and calls at random."""
 
@@ -279,17 +283,28 @@ class Model:
         self.keyed: dict[int, str] = {}
         self.plain: Counter[tuple[int, str]] = Counter()
 
-    def call(self) -> tuple[str, str, bytes]:
+    def call(self) -> tuple[str, list[Part]]:
+        table = self.random.choice(["keyed", "plain"])
+        return table, [self._part(table) for _ in range(self.random.choice([1, 1, 2, 6]))]
+
+    def _part(self, table: str) -> Part:
         draw = self.random
-        table = draw.choice(["keyed", "plain"])
         operation = draw.choice(["insert", "upsert", "delete"] if table == "keyed" else ["insert", "delete"])
         count = draw.choice([1, 1, 2, 5, 40])
         lines = [(draw.randrange(60), draw.choice("abc")) for _ in range(count)]
         body = "id,name,price,at\n" + "".join(f"{id},{name},,\n" for id, name in lines)
-        return table, operation, body.encode()
+        return operation, body.encode()
 
-    def apply(self, table: str, operation: str, body: bytes) -> int | None:
-        """How many rows the call writes or deletes; None where it is refused."""
+    def apply(self, table: str, parts: list[Part]) -> int | None:
+        """How many rows the call writes and deletes; None where it is refused, and nothing of it is done."""
+        keyed, plain = dict(self.keyed), Counter(self.plain)
+        counts = [self._apply(table, operation, body) for operation, body in parts]
+        if None in counts:
+            self.keyed, self.plain = keyed, plain
+            return None
+        return sum(count for count in counts if count is not None)
+
+    def _apply(self, table: str, operation: str, body: bytes) -> int | None:
         lines = [line.split(",") for line in body.decode().splitlines()[1:]]
         found = [(int(id), name) for id, name, *_ in lines]
         if table == "plain":
@@ -342,7 +357,7 @@ def test_crash_random_histories_are_those_of_a_model(
             if alive[0] <= 0:
                 alive[0] = moments.randrange(2, 90)
             try:
-                pending = [writer.put(t, b, o, key=k) for t, o, b, k in calls]
+                pending = [put(writer, table, parts, key) for table, parts, key in calls]
                 writer.tick()
                 while any(call.answer(0) is None for call in pending if not refused(call)):
                     writer.tick()
@@ -354,13 +369,21 @@ def test_crash_random_histories_are_those_of_a_model(
                         writer.restart()
                     except KeyboardInterrupt:
                         alive[0] = 0
-        expected = [model.apply(t, o, b) for t, o, b, _ in calls]
+        expected = [model.apply(table, parts) for table, parts, _ in calls]
         assert [a if isinstance(a := answers[k], int) else None for *_, k in calls] == expected, (number, answers)
         keyed, plain = sorted(model.keyed.items()), sorted(model.plain.elements())
         wanted[writer.now] = keyed, plain
         assert (pairs(tmp_path, "keyed"), pairs(tmp_path, "plain")) == (keyed, plain)
     for time, (keyed, plain) in wanted.items():
         assert (pairs(tmp_path, "keyed", time), pairs(tmp_path, "plain", time)) == (keyed, plain)
+
+
+def put(writer: Writer, table: str, parts: list[Part], key: str) -> PendingWrite:
+    """As a call of one operation where there is one alone."""
+    if len(parts) > 1:
+        return writer.put_parts(table, parts, key)
+    [(operation, body)] = parts
+    return writer.put(table, body, operation, key=key)
 
 
 def refused(call: PendingWrite) -> bool:

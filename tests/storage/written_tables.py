@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.inspect import tables_of
-from tidemark_replica.storage.written.receive import Receiver, WriteHeader
+from tidemark_replica.storage.written.receive import Receiver, Section, WriteHeader
 from tidemark_replica.storage.written.source import WrittenIngestion
 from tidemark_replica.storage.written.spool import Spool
 
@@ -63,6 +64,14 @@ class Writer:
         """A call that waits for its tick. Raises WriteRefused."""
         header = WriteHeader(table, operation, format, key or f"k{next(_KEYS)}", must_find)
         return self.inbox.put(self.receiver.receive(header, [body[i : i + 1000] for i in range(0, len(body), 1000)]))
+
+    def put_parts(
+        self, table: str, parts: Sequence[tuple[str, bytes]], key: str = "", must_find: int = 0
+    ) -> PendingWrite:
+        """A call that does several things with rows, each a csv. Raises WriteRefused."""
+        sections = tuple(Section(operation, len(body)) for operation, body in parts)
+        header = WriteHeader(table, "", "csv", key or f"k{next(_KEYS)}", must_find, sections)
+        return self.inbox.put(self.receiver.receive(header, [body for _, body in parts]))
 
     def tick(self) -> int:
         self.now += 100

@@ -20,7 +20,6 @@ from tidemark_pgwire.errors import (
     NO_ACTIVE_TRANSACTION,
     WireError,
 )
-from tidemark_pgwire.statements.inserts import INSERT
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, Mark
 from tidemark_pgwire.writes.table import WrittenTable, other_table
@@ -32,16 +31,25 @@ LOST = (-1, -1)
 """The mark of older ones."""
 
 
+@dataclass(frozen=True)
+class Section:
+    """Rows of a body that are inserted, upserted or deleted; they are behind `begin`."""
+
+    operation: str
+    begin: Mark
+
+
 @dataclass
 class Pending:
-    """Rows that are to be inserted into one table, upserted or deleted, by a call with this key. `copied`: the data of
-    the one COPY that they are of; None: they have other statements. `statements`: how many INSERTs and DELETEs there
-    were since the first of them. `since`: when the first of them came, by the event loop's clock."""
+    """Rows that are to be inserted into one table, upserted and deleted, by a call with this key. `sections`: what is
+    done with them, in order. `copied`: the data of the one COPY that they are of; None: they have other statements.
+    `statements`: how many INSERTs and DELETEs there were since the first of them. `since`: when the first of them came,
+    by the event loop's clock."""
 
     table: WrittenTable
     body: Body
     key: str
-    operation: str = INSERT
+    sections: list[Section]
     copied: Blocks | None = None
     statements: int = 0
     since: float = 0.0
@@ -84,20 +92,11 @@ class Transaction:
         if all(mark is None for _, _, mark in self._savepoints):
             self.forget_rows()
 
-    def rows_of(self, table: WrittenTable, operation: str) -> Body | None:
-        """The rows that wait for this call, if there are some. Raises WireError: there are others."""
-        if self.pending is None:
-            return None
-        if self.pending.table != table:
+    def rows_of(self, table: WrittenTable) -> Pending | None:
+        """The rows of the table that wait, if there are some. Raises WireError: there are others."""
+        if self.pending is not None and self.pending.table != table:
             raise other_table(self.pending.table, table)
-        if self.pending.operation != operation:
-            raise WireError(
-                FEATURE_NOT_SUPPORTED,
-                f"a transaction does one thing with rows: it has rows of {table} to {self.pending.operation}, and this "
-                f"is to {operation}",
-                hint="COMMIT between them.",
-            )
-        return self.pending.body
+        return self.pending
 
     def forget_rows(self) -> None:
         if (pending := self.pending) is not None:
@@ -159,6 +158,7 @@ class Transaction:
         elif self.pending is not None:
             body = self.pending.body
             await body.do_file_work(partial(body.back, mark))
+            self.pending.sections = [each for each in self.pending.sections if each.begin < mark]
         del self._savepoints[at + 1 :]
         self.failed = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
 from tidemark_pgwire import errors
@@ -17,7 +17,7 @@ from tidemark_pgwire.errors import Gone, ProtocolError, WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
-from tidemark_pgwire.session.transaction import Pending
+from tidemark_pgwire.session.transaction import Pending, Section
 from tidemark_pgwire.statements.commands import CopyIn
 from tidemark_pgwire.statements.inserts import DELETE, INSERT, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
@@ -43,7 +43,7 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
-        body = _body(session, table, command.operation)
+        body = await _body(session, table, command.operation)
         await body.do_file_work(partial(body.append, made, rows), len(made))
     if session.transaction.pending is not None:
         session.transaction.pending.statements += 1
@@ -61,7 +61,7 @@ async def copy(session: Session, command: CopyIn) -> str:
     table = await _table(session, command.table, INSERT)
     columns = table.chosen(command.columns)
     blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)
-    body, zone = _body(session, table, INSERT), session.settings.zone
+    body, zone = await _body(session, table, INSERT), session.settings.zone
     before = body.rows
 
     def keep(last: bool) -> None:
@@ -92,7 +92,9 @@ async def write(session: Session, tag: str = "") -> str:
     pending, session.transaction.pending = session.transaction.pending, None
     if pending is None:
         return tag
-    counts = pending.operation == DELETE and pending.statements == 1 and tag.startswith("DELETE")
+    sections = list(_sections(pending))
+    counts = len(sections) == 1 and pending.statements == 1 and tag.startswith("DELETE")
+    deleted = sum(rows for operation, _, rows in sections if operation == DELETE)
     try:
         if pending.body.rows == 0:
             return tag
@@ -100,12 +102,14 @@ async def write(session: Session, tag: str = "") -> str:
             namespace=session.namespace,
             source=pending.table.source,
             table=pending.table.name,
-            operation=pending.operation,
+            operation=sections[0][0] if len(sections) == 1 else "",
             format="csv",
             key=pending.key,
             table_id=pending.table.id,
-            must_find=pending.body.rows if pending.operation == DELETE and not counts else 0,
+            must_find=0 if counts else deleted,
         )
+        if len(sections) > 1:
+            header.sections.extend(pb.WriteSection(operation=name, size=size) for name, size, _ in sections)
         session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
@@ -114,7 +118,7 @@ async def write(session: Session, tag: str = "") -> str:
     finally:
         session.is_writing = False
         pending.body.close()
-    if reply.repeated and header.must_find not in (0, reply.rows):
+    if reply.repeated and len(sections) == 1 and header.must_find not in (0, reply.rows):
         raise WireError(
             "P0002",
             f"an earlier call with this tidemark.write_key deleted {reply.rows} rows of {pending.table}, and this "
@@ -150,26 +154,37 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
 
 async def _table(session: Session, name: TableName, operation: str) -> WrittenTable:
     pending = session.transaction.pending
-    if pending is not None and (pending.table.source, pending.table.name, pending.operation) == (
-        name.source,
-        name.table,
-        operation,
+    if (
+        pending is not None
+        and (pending.table.source, pending.table.name) == (name.source, name.table)
+        and any(section.operation == operation for section in pending.sections)
     ):
         return pending.table
     return await session.written_table(name.source, name.table, operation)
 
 
-def _body(session: Session, table: WrittenTable, operation: str) -> Body:
-    """Where the rows of the transaction wait. Raises WireError: it has rows of another table, or does something else
-    with its rows."""
-    transaction = session.transaction
-    if (body := transaction.rows_of(table, operation)) is None:
-        body = Body(session.spool, session.user, header_of(table))
-        transaction.pending = Pending(table, body, session.settings.write_key or uuid.uuid4().hex, operation)
-        transaction.pending.since = asyncio.get_running_loop().time()
-    elif transaction.pending is not None:
-        transaction.pending.copied = None
-    return body
+async def _body(session: Session, table: WrittenTable, operation: str) -> Body:
+    """Where the rows of the transaction wait, ready for rows of this operation. Raises WireError: there are rows of
+    another table."""
+    pending, header = session.transaction.rows_of(table), header_of(table)
+    if pending is None:
+        body, key = Body(session.spool, session.user, header), session.settings.write_key or uuid.uuid4().hex
+        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, (0, 0))])
+        pending.since = asyncio.get_running_loop().time()
+        return body
+    pending.copied = None
+    if pending.sections[-1].operation != operation:
+        begin = pending.body.mark
+        await pending.body.do_file_work(partial(pending.body.append, header, 0), len(header))
+        pending.sections.append(Section(operation, begin))
+    return pending.body
+
+
+def _sections(pending: Pending) -> Iterator[tuple[str, int, int]]:
+    """The operations of the body in order, each with its bytes and its rows."""
+    ends = [*(section.begin for section in pending.sections[1:]), pending.body.mark]
+    for section, (size, rows) in zip(pending.sections, ends, strict=True):
+        yield section.operation, size - section.begin[0], rows - section.begin[1]
 
 
 def _placed(error: WireError, pending: Pending) -> WireError:

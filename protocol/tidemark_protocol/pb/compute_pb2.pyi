@@ -592,20 +592,30 @@ class ReleaseSourceResponse(_message.Message):
     def __init__(self, error: _Optional[str] = ...) -> None: ...
 
 class WriteRowsHeader(_message.Message):
-    __slots__ = ("ingestion", "table", "operation", "format", "key", "must_find")
+    __slots__ = ("ingestion", "table", "operation", "format", "key", "must_find", "sections")
     INGESTION_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     MUST_FIND_FIELD_NUMBER: _ClassVar[int]
+    SECTIONS_FIELD_NUMBER: _ClassVar[int]
     ingestion: str
     table: str
     operation: str
     format: str
     key: str
     must_find: int
-    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ...) -> None: ...
+    sections: _containers.RepeatedCompositeFieldContainer[WriteRowsSection]
+    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ...) -> None: ...
+
+class WriteRowsSection(_message.Message):
+    __slots__ = ("operation", "size")
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    operation: str
+    size: int
+    def __init__(self, operation: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class WriteRowsRequest(_message.Message):
     __slots__ = ("header", "data", "end")

@@ -373,7 +373,7 @@ class FileChange(_message.Message):
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class InsertHeader(_message.Message):
-    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id", "must_find")
+    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id", "must_find", "sections")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -382,6 +382,7 @@ class InsertHeader(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     MUST_FIND_FIELD_NUMBER: _ClassVar[int]
+    SECTIONS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     source: str
     table: str
@@ -390,7 +391,16 @@ class InsertHeader(_message.Message):
     key: str
     table_id: str
     must_find: int
-    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ...) -> None: ...
+    sections: _containers.RepeatedCompositeFieldContainer[WriteSection]
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ...) -> None: ...
+
+class WriteSection(_message.Message):
+    __slots__ = ("operation", "size")
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    operation: str
+    size: int
+    def __init__(self, operation: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
     __slots__ = ("header", "data", "end")

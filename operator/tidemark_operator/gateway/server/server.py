@@ -244,7 +244,9 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 raise QueryRefused("the first message of a call is its header")
             asked = first.header
             place = (asked.namespace, asked.source, asked.table)
-            target = WriteTarget(*place, asked.operation, asked.format, asked.key, asked.table_id, asked.must_find)
+            sections = tuple((section.operation, section.size) for section in asked.sections)
+            how = asked.operation, asked.format, asked.key, asked.table_id, asked.must_find
+            target = WriteTarget(*place, *how, sections)
             try:
                 written = await self._inserts.write(access, target, _body(requests))
             except OperatorError:

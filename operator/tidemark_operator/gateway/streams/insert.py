@@ -66,7 +66,9 @@ class WriteTarget:
     table_id: str = ""
     """Of the table that the rows are made for; empty: any of the name."""
     must_find: int = 0
-    """How many rows a delete must find; 0: any number."""
+    """How many rows its deletes must find; 0: any number."""
+    sections: tuple[tuple[str, int], ...] = ()
+    """Of the body, instead of one operation: operations and bytes."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ class Inserts:
             QueryNotReady, TooMany: nothing was written, and the call may be repeated.
             WriteUnknown: the replica was lost. The text says whether to repeat the call: not without a key.
         """
-        await access.check_write(target.namespace, target.source, target.operation)
+        for operation in dict.fromkeys(each for each, _ in target.sections) or (target.operation,):
+            await access.check_write(target.namespace, target.source, operation)
         self._limits.write_rate.take(access.caller)
         state, pinned, table = self._resolve(target.namespace, target.source, target.table)
         if target.table_id not in ("", _id_of(pinned, table)):
@@ -121,6 +124,7 @@ class Inserts:
                 format=target.format,
                 key=target.key or uuid.uuid4().hex,
                 must_find=target.must_find,
+                sections=[compute_pb2.WriteRowsSection(operation=name, size=size) for name, size in target.sections],
             )
             try:
                 answer = await self._call(running, state, header, pieces)

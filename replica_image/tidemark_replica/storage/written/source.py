@@ -28,7 +28,7 @@ from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, Wr
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite
 from tidemark_replica.storage.written.refusal import KEY_REUSED, ROWS_MISSING, WriteRefused
-from tidemark_replica.storage.written.transaction import found_by, reads_contents, rows_of, updates_of
+from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of_call
 
 SHARE_BYTES, SHARES_MAX = 8 << 20, 256
 """A call with more rows is divided into shares of about so many bytes; each share is two open files."""
@@ -66,7 +66,7 @@ class WrittenIngestion(Source):
         staged = {}
         for name, group in groups.items():
             self._busy = monotonic(), f"writing {sum(p.write.rows for p in group)} rows to table {name}"
-            large = group[0].write.size > SHARE_BYTES
+            large = group[0].write.size > SHARE_BYTES and len(group[0].write.parts) == 1
             if file := self._stage_large(name, group[0], time) if large else self._stage_small(name, group, time):
                 staged[name] = [file]
         self._busy = None
@@ -105,7 +105,7 @@ class WrittenIngestion(Source):
         """Stages calls in the order of their arrival; each meets the rows of those before it."""
         spec, shard = self._specs[name], self._places[name][1]
         tables = [(p, pa.Table.from_batches(p.write.batches(), shard.schema)) for p in group]
-        reading = [rows for p, rows in tables if reads_contents(spec, p.write.operation)]
+        reading = [rows for p, rows in tables if reads_contents(spec, p.write.parts)]
         before = _with_diff_schema(shard).empty_table()
         if reading:
             sought = Sought((batch for rows in reading for batch in rows.to_batches()), found_by(spec))
@@ -115,8 +115,8 @@ class WrittenIngestion(Source):
             if self._is_known(pending):
                 continue
             try:
-                updates = updates_of(spec, pending.write.operation, rows, before)
-                count = _checked(pending.write, rows_of(pending.write.operation, rows.num_rows, updates))
+                updates, *counts = updates_of_call(spec, pending.write.parts, rows, before)
+                count = _checked(pending.write, *counts)
             except WriteRefused as refusal:
                 self._refuse(pending, refusal)
                 continue
@@ -130,14 +130,14 @@ class WrittenIngestion(Source):
         if self._is_known(pending):
             return None
         spec, shard = self._specs[name], self._places[name][1]
-        counts = list[int]()
+        counts = list[tuple[int, int]]()
         timed = (_timed(updates, time) for updates in _updates_in_shares(spec, shard, pending.write, counts))
         try:
             file = write_staged(shard.location, _batches(timed), schema=shard.schema)
         except WriteRefused as refusal:
             self._refuse(pending, refusal)
             return None
-        self._accept(pending, time, sum(counts))
+        self._accept(pending, time, sum(map(sum, counts)))
         return file
 
     def _accept(self, pending: PendingWrite, time: Time, rows: int) -> None:
@@ -162,23 +162,27 @@ class WrittenIngestion(Source):
         self._inbox.refuse(pending, refusal)
 
 
-def _checked(write: ReceivedWrite, rows: int) -> int:
-    """How many rows the call writes or deletes. Raises WriteRefused: it must find more."""
-    if write.must_find not in (0, rows):
+def _checked(write: ReceivedWrite, written: int, deleted: int) -> int:
+    """How many rows the call writes and deletes. Raises WriteRefused: it must find more."""
+    if write.must_find not in (0, deleted):
         raise WriteRefused(
-            ROWS_MISSING, f"{write.must_find} rows are to be deleted, and {rows} of them are there; nothing is written"
+            ROWS_MISSING,
+            f"{write.must_find} rows are to be deleted, and {deleted} of them are there; nothing is written",
         )
-    return rows
+    return written + deleted
 
 
-def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite, counts: list[int]) -> Iterator[pa.Table]:
-    """The updates of a large call, some at a time. `counts` gets how many rows they write or delete. Raises
-    WriteRefused."""
+def _updates_in_shares(
+    spec: WrittenTable, shard: Shard, write: ReceivedWrite, counts: list[tuple[int, int]]
+) -> Iterator[pa.Table]:
+    """The updates of a large call with one part, some at a time. `counts` gets how many rows they write and delete.
+    Raises WriteRefused."""
     empty = _with_diff_schema(shard).empty_table()
-    if not reads_contents(spec, write.operation):
-        counts.append(write.rows)
+    if not reads_contents(spec, write.parts):
         for batch in write.batches():
-            yield updates_of(spec, write.operation, pa.Table.from_batches([batch]), empty)
+            updates, *count = updates_of_call(spec, write.parts, pa.Table.from_batches([batch]), empty)
+            counts.append((count[0], count[1]))
+            yield updates
         return
     shares, sought = min(write.size // SHARE_BYTES + 1, SHARES_MAX), Sought(write.batches(), found_by(spec))
 
@@ -193,10 +197,10 @@ def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite, c
         for some, met in zip(own, there, strict=True):
             before = consolidate(pa.concat_tables([empty, *met]))
             share = pa.concat_tables([shard.schema.empty_table(), *some])
-            updates = updates_of(spec, write.operation, share, before)
-            counts.append(rows_of(write.operation, share.num_rows, updates))
+            updates, *count = updates_of_call(spec, write.parts, share, before)
+            counts.append((count[0], count[1]))
             yield updates
-    _checked(write, sum(counts))
+    _checked(write, *map(sum, zip(*counts, strict=True)))
 
 
 def _with_diff_schema(shard: Shard) -> pa.Schema:

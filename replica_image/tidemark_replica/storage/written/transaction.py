@@ -7,33 +7,41 @@
     delete     primary key   -the row                   nothing              KEY_TWICE
     delete     (whole row)   -row                       nothing              two of them, where they are there
 
+The parts of a call are done one after the other, each with what those before it left. Rows with different keys have
+nothing to do with each other: so the first part of each key is done at once, then the second of each, and so on.
+
 A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key. An
 adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as nobody can tell which one is meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, consolidate
+from tidemark_persist.files.spill import row_hash
 from tidemark_protocol.plan.ingestion import WrittenTable
-from tidemark_replica.storage.written.receive import DELETE, INSERT, UPSERT
+from tidemark_replica.storage.written.receive import DELETE, INSERT, OPERATIONS, UPSERT, Part
 from tidemark_replica.storage.written.refusal import (
     DUPLICATE_KEY,
     KEY_NOT_UNIQUE,
     KEY_TWICE,
+    TOO_LARGE,
     WriteRefused,
 )
 
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
+ROUNDS_MAX = 100
+"""How many parts of a call may have one key."""
 
 
-def reads_contents(table: WrittenTable, operation: str) -> bool:
+def reads_contents(table: WrittenTable, parts: Sequence[Part]) -> bool:
     """Whether the updates depend on what the table has."""
-    return operation != INSERT or bool(table.primary_key)
+    return bool(table.primary_key) or any(part.operation != INSERT for part in parts)
 
 
 def found_by(table: WrittenTable) -> list[str]:
@@ -41,9 +49,52 @@ def found_by(table: WrittenTable) -> list[str]:
     return list(table.primary_key) or [column.name for column in table.columns]
 
 
+def updates_of_call(
+    table: WrittenTable, parts: Sequence[Part], rows: pa.Table, before: pa.Table
+) -> tuple[pa.Table, int, int]:
+    """The updates of one call, as `updates_of`, and how many rows it writes and deletes. `rows`: those of its parts, in
+    their order. Raises WriteRefused."""
+    if len(parts) == 1:
+        updates = updates_of(table, parts[0].operation, rows, before)
+        return (updates, *_counts(parts[0].operation, rows.num_rows, updates))
+    pieces, written, deleted = [_with_diff(rows.slice(0, 0), 1)], 0, 0
+    for operation, some in _rounds(table, parts, rows):
+        updates = updates_of(table, operation, some, before)
+        before = consolidate(pa.concat_tables([before, updates]))
+        pieces.append(updates)
+        counts = _counts(operation, some.num_rows, updates)
+        written, deleted = written + counts[0], deleted + counts[1]
+    return consolidate(pa.concat_tables(pieces)), written, deleted
+
+
+def _rounds(table: WrittenTable, parts: Sequence[Part], rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Rows of different keys, or of one part, with what is done with them. Raises WriteRefused."""
+    part = np.repeat(np.arange(len(parts)), [each.rows for each in parts])
+    operation = np.repeat([OPERATIONS.index(each.operation) for each in parts], [each.rows for each in parts])
+    turn = _turns(row_hash(rows.select(found_by(table))), part)
+    if turn.max(initial=0) >= ROUNDS_MAX:
+        raise WriteRefused(TOO_LARGE, f"a row is written in more than {ROUNDS_MAX} parts of the call; divide it")
+    for number in range(turn.max(initial=-1) + 1):
+        for index, name in enumerate(OPERATIONS):
+            chosen = np.flatnonzero((turn == number) & (operation == index))
+            if len(chosen):
+                yield name, rows.take(pa.array(chosen))
+
+
+def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Of each row: how many parts before its own have its key. Two keys of one hash take turns as one key does."""
+    order = np.lexsort((part, key))
+    new_key = np.diff(key[order], prepend=key[order][:1]) != 0
+    turns = np.cumsum(new_key | (np.diff(part[order], prepend=0) != 0))
+    of_key = np.maximum.accumulate(np.where(new_key, turns, turns[:1]))
+    found = np.empty(len(order), np.int64)
+    found[order] = turns - of_key
+    return found
+
+
 def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
-    """The updates of one call: user columns and `__diff`. `before`: consolidated rows with `__diff`, of all that the
-    call may touch; others do no harm. Raises WriteRefused."""
+    """The updates of rows of one operation: user columns and `__diff`. `before`: consolidated rows with `__diff`, of
+    all that the operation may touch; others do no harm. Raises WriteRefused."""
     if not table.primary_key:
         return _with_diff(rows, 1) if operation == INSERT else _without(table, rows, before)
     keys = found_by(table)
@@ -60,9 +111,9 @@ def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.T
     return gone
 
 
-def rows_of(operation: str, rows: int, updates: pa.Table) -> int:
-    """How many rows a call with so many rows writes, or deletes."""
-    return -(pc.sum(updates.column(DIFF)).as_py() or 0) if operation == DELETE else rows
+def _counts(operation: str, rows: int, updates: pa.Table) -> tuple[int, int]:
+    """How many rows are written and deleted, where so many are given."""
+    return (0, -(pc.sum(updates.column(DIFF)).as_py() or 0)) if operation == DELETE else (rows, 0)
 
 
 def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:

@@ -1,0 +1,147 @@
+"""Calls of several parts: each part finds what those before it left, and all of them are written or none."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.storage.test_written_ingestion import pairs
+from tests.storage.written_tables import Writer
+from tidemark_persist import DIFF, consolidate
+from tidemark_protocol.plan.ingestion import WrittenTable
+from tidemark_protocol.types import Column, SqlType
+from tidemark_replica.storage.written import receive, transaction
+from tidemark_replica.storage.written.receive import Part
+from tidemark_replica.storage.written.refusal import WriteRefused
+from tidemark_replica.storage.written.transaction import updates_of, updates_of_call
+
+COLUMNS = (Column("id", SqlType("bigint")), Column("name", SqlType("string")))
+TABLES = {"keyed": WrittenTable("t", COLUMNS, ("id",)), "plain": WrittenTable("t", COLUMNS)}
+ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("table", "parts", "left"),
+    [
+        ("keyed", [("delete", "1,"), ("insert", "1,new")], [(1, "new"), (2, "b")]),
+        ("keyed", [("insert", "3,c"), ("delete", "3,")], [(1, "a"), (2, "b")]),
+        ("keyed", [("insert", "3,c"), ("upsert", "3,C 1,A"), ("delete", "2,")], [(1, "A"), (3, "C")]),
+        ("keyed", [("delete", "1,"), ("delete", "1,")], None),
+        ("keyed", [("delete", "1,"), ("insert", "2,x")], None),
+        ("keyed", [("insert", "3,c"), ("insert", "3,c")], None),
+        ("keyed", [("upsert", "1,x"), ("delete", "9,")], None),
+        ("plain", [("insert", "1,a"), ("delete", "1,a 1,a")], [(2, "b")]),
+        ("plain", [("delete", "1,a"), ("insert", "1,a 1,a")], [(1, "a"), (1, "a"), (2, "b")]),
+        ("plain", [("delete", "1,a 1,a"), ("insert", "1,a")], None),
+    ],
+)
+def test_parts_are_done_one_after_the_other_or_none_is(
+    tmp_path: Path, table: str, parts: list[tuple[str, str]], left: list[tuple[int, str]] | None
+) -> None:
+    """Each row that is to be deleted must be there."""
+    writer = Writer(tmp_path)
+    writer.call(table, b"id,name,price,at\n1,a,,\n2,b,,\n")
+    bodies = [(operation, csv(rows)) for operation, rows in parts]
+    deletes = sum(len(rows.split()) for operation, rows in parts if operation == "delete")
+    for again in ("", " again"):  # a repeated call has the same answer
+        call = writer.put_parts(table, bodies, "key", deletes)
+        writer.tick()
+        if left is None:
+            with pytest.raises(WriteRefused):
+                call.answer(0)
+            left = [(1, "a"), (2, "b")]
+            break
+        answer = call.answer(0)
+        assert answer is not None
+        assert (answer.rows, answer.repeated) == (sum(len(rows.split()) for _, rows in parts), bool(again))
+    assert pairs(tmp_path, table) == left
+
+
+def csv(rows: str) -> bytes:
+    return "".join(["id,name,price,at\n", *(f"{row},,\n" for row in rows.split())]).encode()
+
+
+@pytest.mark.parametrize("hashes", [1 << 60, 3])
+@pytest.mark.parametrize("name", ["keyed", "plain"])
+@pytest.mark.parametrize("seed", range(40))
+def test_oracle_keys_taking_turns_are_parts_one_after_the_other(
+    seed: int, name: str, hashes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where different keys have one hash."""
+    of_rows = transaction.row_hash
+    monkeypatch.setattr(transaction, "row_hash", lambda rows: of_rows(rows) % np.uint64(hashes))
+    draw, table = random.Random(seed), TABLES[name]
+    before = with_diff(drawn(draw, 12, unique=name == "keyed"))
+    operations = ("insert", "delete", "upsert") if name == "keyed" else ("insert", "delete")
+    pieces = [
+        (draw.choice(operations), drawn(draw, draw.randrange(5), unique=draw.random() < 0.9))
+        for _ in range(draw.randrange(2, 9))
+    ]
+    rows = pa.concat_tables([piece for _, piece in pieces])
+    parts = [Part(operation, piece.num_rows) for operation, piece in pieces]
+
+    found = outcome(table, parts, rows, before)
+    assert found == one_after_the_other(table, pieces, before)
+
+
+def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.Table) -> list[object] | None:
+    """None where it is refused."""
+    try:
+        updates, written, deleted = updates_of_call(table, parts, rows, before)
+    except WriteRefused:
+        return None
+    return [shown(updates), written, deleted]
+
+
+def one_after_the_other(
+    table: WrittenTable, pieces: list[tuple[str, pa.Table]], before: pa.Table
+) -> list[object] | None:
+    now, written, deleted = before, 0, 0
+    try:
+        for operation, rows in pieces:
+            updates = updates_of(table, operation, rows, now)
+            now = consolidate(pa.concat_tables([now, updates]))
+            if operation == "delete":
+                deleted -= sum(updates.column(DIFF).to_pylist())
+            else:
+                written += rows.num_rows
+    except WriteRefused:
+        return None
+    total = pa.concat_tables([now, before.set_column(2, DIFF, pa.array([-n for n in before.column(DIFF).to_pylist()]))])
+    return [shown(consolidate(total)), written, deleted]
+
+
+def drawn(draw: random.Random, count: int, unique: bool) -> pa.Table:
+    ids = draw.sample(range(20), count) if unique else [draw.randrange(20) for _ in range(count)]
+    return pa.table({"id": ids, "name": [draw.choice(["a", "b", None]) for _ in ids]}, schema=ROWS)
+
+
+def with_diff(rows: pa.Table) -> pa.Table:
+    return consolidate(rows.append_column(pa.field(DIFF, pa.int64()), pa.array([1] * rows.num_rows, pa.int64())))
+
+
+def shown(updates: pa.Table) -> list[str]:
+    return sorted(map(str, updates.to_pylist()))
+
+
+def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bytes, of parts, and of how often it may write one row."""
+    writer, row = Writer(tmp_path), csv("1,a")
+    often = [(operation, row) for _ in range(transaction.ROUNDS_MAX) for operation in ("upsert", "delete")]
+    call = writer.put_parts("keyed", often)
+    writer.tick()
+    with pytest.raises(WriteRefused, match="TOO_LARGE: a row is written in more than 100 parts"):
+        call.answer(0)
+    monkeypatch.setattr(receive, "SECTIONS_MAX", 10)
+    with pytest.raises(WriteRefused, match="TOO_LARGE: a call changes at most 10 times"):
+        writer.put_parts("keyed", often)
+    monkeypatch.setattr(receive, "SECTIONS_BYTES_MAX", 50)
+    with pytest.raises(WriteRefused, match="TOO_LARGE: the body has more than 50 bytes"):
+        writer.put_parts("keyed", often[:3])
+    with pytest.raises(WriteRefused, match="BAD_REQUEST: operation 'replace'"):
+        writer.put_parts("keyed", [("insert", row), ("replace", row)])
+    assert writer.spool.used_bytes == 0
