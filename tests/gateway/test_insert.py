@@ -14,9 +14,9 @@ import pytest
 from tests.gateway.source_tables import PINNED
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.controller.ingester_choice import Ingester
-from tidemark_operator.errors import QueryNotReady, WriteRefused, WriteUnknown
+from tidemark_operator.errors import QueryNotReady, QueryRefused, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission.limits import Limits
-from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.server.status import sqlstate_of, status_of
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -50,6 +50,14 @@ class Anyone(Access):
 
     async def check(self, *actions: Any) -> None:
         return
+
+
+class Inserter(Access):
+    caller = "ben"
+
+    async def check(self, *actions: Any) -> None:
+        if any(action.verb != "create" for action in actions):
+            raise Forbidden("no")
 
 
 async def body() -> AsyncIterator[bytes]:
@@ -97,6 +105,24 @@ def test_a_lost_call_is_to_be_repeated_with_its_key_alone(code: grpc.StatusCode)
     assert text == LOST_WITHOUT_KEY
     assert "the rows may be in the table" in text
     assert key
+
+
+@pytest.mark.parametrize(
+    ("operation", "sections", "error"),
+    [
+        ("", ("insert", "delete"), Forbidden),
+        ("", ("insert", "replace"), QueryRefused),
+        ("insert", ("delete",), QueryRefused),
+        ("", (), QueryRefused),
+    ],
+)
+def test_each_operation_of_a_call_needs_its_right(
+    operation: str, sections: tuple[str, ...], error: type[Exception]
+) -> None:
+    """Of a caller who may insert. An older replica would do the operation of a call, and leave its sections out."""
+    target = WriteTarget("ns", "shop", "orders", operation, "csv", "k", sections=tuple((name, 4) for name in sections))
+    with pytest.raises(error):
+        asyncio.run(Inserts(context(None), Limits()).write(Inserter(), target, body()))
 
 
 def test_a_suspended_source_takes_no_rows_and_the_text_says_where_to_look() -> None:

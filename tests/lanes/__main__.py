@@ -32,7 +32,7 @@ LANES = (
     Lane(
         "fast",
         ("-m", f"not (slow or spark or cluster or e2e or node or {_SERVERS})"),
-        workers=1,
+        workers=2,
         niceness=YIELDS,
     ),
     Lane(

@@ -32,6 +32,8 @@ MAX_MESSAGE_BYTES = 1 << 20
 """Of a message beside COPY's data."""
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
+MAX_SECTIONS = 10_000
+"""What the ingester takes of one call."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
@@ -174,6 +176,9 @@ async def _body(session: Session, table: WrittenTable, operation: str) -> Body:
         return body
     pending.copied = None
     if pending.sections[-1].operation != operation:
+        if len(pending.sections) >= MAX_SECTIONS:
+            text = f"a transaction changes at most {MAX_SECTIONS} times between inserts, upserts and deletes"
+            raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
         begin = pending.body.mark
         await pending.body.do_file_work(partial(pending.body.append, header, 0), len(header))
         pending.sections.append(Section(operation, begin))

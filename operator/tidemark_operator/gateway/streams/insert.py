@@ -106,6 +106,8 @@ class Inserts:
             QueryNotReady, TooMany: nothing was written, and the call may be repeated.
             WriteUnknown: the replica was lost. The text says whether to repeat the call: not without a key.
         """
+        if target.sections and target.operation:
+            raise QueryRefused("a call has one operation, or sections with operations of their own")
         for operation in dict.fromkeys(each for each, _ in target.sections) or (target.operation,):
             await access.check_write(target.namespace, target.source, operation)
         self._limits.write_rate.take(access.caller)

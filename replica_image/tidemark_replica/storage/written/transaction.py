@@ -58,27 +58,33 @@ def updates_of_call(
         updates = updates_of(table, parts[0].operation, rows, before)
         return (updates, *_counts(parts[0].operation, rows.num_rows, updates))
     pieces, written, deleted = [_with_diff(rows.slice(0, 0), 1)], 0, 0
-    for operation, some in _rounds(table, parts, rows):
-        updates = updates_of(table, operation, some, before)
-        before = consolidate(pa.concat_tables([before, updates]))
-        pieces.append(updates)
-        counts = _counts(operation, some.num_rows, updates)
-        written, deleted = written + counts[0], deleted + counts[1]
+    for hashes, done in _rounds(table, parts, rows):
+        before = before.filter(pa.array(np.isin(row_hash(before.select(found_by(table))), hashes)))
+        for operation, some in done:
+            updates = updates_of(table, operation, some, before)
+            before = consolidate(pa.concat_tables([before, updates]))
+            pieces.append(updates)
+            counts = _counts(operation, some.num_rows, updates)
+            written, deleted = written + counts[0], deleted + counts[1]
     return consolidate(pa.concat_tables(pieces)), written, deleted
 
 
-def _rounds(table: WrittenTable, parts: Sequence[Part], rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Rows of different keys, or of one part, with what is done with them. Raises WriteRefused."""
-    part = np.repeat(np.arange(len(parts)), [each.rows for each in parts])
-    operation = np.repeat([OPERATIONS.index(each.operation) for each in parts], [each.rows for each in parts])
-    turn = _turns(row_hash(rows.select(found_by(table))), part)
+def _rounds(
+    table: WrittenTable, parts: Sequence[Part], rows: pa.Table
+) -> Iterator[tuple[np.ndarray, list[tuple[str, pa.Table]]]]:
+    """The hashes of the keys of a round, which are among those of the round before it, and its rows by what is done
+    with them: rows of one part, or of different keys. Raises WriteRefused."""
+    counts = [each.rows for each in parts]
+    part = np.repeat(np.arange(len(parts)), counts)
+    operation = np.repeat([OPERATIONS.index(each.operation) for each in parts], counts)
+    key = row_hash(rows.select(found_by(table)))
+    turn = _turns(key, part)
     if turn.max(initial=0) >= ROUNDS_MAX:
         raise WriteRefused(TOO_LARGE, f"a row is written in more than {ROUNDS_MAX} parts of the call; divide it")
     for number in range(turn.max(initial=-1) + 1):
-        for index, name in enumerate(OPERATIONS):
-            chosen = np.flatnonzero((turn == number) & (operation == index))
-            if len(chosen):
-                yield name, rows.take(pa.array(chosen))
+        now = turn == number
+        chosen = ((name, np.flatnonzero(now & (operation == index))) for index, name in enumerate(OPERATIONS))
+        yield key[now], [(name, rows.take(pa.array(found))) for name, found in chosen if len(found)]
 
 
 def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
