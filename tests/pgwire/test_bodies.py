@@ -158,7 +158,7 @@ def begun(body: Body) -> Transaction:
     """With the rows of the body."""
     transaction = Transaction()
     transaction.begin()
-    transaction.pending = Pending(cast(Any, "shop.plain"), body, "k", [Section("insert", (0, 0))])
+    transaction.pending = Pending(cast(Any, "shop.plain"), body, "k", [Section("insert", 0)])
     return transaction
 
 

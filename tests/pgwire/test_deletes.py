@@ -133,7 +133,7 @@ def test_a_repeated_delete_that_says_another_number_than_the_first_is_an_error(t
         connection.execute("SET tidemark.write_key = 'again'")
         for _ in range(2):
             assert connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2, 3)").statusmessage == "DELETE 2"
-        with pytest.raises(psycopg.errors.NoDataFound, match=r"deleted 2 rows of shop\.orders, and this .* has said 3"):
+        with pytest.raises(psycopg.errors.NoDataFound, match=r"changed 2 rows of shop\.orders, and this .* has said 3"):
             connection.execute("BEGIN; DELETE FROM shop.orders WHERE id IN (1, 2, 3); COMMIT")
     assert tables.rows("orders") == []
 

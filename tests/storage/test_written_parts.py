@@ -15,7 +15,7 @@ from tidemark_persist import DIFF, consolidate
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written import receive, transaction
-from tidemark_replica.storage.written.receive import Part
+from tidemark_replica.storage.written.receive import Part, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteRefused
 from tidemark_replica.storage.written.transaction import updates_of, updates_of_call
 
@@ -128,6 +128,17 @@ def shown(updates: pa.Table) -> list[str]:
     return sorted(map(str, updates.to_pylist()))
 
 
+def test_a_column_that_is_not_null_has_a_value_in_rows_that_are_written_alone(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.call("named", b"id,name,price,at\n1,a,,\n")
+    with pytest.raises(WriteRefused, match="COLUMN_NULL"):
+        writer.put_parts("named", [("delete", csv("1,")), ("upsert", csv("2,"))])
+    call = writer.put_parts("named", [("upsert", csv("2,b")), ("delete", csv("1,"))], must_find=1)
+    writer.tick()
+    assert call.answer(0) is not None
+    assert pairs(tmp_path, "named") == [(2, "b")]
+
+
 def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of bytes, of parts, and of how often it may write one row."""
     writer, row = Writer(tmp_path), csv("1,a")
@@ -136,12 +147,20 @@ def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.
     writer.tick()
     with pytest.raises(WriteRefused, match="TOO_LARGE: a row is written in more than 100 parts"):
         call.answer(0)
-    monkeypatch.setattr(receive, "SECTIONS_MAX", 10)
+    monkeypatch.setattr(receive, "PARTS_MAX", 10)
     with pytest.raises(WriteRefused, match="TOO_LARGE: a call changes at most 10 times"):
         writer.put_parts("keyed", often)
-    monkeypatch.setattr(receive, "SECTIONS_BYTES_MAX", 50)
-    with pytest.raises(WriteRefused, match="TOO_LARGE: the body has more than 50 bytes"):
+    monkeypatch.setattr(receive, "PARTS_BYTES_MAX", 20)
+    with pytest.raises(WriteRefused, match="TOO_LARGE: the body has more than 20 bytes"):
         writer.put_parts("keyed", often[:3])
+    monkeypatch.undo()
+    for parts, operation in (
+        ((Part("insert", 2),), ""),
+        ((Part("insert", 1), Part("delete", 0)), ""),
+        ((Part("insert", 1),), "delete"),
+    ):
+        with pytest.raises(WriteRefused, match="BAD_REQUEST"):
+            writer.receiver.receive(WriteHeader("keyed", operation, "csv", "k", parts=parts), [row])
     with pytest.raises(WriteRefused, match="BAD_REQUEST: operation 'replace'"):
         writer.put_parts("keyed", [("insert", row), ("replace", row)])
     assert writer.spool.used_bytes == 0

@@ -17,7 +17,7 @@ from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.inspect import tables_of
-from tidemark_replica.storage.written.receive import Receiver, Section, WriteHeader
+from tidemark_replica.storage.written.receive import Part, Receiver, WriteHeader
 from tidemark_replica.storage.written.source import WrittenIngestion
 from tidemark_replica.storage.written.spool import Spool
 
@@ -68,10 +68,13 @@ class Writer:
     def put_parts(
         self, table: str, parts: Sequence[tuple[str, bytes]], key: str = "", must_find: int = 0
     ) -> PendingWrite:
-        """A call that does several things with rows, each a csv. Raises WriteRefused."""
-        sections = tuple(Section(operation, len(body)) for operation, body in parts)
-        header = WriteHeader(table, "", "csv", key or f"k{next(_KEYS)}", must_find, sections)
-        return self.inbox.put(self.receiver.receive(header, [body for _, body in parts]))
+        """A call that does several things with rows, each a csv with the same header. Raises WriteRefused."""
+        texts = [body.splitlines(keepends=True) for _, body in parts]
+        known = tuple(Part(operation, len(text) - 1) for (operation, _), text in zip(parts, texts, strict=True))
+        header = WriteHeader(table, "", "csv", key or f"k{next(_KEYS)}", must_find, known)
+        return self.inbox.put(
+            self.receiver.receive(header, [*texts[0], *(row for text in texts[1:] for row in text[1:])])
+        )
 
     def tick(self) -> int:
         self.now += 100

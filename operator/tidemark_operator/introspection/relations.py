@@ -156,7 +156,11 @@ def _statuses(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                 for field, value in sorted(fields.items()):
                     yield name, replica, kind, field, value
             for kind, failed in sorted(on.failures.items()):
-                yield name, replica, f"failure {kind}", "message", failed.message
+                stopped, attempts = "true" if failed.stopped else "", str(failed.attempts or "")
+                told = {"message": failed.message, "reason": failed.reason, "attempts": attempts, "stopped": stopped}
+                for field, value in told.items():
+                    if value:
+                        yield name, replica, f"failure {kind}", field, value
 
 
 def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, str], Iterator[Row]]:

@@ -33,10 +33,10 @@ LOST = (-1, -1)
 
 @dataclass(frozen=True)
 class Section:
-    """Rows of a body that are inserted, upserted or deleted; they are behind `begin`."""
+    """Rows of a body that are inserted, upserted or deleted. `begin`: how many rows are before them."""
 
     operation: str
-    begin: Mark
+    begin: int
 
 
 @dataclass
@@ -153,13 +153,15 @@ class Transaction:
                 f"{MAX_OF_NAME} count",
                 hint="ROLLBACK, or set savepoints of several names.",
             )
+        # before the work with the file, which goes on where the statement is canceled
+        del self._savepoints[at + 1 :]
         if mark is None:
             self.forget_rows()
         elif self.pending is not None:
+            first, *others = self.pending.sections
+            self.pending.sections = [first, *(each for each in others if each.begin < mark[1])]
             body = self.pending.body
             await body.do_file_work(partial(body.back, mark))
-            self.pending.sections = [each for each in self.pending.sections if each.begin < mark]
-        del self._savepoints[at + 1 :]
         self.failed = False
 
     def _shorten(self, name: str) -> None:

@@ -32,8 +32,8 @@ MAX_MESSAGE_BYTES = 1 << 20
 """Of a message beside COPY's data."""
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
-MAX_SECTIONS = 10_000
-"""What the ingester takes of one call."""
+MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
+"""What the ingester takes of a call with several operations."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
@@ -45,7 +45,7 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
-        body = await _body(session, table, command.operation)
+        body = _body(session, table, command.operation)
         await body.do_file_work(partial(body.append, made, rows), len(made))
     if session.transaction.pending is not None:
         session.transaction.pending.statements += 1
@@ -63,7 +63,7 @@ async def copy(session: Session, command: CopyIn) -> str:
     table = await _table(session, command.table, INSERT)
     columns = table.chosen(command.columns)
     blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)
-    body, zone = await _body(session, table, INSERT), session.settings.zone
+    body, zone = _body(session, table, INSERT), session.settings.zone
     before = body.rows
 
     def keep(last: bool) -> None:
@@ -96,9 +96,9 @@ async def write(session: Session, tag: str = "") -> str:
         return tag
     sections = list(_sections(pending))
     counts = len(sections) == 1 and pending.statements == 1 and tag.startswith("DELETE")
-    deleted = sum(rows for operation, _, rows in sections if operation == DELETE)
+    deleted = sum(rows for operation, rows in sections if operation == DELETE)
     try:
-        if pending.body.rows == 0:
+        if not sections:
             return tag
         header = pb.InsertHeader(
             namespace=session.namespace,
@@ -111,7 +111,7 @@ async def write(session: Session, tag: str = "") -> str:
             must_find=0 if counts else deleted,
         )
         if len(sections) > 1:
-            header.sections.extend(pb.WriteSection(operation=name, size=size) for name, size, _ in sections)
+            header.sections.extend(pb.WriteSection(operation=name, rows=rows) for name, rows in sections)
         session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
@@ -120,11 +120,11 @@ async def write(session: Session, tag: str = "") -> str:
     finally:
         session.is_writing = False
         pending.body.close()
-    if reply.repeated and len(sections) == 1 and header.must_find not in (0, reply.rows):
+    if reply.repeated and header.must_find and reply.rows != pending.body.rows:
         raise WireError(
             "P0002",
-            f"an earlier call with this tidemark.write_key deleted {reply.rows} rows of {pending.table}, and this "
-            f"transaction has said {header.must_find}: nothing more is deleted",
+            f"an earlier call with this tidemark.write_key changed {reply.rows} rows of {pending.table}, and this "
+            f"transaction has said {pending.body.rows}: nothing more is changed",
         )
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
@@ -165,31 +165,33 @@ async def _table(session: Session, name: TableName, operation: str) -> WrittenTa
     return await session.written_table(name.source, name.table, operation)
 
 
-async def _body(session: Session, table: WrittenTable, operation: str) -> Body:
+def _body(session: Session, table: WrittenTable, operation: str) -> Body:
     """Where the rows of the transaction wait, ready for rows of this operation. Raises WireError: there are rows of
     another table."""
-    pending, header = session.transaction.rows_of(table), header_of(table)
+    pending = session.transaction.rows_of(table)
     if pending is None:
-        body, key = Body(session.spool, session.user, header), session.settings.write_key or uuid.uuid4().hex
-        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, (0, 0))])
+        body, key = Body(session.spool, session.user, header_of(table)), session.settings.write_key or uuid.uuid4().hex
+        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, 0)])
         pending.since = asyncio.get_running_loop().time()
         return body
     pending.copied = None
     if pending.sections[-1].operation != operation:
-        if len(pending.sections) >= MAX_SECTIONS:
-            text = f"a transaction changes at most {MAX_SECTIONS} times between inserts, upserts and deletes"
-            raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
-        begin = pending.body.mark
-        await pending.body.do_file_work(partial(pending.body.append, header, 0), len(header))
-        pending.sections.append(Section(operation, begin))
+        pending.sections.append(Section(operation, pending.body.rows))
+    if len(pending.sections) > 1 and (len(pending.sections) > MIXED_SECTIONS or pending.body.size > MIXED_BYTES):
+        text = (
+            f"a transaction with inserts, upserts and deletes has at most {MIXED_BYTES >> 20} MiB of rows, and changes "
+            f"at most {MIXED_SECTIONS} times between them"
+        )
+        raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
     return pending.body
 
 
-def _sections(pending: Pending) -> Iterator[tuple[str, int, int]]:
-    """The operations of the body in order, each with its bytes and its rows."""
-    ends = [*(section.begin for section in pending.sections[1:]), pending.body.mark]
-    for section, (size, rows) in zip(pending.sections, ends, strict=True):
-        yield section.operation, size - section.begin[0], rows - section.begin[1]
+def _sections(pending: Pending) -> Iterator[tuple[str, int]]:
+    """The operations in order, each with how many rows it has."""
+    ends = [*(section.begin for section in pending.sections[1:]), pending.body.rows]
+    for section, end in zip(pending.sections, ends, strict=True):
+        if end > section.begin:
+            yield section.operation, end - section.begin
 
 
 def _placed(error: WireError, pending: Pending) -> WireError:

@@ -610,12 +610,12 @@ class WriteRowsHeader(_message.Message):
     def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ...) -> None: ...
 
 class WriteRowsSection(_message.Message):
-    __slots__ = ("operation", "size")
+    __slots__ = ("operation", "rows")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     operation: str
-    size: int
-    def __init__(self, operation: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+    rows: int
+    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class WriteRowsRequest(_message.Message):
     __slots__ = ("header", "data", "end")

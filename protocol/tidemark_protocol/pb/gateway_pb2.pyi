@@ -395,12 +395,12 @@ class InsertHeader(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ...) -> None: ...
 
 class WriteSection(_message.Message):
-    __slots__ = ("operation", "size")
+    __slots__ = ("operation", "rows")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     operation: str
-    size: int
-    def __init__(self, operation: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+    rows: int
+    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
     __slots__ = ("header", "data", "end")

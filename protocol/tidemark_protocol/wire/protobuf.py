@@ -226,7 +226,8 @@ def _failure_to_proto(r: responses.Failure) -> pb.Failure:
 
 
 def _failure_from_proto(m: pb.Failure) -> responses.Failure:
-    kind = responses.FailureKind(m.kind)
+    known = {kind.value for kind in responses.FailureKind}
+    kind = responses.FailureKind(m.kind if m.kind in known else "step")  # a newer replica's
     return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped)
 
 

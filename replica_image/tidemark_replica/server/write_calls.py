@@ -19,7 +19,7 @@ from tidemark_persist import PersistError
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
-from tidemark_replica.storage.written.receive import Section, WriteHeader
+from tidemark_replica.storage.written.receive import Part, WriteHeader
 from tidemark_replica.storage.written.refusal import BAD_REQUEST, WriteNotPossible, WriteRefused, WriteUnknown
 from tidemark_replica.values.failure_text import log_text, public_text
 
@@ -73,8 +73,8 @@ class WriteCalls:
         if first is None or first.WhichOneof("part") != "header":
             raise WriteRefused(BAD_REQUEST, "the first message of a call is its header")
         asked = first.header
-        sections = tuple(Section(section.operation, section.size) for section in asked.sections)
-        header = WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, sections)
+        parts = tuple(Part(section.operation, section.rows) for section in asked.sections)
+        header = WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, parts)
         pending = self._write(GlobalId(asked.ingestion), header, _pieces(requests))
         answer: WriteAnswer | None = None
         while answer is None:

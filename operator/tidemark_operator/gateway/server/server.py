@@ -244,7 +244,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 raise QueryRefused("the first message of a call is its header")
             asked = first.header
             place = (asked.namespace, asked.source, asked.table)
-            sections = tuple((section.operation, section.size) for section in asked.sections)
+            sections = tuple((section.operation, section.rows) for section in asked.sections)
             how = asked.operation, asked.format, asked.key, asked.table_id, asked.must_find
             target = WriteTarget(*place, *how, sections)
             try:

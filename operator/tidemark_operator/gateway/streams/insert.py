@@ -68,7 +68,7 @@ class WriteTarget:
     must_find: int = 0
     """How many rows its deletes must find; 0: any number."""
     sections: tuple[tuple[str, int], ...] = ()
-    """Of the body, instead of one operation: operations and bytes."""
+    """Of the rows, instead of one operation: operations and how many rows."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Inserts:
                 format=target.format,
                 key=target.key or uuid.uuid4().hex,
                 must_find=target.must_find,
-                sections=[compute_pb2.WriteRowsSection(operation=name, size=size) for name, size in target.sections],
+                sections=[compute_pb2.WriteRowsSection(operation=name, rows=rows) for name, rows in target.sections],
             )
             try:
                 answer = await self._call(running, state, header, pieces)

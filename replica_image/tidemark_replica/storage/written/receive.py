@@ -2,19 +2,17 @@
 
 pieces ──► body (at most maxTransactionBytes; a digest of it) ──► decoded rows as an Arrow stream ──► ReceivedWrite
 
-A body may have sections: each is a body of the format by itself, with an operation of its own, and finds what those
-before it left.
+The rows of a body may be of several parts, one after the other, each with an operation of its own. Each finds what
+those before it left.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,8 +35,8 @@ from tidemark_replica.values.arrow_types import arrow_schema
 INSERT, DELETE, UPSERT = "insert", "delete", "upsert"
 OPERATIONS = (INSERT, DELETE, UPSERT)
 KEY_LENGTH_MAX = 200
-SECTIONS_MAX, SECTIONS_BYTES_MAX = 10_000, 4 << 20
-"""Of a call with sections, whose rows are in memory."""
+PARTS_MAX, PARTS_BYTES_MAX = 10_000, 4 << 20
+"""Of a call with several parts, whose rows are in memory."""
 DECODED_FACTOR = 8
 """Decoded rows take at most this many times `maxTransactionBytes`."""
 JSON_TURNS = threading.BoundedSemaphore(2)
@@ -47,42 +45,34 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
-class Section:
-    """Bytes of a body, and what is done with their rows."""
+class Part:
+    """Rows of a call that follow one another, and what is done with them."""
 
     operation: str
-    size: int
+    rows: int
 
 
 @dataclass(frozen=True)
 class WriteHeader:
     """The table, the operation, the format of the body, and the key of a call. `must_find`: how many rows its deletes
-    must find; 0: any number. `sections`: of the body, instead of one `operation`."""
+    must find; 0: any number. `parts`: of the rows, instead of one `operation`."""
 
     table: str
     operation: str
     format: str
     key: str
     must_find: int = 0
-    sections: tuple[Section, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def operations(self) -> tuple[str, ...]:
-        return tuple(section.operation for section in self.sections) or (self.operation,)
+        return tuple(dict.fromkeys(part.operation for part in self.parts)) or (self.operation,)
 
     @property
     def digest(self) -> str:
         """What of it decides, beside the body, what is written."""
-        parts = (f"{section.operation} {section.size}" for section in self.sections)
+        parts = (f"{part.operation} {part.rows}" for part in self.parts)
         return f"{self.table}/{self.operation}/{self.format}/{' '.join(parts)}"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows of a call that follow one another, and what is done with them."""
-
-    operation: str
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -129,25 +119,23 @@ class Receiver:
                     )
                 digest.update(piece)
                 body.write(piece)
-            if header.sections and sum(section.size for section in header.sections) != body.size:
-                raise WriteRefused(BAD_REQUEST, f"the sections have other sizes than the body of {body.size} bytes")
             with JSON_TURNS if header.format in ("json", "jsonl") else nullcontext():
                 return self._decoded(header, table, body, digest.hexdigest())
 
     def _limit_of(self, header: WriteHeader) -> int:
         """Bytes of a body."""
-        return min(self._limit, SECTIONS_BYTES_MAX) if header.sections else self._limit
+        return min(self._limit, PARTS_BYTES_MAX) if header.parts else self._limit
 
     def _checked(self, header: WriteHeader) -> WrittenTable:
         table = self._tables.get(header.table)
         if table is None:
             raise WriteRefused(NO_SUCH_TABLE, f"no table {header.table!r:.80}: there are {', '.join(self._tables)}")
-        if len(header.sections) > SECTIONS_MAX:
-            why = f"a call changes at most {SECTIONS_MAX} times between inserts, upserts and deletes; divide it"
+        if len(header.parts) > PARTS_MAX:
+            why = f"a call changes at most {PARTS_MAX} times between inserts, upserts and deletes; divide it"
             raise WriteRefused(TOO_LARGE, why)
-        if any(section.size < 0 for section in header.sections):
-            raise WriteRefused(BAD_REQUEST, "a section of a call has some bytes")
-        for operation in dict.fromkeys(header.operations):
+        if header.parts and (header.operation or any(part.rows <= 0 for part in header.parts)):
+            raise WriteRefused(BAD_REQUEST, "a call has one operation, or sections, each of some rows")
+        for operation in header.operations:
             if operation not in OPERATIONS:
                 raise WriteRefused(BAD_REQUEST, f"operation {operation!r:.40} is not of {', '.join(OPERATIONS)}")
             if operation != INSERT and table.append_only:
@@ -162,30 +150,37 @@ class Receiver:
     def _decoded(self, header: WriteHeader, table: WrittenTable, body: SpoolFile, digest: str) -> ReceivedWrite:
         file = self._spool.file()
         try:
-            parts, size, limit = list[Part](), 0, DECODED_FACTOR * self._limit_of(header)
+            rows, size, limit = 0, 0, DECODED_FACTOR * self._limit_of(header)
+            needed = frozenset().union(*(needed_columns(table, each) for each in header.operations))
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), arrow_schema(table.columns), options=_COMPRESSED) as out:
-                for operation, text in _bodies(header, body):
-                    rows = 0
-                    for batch in decode(header.format, text, table, needed_columns(table, operation)):
-                        _check_nulls(batch, table, operation)
-                        rows, size = rows + batch.num_rows, size + batch.nbytes
-                        if size > limit:
-                            raise WriteRefused(TOO_LARGE, f"the rows take more than {limit} bytes; divide the body")
-                        out.write_batch(batch)
-                    parts.append(Part(operation, rows))
-            return ReceivedWrite(table.name, header.key, digest, tuple(parts), size, file, header.must_find)
+                for batch in decode(header.format, body.reader(), table, needed):
+                    for operation, piece in _pieces(batch, rows, header):
+                        _check_nulls(piece, table, operation)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    if size > limit:
+                        raise WriteRefused(TOO_LARGE, f"the rows take more than {limit} bytes; divide the body")
+                    out.write_batch(batch)
+            parts = header.parts or (Part(header.operation, rows),)
+            if sum(part.rows for part in parts) != rows:
+                raise WriteRefused(
+                    BAD_REQUEST, f"the sections have other numbers of rows than the body, which has {rows}"
+                )
+            return ReceivedWrite(table.name, header.key, digest, parts, size, file, header.must_find)
         except BaseException:
             file.close()
             raise
 
 
-def _bodies(header: WriteHeader, body: SpoolFile) -> Iterator[tuple[str, IO[bytes]]]:
-    """The operations of the call, each with its text."""
-    text = body.reader()
-    if not header.sections:
-        yield header.operation, text
-    for section in header.sections:
-        yield section.operation, io.BytesIO(text.read(section.size))
+def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a batch by what is done with them. `first`: the number of its first row in the call."""
+    if not header.parts:
+        yield header.operation, batch
+    begin = 0
+    for part in header.parts:
+        start, end = max(begin - first, 0), min(begin + part.rows - first, batch.num_rows)
+        if start < end:
+            yield part.operation, batch.slice(start, end - start)
+        begin += part.rows
 
 
 def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
