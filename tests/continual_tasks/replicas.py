@@ -23,7 +23,7 @@ from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
-from tidemark_protocol.messages.responses import Failure
+from tidemark_protocol.messages.responses import Failure, Status
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
 from tidemark_protocol.types import Column
 from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
@@ -129,8 +129,8 @@ class Replica:
         self.loop.run_until(lambda: next(turns, None) is None, self.advance)
 
     def said(self, *kinds: str) -> bool:
-        """Whether a Failure of one of these kinds came."""
-        return any(isinstance(s, Failure) and s.kind in kinds for s in self.loop.said)
+        """Whether a Failure or a Status of one of these kinds came."""
+        return any(isinstance(s, Failure | Status) and s.kind in kinds for s in self.loop.said)
 
     def end(self) -> None:
         """As a process that dies: what it has staged is lost."""

@@ -194,7 +194,8 @@ class DataflowDriver:
         self._backoff.end_pause()
 
     def report_again(self) -> None:
-        """Repeats all statuses that still hold, for a new client."""
+        """Repeats for a new client every Status that still holds, and why a sink has stopped. A step that fails says so
+        at its next attempt."""
         self._cost_status.report_again()
         self._catch_up_status.report_again()
         for error_status in self._error_status.values():
