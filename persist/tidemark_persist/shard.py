@@ -77,8 +77,8 @@ class ShardReader:
 
     @property
     def epoch(self) -> int:
-        """Another one whenever another program has changed the table, and for each handle. Who goes on from what was
-        read names the epoch that it began in."""
+        """Another one whenever another program has changed the table, and for each handle. A caller that goes on
+        from what it read names the epoch in which it began."""
         return self._log.continuity.epoch
 
     def check_epoch(self, epoch: int | None) -> None:

@@ -95,7 +95,8 @@ async def write(session: Session, tag: str = "") -> str:
     if pending is None:
         return tag
     sections = list(_sections(pending))
-    counts = len(sections) == 1 and pending.statements == 1 and tag.startswith("DELETE")
+    only_deletes = [operation for operation, _ in sections] == [DELETE]
+    counts = only_deletes and pending.statements == 1 and tag.startswith("DELETE")
     deleted = sum(rows for operation, rows in sections if operation == DELETE)
     try:
         if not sections:

@@ -134,10 +134,10 @@ class ShardHandles:
 
     def _keep(self, opened: Shard) -> Shard:
         """Caches the handle. Of several opened at once the first stays; one of another owner is replaced. A reader that
-        is open goes on as a writer: others have read by it, and would be told of another table (`ForeignCommit`)."""
+        is open becomes the writer's handle: its users would get ForeignCommit from a handle of another epoch."""
         reader = self.cached_reader(opened.location, ShardId(opened.shard_id))
         if reader is not None and not isinstance(reader, Shard) and reader.table_id == opened.table_id:
-            opened = Shard.of(reader)
+            opened = Shard.of(reader, opened.policy)
         with self._lock:
             known = self._writers.get(opened.location)
             if known is not None and known.shard_id == opened.shard_id:
