@@ -63,9 +63,9 @@ class ShardDeleted(PersistError):
 
 class ForeignCommit(PersistError):
     """Another program changed the table, so that what was read before is not its past any more. The table is as that
-    program left it; whoever went on from what was read begins anew. `version`: the commit's, or the version at which
-    the change was noticed. `operation`: as that program called it; empty where that is not known. `is_certain`: False
-    where it is only not known whether there was a change."""
+    program left it; a caller that goes on from what it read begins anew. `version`: the commit's, or the version at
+    which the change was noticed. `operation`: as that program called it; empty where that is not known. `is_certain`:
+    False where the handle cannot tell whether there was a change."""
 
     def __init__(
         self, message: str, *, location: str, version: int, operation: str = "", is_certain: bool = True

@@ -86,7 +86,7 @@ def test_a_handle_that_was_led_into_a_backup_is_told_by_the_next_commit(tmp_path
     writer._log._gap_check_seconds = follower.shard._log._gap_check_seconds = 60.0
     append(writer, ("d", 4))
     follower.follow()
-    assert follower.contents() != in_the_table(location), "the scene is another one than is told here"
+    assert follower.contents() != in_the_table(location), "the follower already has the backup: this test shows nothing"
     append(writer, ("e", 5))
     follower.follow()
     assert len(follower.told) == 1

@@ -1,5 +1,5 @@
 """Other programs commit to a shard's table, or put a backup in its place: every handle ends with what the table then
-has, and who goes on from what it read before is told.
+has, and a caller that goes on from what it read before gets ForeignCommit.
 """
 
 from __future__ import annotations

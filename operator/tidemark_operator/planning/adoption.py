@@ -26,6 +26,7 @@ from tidemark_operator.planning.shards import (
     ShardLookup,
     free_version,
     is_free,
+    named,
 )
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
@@ -60,7 +61,7 @@ class SourceTables:
                 return f"{part} in v{self.version} was made by another object than the bindings in v{self.version}"
             if shard.upper <= self.shards[REMAP].since and shard.upper != Frontier.minimum():
                 return f"{part} in v{self.version} was removed from its source, and lacks bindings that are gone"
-            if _named(shard.columns) != _named(columns):
+            if named(shard.columns) != named(columns):
                 return f"{part} in v{self.version} has columns {_shown(shard.columns)}, not {_shown(columns)}"
         return ""
 
@@ -103,7 +104,7 @@ async def adopted_shard(
         if not misfit and (not shard.upper.is_empty or has_ended()):
             adopting = SourceTables(version, {export.name: shard}).adopting(locations)
             adopted = adopting.exported(export, version)
-            return replace(adopted, columns=unchecked(adopted.columns)), shard
+            return replace(adopted, columns=all_nullable(adopted.columns)), shard
     first = 1 + max(existing, default=0)
     return locations.exported(export, await free_version(locations, (export.name,), first, look_up)), None
 
@@ -115,7 +116,7 @@ def _misfit(locations: ShardLocations, export: PlannedExport, version: int, shar
     is_tasks = re.search(rf"{OF_TASK}/v\d+$", _owner(shard)) is not None
     if is_tasks != (export.kind == TASK):
         return f"{here} is not known to be a continual task's" if not is_tasks else f"{here} is a continual task's"
-    if _named(shard.columns) != _named(export.columns):
+    if named(shard.columns) != named(export.columns):
         return f"{here} has columns {_shown(shard.columns)}, not {_shown(export.columns)}"
     return ""
 
@@ -168,8 +169,8 @@ async def _existing(
     return {one: found[id] for one, (id, _) in addresses.items() if not is_free(found.get(id), id)}
 
 
-def unchecked(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of an adopted table: nobody has checked its earlier rows for NULL."""
+def all_nullable(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of an adopted table, each of which may have NULL: nobody has checked the earlier rows."""
     return tuple(replace(column, nullable=True) for column in columns)
 
 
@@ -181,10 +182,5 @@ def _owner(shard: DescribedShard) -> ShardId:
     return shard.owner
 
 
-def _named(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    """Names and types. Nullability does not count: columns of tables are nullable."""
-    return [(column.name, str(column.type)) for column in columns]
-
-
 def _shown(columns: Sequence[Column]) -> str:
-    return "(" + ", ".join(f"{name} {type}" for name, type in _named(columns)) + ")"
+    return "(" + ", ".join(f"{name} {type}" for name, type in named(columns)) + ")"

@@ -105,13 +105,18 @@ def given_before(
     return [written for written in found if written is not None]
 
 
+def named(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Names and types, without nullability."""
+    return [(column.name, str(column.type)) for column in columns]
+
+
 def _is_kept(written: Written, export: PlannedExport) -> bool:
     """Whether the export can go on in this table. Its readers take NOT NULL from the table, which may have NULL where
     the export has none: an adopted table keeps NULL in its earlier rows."""
     before, columns = written.shard.columns, export.columns
     return (
         written.kind == export.kind
-        and [(c.name, c.type) for c in before] == [(c.name, c.type) for c in columns]
+        and named(before) == named(columns)
         and all(b.nullable or not c.nullable for b, c in zip(before, columns, strict=True))
     )
 

@@ -7,9 +7,9 @@
                                                              committed to a backup, and then did
     more entries than are looked at, or some are gone        not known
 
-In each case the handle accepts the table as it is, and its *epoch* becomes another one. Who goes on from what was read
-before (a dataflow, a sink, an ingestion) names the epoch that it began in, and is told by ForeignCommit. An epoch is
-unique in the process: two handles never have the same one.
+In each case the handle accepts the table as it is, and its *epoch* becomes another one. A dataflow, a sink or an
+ingestion that goes on from what it read before names the epoch in which it began; the handle raises ForeignCommit where
+its own is another one. An epoch is unique in the process: two handles never have the same one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Continuity:
     _why: ForeignCommit | None = None
 
     def check(self, epoch: int | None) -> None:
-        """Raises ForeignCommit where `epoch` is not the present one. None: whoever asks stands on nothing."""
+        """Raises ForeignCommit where `epoch` is not the present one. None: the caller goes on from nothing."""
         if epoch is not None and epoch != self.epoch:
             raise self._why or ForeignCommit(
                 f"the table {self.location} was opened again: it was made again, or a backup put in its place",
@@ -121,7 +121,7 @@ class Continuity:
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
 
     def _unknown(self, before: int, after: int) -> None:
-        """Names no foreign version: whoever of ours wrote meanwhile has kept the one that there may be."""
+        """Counts no change: the writer of the entries between has counted those that there were."""
         what = f"this process was {after - before} commits behind the table {self.location}"
         self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark", is_certain=False)
 

@@ -22,7 +22,7 @@ from tidemark_replica.dataflow.frontier_report import Observed
 
 @dataclass(frozen=True)
 class Outdated:
-    """Another program changed a table. `is_certain`: False where it only cannot be told whether one did."""
+    """Another program changed a table. `is_certain`: False where the replica cannot tell whether a program did."""
 
     why: str
     is_certain: bool

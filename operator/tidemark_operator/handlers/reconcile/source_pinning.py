@@ -20,7 +20,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import Owner
-from tidemark_operator.planning.adoption import SourceTables, newest_source, unchecked
+from tidemark_operator.planning.adoption import SourceTables, all_nullable, newest_source
 from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
@@ -87,7 +87,7 @@ class SourcePinning:
         try:
             locations, version = await self._locations(state, source, running, instance.location, tables)
             if locations.adopted and not isinstance(source.source, GeneratedSource):
-                tables = tuple(_unchecked(table) for table in tables)
+                tables = tuple(_adopted(table) for table in tables)
             pinned = pinned_ingestion(source, locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
@@ -129,10 +129,10 @@ class SourcePinning:
         )
 
 
-def _unchecked(table: SourceTable) -> SourceTable:
+def _adopted(table: SourceTable) -> SourceTable:
     """An adopted table. Nobody has checked its earlier rows: their DataSource may have had another key, or none, or may
     have retracted rows."""
-    return replace(table, keys=(), monotonic=False, columns=unchecked(table.columns))
+    return replace(table, keys=(), monotonic=False, columns=all_nullable(table.columns))
 
 
 def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) -> None:
