@@ -14,6 +14,7 @@ import pytest
 
 from tests.arrangement.batches import LAYOUT, arranged
 from tests.arrangement.histories import A, contents
+from tests.stored_files import stored_files
 from tests.stuck_folders import StuckFolders
 from tests.waiting import BOUND, until
 from tidemark_replica.arrangement import store as store_module
@@ -55,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[ArrangementStore]:
 
 
 def on_disk(store: ArrangementStore) -> set[str]:
-    return {str(p.relative_to(store.directory)) for p in store.directory.glob("*/*")}
+    return stored_files(store.directory)
 
 
 def with_batches(manifest: Manifest, batches: slice) -> Manifest:

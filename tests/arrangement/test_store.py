@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, contents, updates
+from tests.stored_files import stored_files
 from tidemark_replica.arrangement.batches.batch import Span
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import (
@@ -48,7 +49,7 @@ def attempt(store: ArrangementStore, value: int, *, commit: bool = True) -> Mani
 
 
 def on_disk(store: ArrangementStore) -> set[str]:
-    return {str(p.relative_to(store.directory)) for p in store.directory.glob("*/*")}
+    return stored_files(store.directory)
 
 
 def test_a_file_goes_with_its_last_user(store: ArrangementStore) -> None:

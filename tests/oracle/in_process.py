@@ -23,6 +23,7 @@ import pytest
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.histories import History, Table
 from tests.oracle.variants import PiecewiseStage
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
@@ -133,7 +134,7 @@ def interrupted(of: DataflowHarness, description: DataflowDescription, bounds: S
         outcome.release()
     of.store.sweep(())
     root = of.store.directory
-    assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+    assert stored_files(root) == live_files(of.store.arrangements())
     dataflow.drop()
     assert list(root.glob(f"{dataflow._folder.name}*")) == []
     return of.history.as_of, consolidated(made)

@@ -18,6 +18,7 @@ import pytest
 
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.in_tasks import InTasks
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines import merge_policy, spine
@@ -64,7 +65,7 @@ def merged(of: DataflowHarness, description: DataflowDescription, bounds: Sequen
         dataflow._background_merges.settle()
     of.store.sweep(())
     root = of.store.directory
-    assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+    assert stored_files(root) == live_files(of.store.arrangements())
     dataflow.drop()
     return of.history.as_of, consolidated(made)
 

@@ -16,6 +16,7 @@ from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed
@@ -61,7 +62,7 @@ def run(made: DataflowHarness, dataflow: RenderedDataflow, upper: int) -> Update
 def batch_files(made: DataflowHarness) -> set[str]:
     """All that is in the arrangement store."""
     root = made.store.directory
-    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+    return stored_files(root)
 
 
 def state(made: DataflowHarness) -> list[Any]:

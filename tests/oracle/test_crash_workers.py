@@ -20,6 +20,7 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
 from tests.step_worker.faulty_worker import command
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import refs
 from tidemark_replica.arrangement.spines.manifest import live_files
@@ -100,7 +101,7 @@ def test_crash_a_worker_killed_in_a_step_loses_nothing(
     assert found == undisturbed
     assert jobs == [1, 1, *[0] * (len(BOUNDS) - 2)]
     disturbed.store.sweep(())
-    left = {str(p.relative_to(disturbed.store.directory)) for p in disturbed.store.directory.glob("*/*")}
+    left = stored_files(disturbed.store.directory)
     assert left == live_files(disturbed.store.arrangements())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -392,3 +393,26 @@ def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:
                 psycopg.errors.InsufficientPrivilege, match=f"anne may not {verb} datasources/rows shop"
             ):
                 connection.execute(text.encode())
+
+
+def test_a_delete_of_nothing_after_a_copy_in_one_message_has_a_number_of_its_own(tables: Written) -> None:
+    """As libpq sends both: the tag of the last statement is written at the end of the message."""
+    with tables.server.connect() as connection:
+        client = connection.pgconn
+        client.send_query(b"COPY shop.orders FROM STDIN; DELETE FROM shop.orders WHERE id = NULL")
+        copying = _result(client)
+        assert copying is not None
+        assert copying.status == psycopg.pq.ExecStatus.COPY_IN
+        client.put_copy_data(b"1\ta\n2\tb\n")
+        client.put_copy_end()
+        tags = [result.command_status for result in iter(lambda: _result(client), None)]
+    assert tags == [b"COPY 2", b"DELETE 0"]
+    assert tables.rows("orders") == [(1, "a"), (2, "b")]
+
+
+def _result(client: psycopg.pq.abc.PGconn) -> psycopg.pq.abc.PGresult | None:
+    """The client's next result. libpq itself would wait for it with Python's lock held, and the server needs that."""
+    while client.flush() or client.is_busy():
+        select.select([client.socket], [], [], BOUND)
+        client.consume_input()
+    return client.get_result()

@@ -17,6 +17,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
+from tests.stored_files import stored_files
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import LocalId
@@ -90,7 +91,7 @@ def changes(of: DataflowHarness, dataflow: RenderedDataflow, times: Sequence[int
 
 def on_disk(of: DataflowHarness) -> set[str]:
     root = of.store.directory
-    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+    return stored_files(root)
 
 
 def plain(tmp_path: Path) -> Updates:

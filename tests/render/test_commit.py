@@ -13,6 +13,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
+from tests.stored_files import stored_files
 from tests.stuck_folders import StuckFolders
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
@@ -34,7 +35,7 @@ def ran(of: DataflowHarness, dataflow: RenderedDataflow) -> StepOutcome:
 
 def on_disk(of: DataflowHarness) -> set[str]:
     root = of.store.directory
-    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+    return stored_files(root)
 
 
 def test_a_step_for_which_there_is_no_room_any_more_is_not_committed(tmp_path: Path) -> None:

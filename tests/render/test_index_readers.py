@@ -17,6 +17,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, joined
 from tests.oracle.tables import TU
 from tests.render.test_index_imports import IMPORTED, INDEXED, importing
+from tests.stored_files import stored_files
 from tests.waiting import BOUND
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import JoinProblem
@@ -68,7 +69,7 @@ def index_files(made: DataflowHarness, exporter: RenderedDataflow) -> set[str]:
 
 
 def batch_files(made: DataflowHarness) -> set[str]:
-    return {str(path.relative_to(made.store.directory)) for path in made.store.directory.glob("*/*")}
+    return stored_files(made.store.directory)
 
 
 @pytest.mark.parametrize(("shared", "direct"), PLANS.values(), ids=PLANS)

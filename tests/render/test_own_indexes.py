@@ -20,6 +20,7 @@ from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU
 from tests.oracle.variants import compacted, read_index
 from tests.render.test_shared_arrangements import BOTH, FIRST, FailsAt, ands, failing, join
+from tests.stored_files import stored_files
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.mfp import FilterProject
@@ -222,7 +223,7 @@ def test_crash_between_the_index_and_the_view_that_reads_it(
             assert read_index(of, dataflow, upper - 1) == contents(made, upper - 1)
         of.store.sweep(())
         root = of.store.directory
-        assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+        assert stored_files(root) == live_files(of.store.arrangements())
         dataflow.drop()
     assert consolidated(made) == expected
 

@@ -15,6 +15,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessHarness, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import IndexTarget, Peek
@@ -69,4 +70,4 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
 
 
 def files(of: InProcessHarness) -> set[str]:
-    return {str(path.relative_to(of.store.directory)) for path in of.store.directory.glob("*/*")}
+    return stored_files(of.store.directory)

@@ -19,6 +19,7 @@ from tests.oracle.plans import GET_T, GET_U, counted, distinct, joined, project,
 from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU, T
 from tests.oracle.variants import read_index
+from tests.stored_files import stored_files
 from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
@@ -218,7 +219,7 @@ def test_crash_between_what_is_arranged_and_what_reads_it(
             assert read_index(of, dataflow, upper - 1) == contents(made, upper - 1)
         of.store.sweep(())
         root = of.store.directory
-        assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+        assert stored_files(root) == live_files(of.store.arrangements())
         dataflow.drop()
     assert consolidated(made) == expected
 

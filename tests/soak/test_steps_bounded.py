@@ -15,6 +15,7 @@ from tests.oracle.harness import INDEX, DataflowHarness, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
+from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import Manifest, live_files
 from tidemark_replica.arrangement.spines.spine import FAN_IN, SMALL_ROWS
@@ -30,7 +31,7 @@ HISTORY = random_history(TU, 11, times=TICKS)
 def on_disk(made: DataflowHarness) -> set[str]:
     """Every file of the arrangement store."""
     root = made.store.directory
-    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+    return stored_files(root)
 
 
 def batches_at_most(manifest: Manifest) -> int:
