@@ -347,3 +347,37 @@ def test_a_dataflow_dropped_while_it_waits_for_a_slot_is_not_scheduled() -> None
     for export in (index("x"), view("x")):
         g.absorb(c.AllowCompaction(export.id, EMPTY))
     assert g.admit() == []
+
+
+@pytest.mark.parametrize("reason", ["", OUT_OF_MEMORY])
+def test_a_failure_of_an_attempt_before_the_connection_changes_no_slot(reason: str) -> None:
+    """Whether its dataflow waits, is in a slot that is not recorded, or was scheduled meanwhile: the attempt that
+    follows the Schedule counts, and once."""
+    g = Standings(concurrency=1, recorded=True).gate("a", "x", resumed=("a",))
+    before = [Failure(s.id, FailureKind.STEP, "no", reason, 1, repeated=True) for s in (index("x"), view("x"))]
+
+    def repeat() -> None:
+        assert [g.observe(failure) for failure in before] == [[], []]
+        assert g.out_of_memory() == []
+
+    repeat()
+    assert schedule(g, "a", "x") == ["a"]
+    repeat()
+    assert (g.occupants, g.waiting) == (("a",), 1)
+    assert hydrate(g, "a") == []
+    repeat()
+    assert through(g.recorded(("x",))) == ["x"]
+    repeat()
+    assert (g.occupants, g.waiting) == (("x",), 0)
+
+    assert g.observe(ran_out(index("x"), 2)) == []
+    assert g.out_of_memory() == [OutOfMemory("x", True, "2")]
+
+
+def test_what_a_replica_refuses_takes_no_slot_of_a_later_connection() -> None:
+    """It was said to the earlier one, and no attempt would ever tell it again."""
+    g = Standings(concurrency=1).gate("x", "a")
+    for export in (index("x"), view("x")):
+        assert g.observe(Failure(export.id, FailureKind.REFUSED, "no", stopped=True, repeated=True)) == []
+    assert schedule(g, "x", "a") == ["x", "a"]
+    assert g.occupants == ("a",)

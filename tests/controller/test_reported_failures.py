@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.harness import R1, VIEW, InstanceHarness, at
@@ -45,5 +47,22 @@ def test_a_sink_that_has_stopped_for_good_says_so_for_good(kind: FailureKind) ->
 @pytest.mark.parametrize("kind", [FailureKind.STEP, FailureKind.RENDER])
 def test_a_dataflow_has_failed_until_it_has_stepped(kind: FailureKind) -> None:
     """Other replicas write its table meanwhile."""
-    written = [Frontiers(VIEW, write=at(time)) for time in (310, 320)]
+    written = [Frontiers(VIEW, write=at(time), output=at(time)) for time in (310, 320)]
     assert failures_after(kind, *written, Frontiers(VIEW, input=at(310))) == [1, 1, 1, 0]
+
+
+def test_a_failure_that_is_repeated_to_a_new_connection_stands_until_it_has_stepped() -> None:
+    """The connection before has told it too, and what that one told is forgotten. Twice is once: nothing is new."""
+    harness = hears(failed := Failure(VIEW, FailureKind.STEP, "no room", attempts=3))
+    harness.connect(R1)
+    collection = harness.instance.dataflows.collection(VIEW)
+    assert collection is not None
+    assert failures(collection.replicas[R1]) == []
+
+    repeated = replace(failed, repeated=True)
+    assert [len(harness.hear(R1, repeated)) for _ in range(2)] == [1, 0]
+    assert failures(collection.replicas[R1]) == ["step failed: no room"]
+    harness.report(R1, at(305), VIEW)
+    assert failures(collection.replicas[R1]) == ["step failed: no room"], "as old as the failure"
+    harness.hear(R1, Frontiers(VIEW, input=at(306)))
+    assert failures(collection.replicas[R1]) == []

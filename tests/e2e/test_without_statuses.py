@@ -1,4 +1,4 @@
-"""A system whose replicas send no Status: queries, subscribes, copies, edits and quarantine go on, as people see them.
+"""A system whose replicas send no Status: queries, subscribes, copies, edits, failures and quarantine are seen as ever.
 
 A replica keeps each Status back, by `silent/sitecustomize.py`.
 """
@@ -10,6 +10,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -88,6 +89,45 @@ def test_an_edit_hydrates_and_takes_over(system: System) -> None:
     wait_for("the edit to serve", lambda: system.query("SELECT * FROM edited")["rows"] == [], system.log)
     system.wait_up_to_date("edited")
     wait_for("the earlier revision to go", lambda: len(revisions(system, "edited")) == 1, system.log)
+
+
+def test_an_edit_whose_step_fails_does_not_take_over_whoever_operates(system: System, kept_back: Path) -> None:
+    """A file of its input is away. An operator that begins meanwhile hears of the failure at once: of no attempt."""
+    system.dataflow("failing", COUNT)
+    system.wait_up_to_date("failing")
+    with away(system.shard("tpch", "region"), kept_back.with_name("away")):
+        system.dataflow("failing", "SELECT count(*) AS regions FROM tpch.region")
+        told = system.wait_condition("dataflow", "failing", "Progressing", "False", "ReplacementFailed")
+        assert "step failed" in told
+        kept_back.with_name("repeated-only").touch()
+        before = heard(system)
+        system.kill_operator()
+        system.start_operator()
+        wait_for("the failure to be repeated", lambda: heard(system), system.log)
+        assert int(heard(system)) >= int(before)
+        system.wait_condition("dataflow", "failing", "Progressing", "False", "ReplacementFailed")
+        assert "orders" in system.query("SELECT * FROM failing")["rows"][0]
+        kept_back.with_name("repeated-only").unlink()
+    wait_for("the edit", lambda: system.query("SELECT * FROM failing")["rows"] == [{"regions": 5}], system.log)
+
+
+def heard(system: System) -> str:
+    """How many attempts of a step have failed, as the operator knows; empty where it knows of no failure."""
+    rows = system.query("SELECT value FROM tidemark_introspection.statuses WHERE field = 'attempts'")["rows"]
+    return str(rows[0]["value"]) if rows else ""
+
+
+@contextmanager
+def away(table: Path, aside: Path) -> Iterator[None]:
+    """The files of a table with its rows are elsewhere."""
+    aside.mkdir()
+    taken = [(file, aside / file.name) for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
+    assert taken
+    for here, there in taken:
+        here.rename(there)
+    yield
+    for here, there in taken:
+        there.rename(here)
 
 
 @pytest.mark.slow

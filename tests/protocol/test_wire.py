@@ -70,6 +70,7 @@ RESPONSES: list[r.Response] = [
     r.Status(ID, "hydration", {"percent": "40"}),
     r.Failure(ID, r.FailureKind.STEP, "no room", r.OUT_OF_MEMORY, 3),
     r.Failure(ID, r.FailureKind.REFUSED, "no such function", stopped=True),
+    r.Failure(ID, r.FailureKind.SINK, "no room", repeated=True),
     r.ShardFrontiers(ShardId("s1"), Frontier.at(8), Frontier.at(2)),
     r.IngestionStatus(ID, "running", "", {"files": 3}),
     r.IngestionStatus(

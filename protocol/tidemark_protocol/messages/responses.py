@@ -171,8 +171,8 @@ class Failure:
     """An export does not go on at the replica. The answer of a query, a slot and a retry depend on it.
 
     `reason`: OUT_OF_MEMORY or empty. `attempts`: how many have failed, 0 where they are not counted. `stopped`: the
-    replica does not try again by itself. A later Failure of the same kind replaces it; a step or an append that
-    succeeds ends it.
+    replica does not try again by itself. `repeated`: of an attempt before the client connected. A later Failure of the
+    same kind replaces it; a step or an append that succeeds ends it.
     """
 
     id: GlobalId
@@ -181,6 +181,7 @@ class Failure:
     reason: str = ""
     attempts: int = 0
     stopped: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True)

@@ -300,20 +300,22 @@ class CopyToResponse(_message.Message):
     def __init__(self, id: _Optional[str] = ..., row_count: _Optional[int] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("id", "kind", "message", "reason", "attempts", "stopped")
+    __slots__ = ("id", "kind", "message", "reason", "attempts", "stopped", "repeated")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: str
     message: str
     reason: str
     attempts: int
     stopped: bool
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., attempts: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
+    repeated: bool
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., attempts: _Optional[int] = ..., stopped: _Optional[bool] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("id", "kind", "fields")

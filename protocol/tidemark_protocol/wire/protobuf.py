@@ -222,13 +222,13 @@ def _peek_from_proto(m: pb.Peek) -> commands.Peek:
 
 def _failure_to_proto(r: responses.Failure) -> pb.Failure:
     told = {"id": r.id, "kind": r.kind, "message": r.message, "reason": r.reason}
-    return pb.Failure(**told, attempts=r.attempts, stopped=r.stopped)
+    return pb.Failure(**told, attempts=r.attempts, stopped=r.stopped, repeated=r.repeated)
 
 
 def _failure_from_proto(m: pb.Failure) -> responses.Failure:
     known = {kind.value for kind in responses.FailureKind}
     kind = responses.FailureKind(m.kind if m.kind in known else "step")  # a newer replica's
-    return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped)
+    return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped, m.repeated)
 
 
 def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:

@@ -93,6 +93,8 @@ class DataflowDriver:
         self._inputs = StepInputs(dataflow.description.source_imports, context.handles, self._self_read)
         self._job: Job | None = None
         self._backoff, self._stopped = Backoff(), False
+        self._failure: tuple[Failure, ...] = ()
+        """Of each export, while the last attempt to render or to step has failed."""
         self._since: dict[GlobalId, Frontier] = {}
         self._cost_status = CostStatus(next(iter(dataflow.exports)), context.respond)
         self._catch_up_status = CatchUpStatus(dataflow.exports, context.respond)
@@ -152,7 +154,7 @@ class DataflowDriver:
     def _check_finished(self) -> bool:
         """Whether the dataflow has ended or was refused. At its end it releases its state and its inputs."""
         if self._goal.is_finished:
-            self._finished = True
+            self._finished, self._failure = True, ()
             self._context.watch.unfollow(self)
             self._free()
             if not self._dataflow.hydrated:
@@ -194,8 +196,9 @@ class DataflowDriver:
         self._backoff.end_pause()
 
     def report_again(self) -> None:
-        """Repeats for a new client every Status that still holds, and why a sink has stopped. A step that fails says so
-        at its next attempt."""
+        """Repeats for a new client every Status and every Failure that still holds."""
+        for failure in () if self._dataflow.refusal else self._failure:
+            self._context.respond(replace(failure, repeated=True))
         self._cost_status.report_again()
         self._catch_up_status.report_again()
         for error_status in self._error_status.values():
@@ -247,7 +250,7 @@ class DataflowDriver:
         self._job = jobs.submit(name, work, ended)
 
     def _rendered_dataflow(self, rendered: RenderedDataflow) -> None:
-        self._rendered = rendered
+        self._rendered, self._failure = rendered, ()
 
     def _step(self, rendered: RenderedDataflow, goal: Frontier) -> None:
         """Begins a step from `processed` to at most `goal`."""
@@ -303,6 +306,7 @@ class DataflowDriver:
             return
         self._release_leases()
         self._backoff.reset()
+        self._failure = ()
         name, seconds = self._dataflow.description.name, time.monotonic() - attempt.began
         LOG.debug("dataflow %s: stepped over [%s, %s)", name, attempt.lower, rendered.frontier)
         self._context.metrics.step(seconds, outcome.cold_reads)
@@ -387,8 +391,10 @@ class DataflowDriver:
         self._hydration_status.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, log_text(error))
         message, reason = public_text(error)[:MESSAGE_LIMIT], OUT_OF_MEMORY if isinstance(error, OutOfMemory) else ""
-        for id in self._dataflow.exports:
-            self._context.respond(Failure(id, what, message, reason, self._backoff.failures))
+        attempts = self._backoff.failures
+        self._failure = tuple(Failure(id, what, message, reason, attempts) for id in self._dataflow.exports)
+        for failure in self._failure:
+            self._context.respond(failure)
 
     def _waits_for_schedule(self, error: Exception) -> bool:
         """Whether the hydration must not be retried by itself: it ran out of memory and would take it from other

@@ -74,7 +74,7 @@ class Driver(Protocol):
         """Drops a subscribe or a copy; returns the last response owed to its client, if any."""
 
     def report_again(self) -> None:
-        """Repeats for a new client every Status that still holds, and why a sink has stopped."""
+        """Repeats for a new client every Status and every Failure that still holds."""
 
     def stop(self) -> None:
         """Cancels running jobs and releases all resources; returns at once."""

@@ -115,10 +115,10 @@ class ExportOnReplica:
             self.input = self._later(new, input)
         if (new := report.output) is not None and new is not output:
             self.output = self._later(new, output)
-        wrote, stepped = self.write is not write, self.input is not input or self.output is not output
+        wrote, stepped = self.write is not write, self.input is not input
         if self.failures:
             self._recovered(wrote=wrote and write is not None, stepped=stepped and input is not None)
-        return wrote or stepped
+        return wrote or stepped or self.output is not output
 
     def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
         """`new` where it is beyond `known`, or is the first and not before the as_of; else `known`."""
@@ -133,7 +133,8 @@ class ExportOnReplica:
         return known
 
     def _recovered(self, *, wrote: bool, stepped: bool) -> None:
-        """Clear failures that a retry has mended: a step failure by another step, a sink failure by another append.
+        """Clear failures that a retry has mended: a step failure by another step, which moves the input frontier, a
+        sink failure by another append. The first report of a frontier is no progress: it may be older than the failure.
         A sink that stopped for good stays failed, though another replica appends to its table."""
         for kind, failed in list(self.failures.items()):
             mended = kind in _OF_STEPS and stepped, kind == FailureKind.SINK and wrote and not failed.stopped

@@ -19,6 +19,9 @@ occupant: if the replica dies, it is blamed. Suspects wait for it all the same.
 A dataflow that runs out of memory while the replica lives on leaves its slot, waits for another one, and is scheduled
 once more: until then the replica leaves it alone.
 
+A failure that a replica repeats to a new connection is of an attempt before it. It frees no slot and blames nobody: the
+attempt that follows the `Schedule` of this gate counts. What has stopped for good needs no slot.
+
 One gate belongs to one connection. It begins with the dataflows that the same process of the replica was told to
 hydrate before (`resumed`).
 """
@@ -145,6 +148,8 @@ class HydrationGate:
             as_of = self._unhydrated.get(response.id)
             return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
         if isinstance(response, Failure):
+            if response.repeated and not response.stopped:  # the attempt was not begun by this gate's `Schedule`
+                return []
             if response.reason == OUT_OF_MEMORY:
                 return self._requeue(response.id, str(response.attempts))
             if group := self._groups.get(response.id):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_persist import (
     Appended,
@@ -214,7 +214,7 @@ class MaterializedViewSink:
     def report_again(self) -> None:
         """Repeats the failure that keeps it from writing, for a new client."""
         if self._failure is not None:
-            self._respond(self._failure)
+            self._respond(replace(self._failure, repeated=True))
         for publisher in self._publishers:
             publisher.report_again()
 
