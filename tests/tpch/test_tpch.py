@@ -18,6 +18,7 @@ import pytest
 
 from tests.oracle.check import rounded
 from tests.oracle.harness import Updates, contents
+from tests.oracle.join_orders import forced, last, worst
 from tests.tpch.alike import alike
 from tests.tpch.kept_answers import KeptAnswers
 from tests.tpch.maintained import QUERIES, TOGETHER, StreamHarness, ask, maintain, refusals
@@ -113,3 +114,22 @@ def test_oracle_a_tpch_view_shows_what_spark_answers_all_along(long_run: Run, na
     """Every frontier of a stream in which orders are amended and deleted at every step."""
     for time in long_run.stream.times:
         assert long_run.shown(name, time) == long_run.by_spark(name, time), f"at {time}"
+
+
+@pytest.mark.slow
+def test_oracle_the_order_of_a_joins_inputs_does_not_show(spark: Any, run: Run, tmp_path: Path) -> None:
+    """Joins of three to eight tables, from the last one on and by the worst lookup: the same updates."""
+    names = ("q02", "q03", "q05", "q07", "q08", "q09")
+    planning = spark.newSession()
+    planning.conf.set("spark.sql.session.timeZone", "UTC")
+    harness = StreamHarness(spark, tmp_path, run.stream)
+    try:
+        with forced(worst, last):
+            planned = ask(Catalyst(planning), harness, names)
+        chosen = ask(Catalyst(planning), harness, names)
+        assert isinstance(planned, Planned)
+        assert isinstance(chosen, Planned)
+        assert planned.objects != chosen.objects
+        assert maintain(harness, planned, [time + 1 for time in run.stream.times]) == {n: run.updates[n] for n in names}
+    finally:
+        harness.close()

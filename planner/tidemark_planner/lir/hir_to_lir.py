@@ -38,6 +38,7 @@ from tidemark_planner.hir.nodes import (
 )
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.joins import JoinInput, join_plan
+from tidemark_planner.lir.joins.order import KnownRows, known_rows
 from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
 from tidemark_planner.lir.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
@@ -72,7 +73,7 @@ def _to_lir(node: Hir, imports: Imports) -> lir.Plan:
 
 def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
     """Conditions that read the clock become an operator of their own, above the join."""
-    inputs = [JoinInput(_to_lir(i, imports), imports.indexed_input(*fuse(i))) for i in join.inputs]
+    inputs = [_join_input(i, imports, len(join.inputs)) for i in join.inputs]
     clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
     if not clock:
         return join_plan(inputs, join.predicates, fused)
@@ -83,6 +84,12 @@ def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
     return _with_mfp(
         joined, FilterProject(*(tuple(map_columns(e, read.index) for e in part) for part in (clock, fused.outputs)))
     )
+
+
+def _join_input(node: Hir, imports: Imports, inputs: int) -> JoinInput:
+    """An input of a join of so many `inputs`. Two have one order, so nothing needs to be known of their rows."""
+    known = known_rows(node) if inputs > 2 else KnownRows()
+    return JoinInput(_to_lir(node, imports), imports.indexed_input(*fuse(node)), known)
 
 
 def _with_mfp(plan: lir.Plan, fused: FilterProject) -> lir.Plan:

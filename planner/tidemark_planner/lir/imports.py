@@ -80,7 +80,8 @@ class Imports:
         )
         gets = tuple(lir.Get(id, base.of) for id, _ in indexes)
         keys = tuple(key for _, key in indexes)
-        return IndexedInput(gets, keys, over, frozenset(key for key in keys if self._is_unique(base.id, key)))
+        unique = frozenset(key for key in keys if self._is_unique(base.id, key))
+        return IndexedInput(gets, keys, over, unique, base.keys)
 
     def _is_unique(self, id: GlobalId, key: Key) -> bool:
         """Whether a collection is known to have one row at most for each value of these columns."""

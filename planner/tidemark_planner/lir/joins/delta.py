@@ -5,14 +5,15 @@
     t  →  u by [k]  →  v by [z]       u  →  t by [k]  →  v by [z]       v  →  u by [z]  →  t by [k]       then t.x < v.y
 
 Four arrangements: t by k, u by k, u by z, v by z, and none of t ⋈ u. The next input on a path is one that an equality
-connects to those before it, preferably one that is arranged already by a usable key. A lookup uses all equalities, or
-those on the key of an index. Remaining equalities, and all other predicates, form the closure after the join. Hydration
-follows the path of the first input, in the order of the linear join.
+connects to those before it, the one that `order` prefers. A lookup uses all equalities, or those on the key of an
+index. Remaining equalities, and all other predicates, form the closure after the join. Hydration follows the path of
+the first input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidemark_planner.lir.joins.equalities import (
     Equality,
@@ -23,6 +24,7 @@ from tidemark_planner.lir.joins.equalities import (
 )
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.linear import over_row
+from tidemark_planner.lir.joins.order import Lookup, Preference, fewest_rows, next_lookup
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
 from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
@@ -34,14 +36,15 @@ _MOST_INPUTS = 16
 _Step = tuple[int, list[KeyEquality]]
 
 
-def delta_join(problem: JoinProblem) -> Join | None:
+def delta_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join | None:
     """The delta join; None for too few or too many inputs, or where an input cannot be looked up by columns."""
-    return _Planner(problem).plan() if _FEWEST_INPUTS <= len(problem.inputs) <= _MOST_INPUTS else None
+    return _Planner(problem, prefer).plan() if _FEWEST_INPUTS <= len(problem.inputs) <= _MOST_INPUTS else None
 
 
 class _Planner:
-    def __init__(self, problem: JoinProblem) -> None:
-        self._problem, self._columns = problem, problem.columns
+    def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
+        self._problem, self._columns, self._prefer = problem, problem.columns, prefer
+        self._row_keys = problem.row_keys
         self._indexed, self._unique = problem.indexed, problem.unique
         self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
         # Arrangements that exist, or that an earlier path needs: input, columns.
@@ -70,15 +73,28 @@ class _Planner:
         """The order of a path, and the equalities of each lookup; None where an input cannot be looked up."""
         known, left, steps = self._columns[source], [i for i in range(len(self._columns)) if i != source], []
         while left:
-            possible = [(i, used) for i in left if (used := self._key_equalities(known, i))]
+            possible = {i: used for i in left if (used := self._key_equalities(known, i))}
             if not possible:
                 return None
-            step = next((s for s in possible if _arrangement(s) in self._arranged), possible[0])
+            chosen = next_lookup([self._lookup(step) for step in possible.items()], self._prefer).input
+            step = chosen, possible[chosen]
             self._arranged.add(_arrangement(step))
             steps.append(step)
             known |= self._columns[step[0]]
             left.remove(step[0])
         return steps
+
+    def _lookup(self, step: _Step) -> Lookup:
+        """A step as the next one. What filters an input with an index runs at the end of the join."""
+        at, bound = _arrangement(step)
+        known = self._problem.known_rows(at)
+        return Lookup(
+            at,
+            len(bound),
+            any(bound.issuperset(key) for key in self._row_keys[at]),
+            (at, bound) in self._arranged,
+            replace(known, share=0, is_one=False) if self._indexed[at] else known,
+        )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         """The equalities of a lookup: those on the key of an index, else one for every column that has one."""

@@ -10,9 +10,10 @@ the index. Projections and filters below the join then move above it (they canno
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from tidemark_planner.lir.joins.order import KnownRows
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_planner.rules.scalar import substitute
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, map_columns
@@ -28,13 +29,14 @@ class IndexedInput:
     input of its rows.
 
     `unique_keys`: those of `keys` that have one row at most. A lookup uses another only where no equality is left for a
-    filter.
+    filter. `row_keys`: all columns of the collection that no two rows share.
     """
 
     gets: tuple[Get, ...]
     keys: tuple[Key, ...]
     row: FilterProject
     unique_keys: frozenset[Key] = frozenset()
+    row_keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,15 @@ class JoinInput:
 
     plan: Plan
     indexed: IndexedInput | None = None
+    known: KnownRows = KnownRows()
 
 
 @dataclass(frozen=True)
 class JoinProblem:
     """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns.
 
-    `unique_keys`: the keys, of each input's existing arrangements, that have one row at most.
+    `unique_keys`: the keys, of each input's existing arrangements, that have one row at most. `known`: what is known of
+    each input's rows.
     """
 
     inputs: tuple[Plan, ...]
@@ -57,6 +61,11 @@ class JoinProblem:
     predicates: tuple[ScalarExpr, ...]
     after: FilterProject
     unique_keys: tuple[frozenset[Key], ...] = ()
+    known: tuple[KnownRows, ...] = ()
+
+    def known_rows(self, at: int) -> KnownRows:
+        """What is known of the rows of an input."""
+        return self.known[at] if self.known else KnownRows()
 
     @property
     def schema(self) -> Schema:
@@ -78,6 +87,15 @@ class JoinProblem:
             for start, keys in zip(starts(self.inputs), self.unique_keys, strict=False)
             for key in keys
         )
+
+    @property
+    def row_keys(self) -> list[list[Key]]:
+        """The columns of each input that no two of its rows share, as positions in all columns."""
+        known = map(self.known_rows, range(len(self.inputs)))
+        return [
+            [tuple(start + c for c in key) for key in rows.unique_keys]
+            for start, rows in zip(starts(self.inputs), known, strict=True)
+        ]
 
     @property
     def columns(self) -> list[frozenset[int]]:
@@ -103,7 +121,11 @@ def join_problem(
     )
     keys = tuple(() if form is None else form.keys for form in forms)
     unique = tuple(frozenset[Key]() if form is None else form.unique_keys for form in forms)
-    return JoinProblem(inputs, keys, (*lifted, *moved), later, unique)
+    known = tuple(
+        c.known if form is None else replace(c.known, unique_keys=form.row_keys)
+        for c, form in zip(candidates, forms, strict=True)
+    )
+    return JoinProblem(inputs, keys, (*lifted, *moved), later, unique, known)
 
 
 def indexes_used(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:

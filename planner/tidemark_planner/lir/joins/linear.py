@@ -4,11 +4,11 @@
 
     t  →  u on [t.k = u.k] keep [t.x | u.z]  →  v on [u.z = v.z] keep [t.x | v.y] filter (t.x < v.y)
 
-Inputs keep the query's order, except that an input that an equality connects to those before it goes first, and among
-these one with a usable index. So a cross join is made only where nothing connects. A stage uses all equalities as its
-key. An index serves it without a copy where they all are on its key, or where its key is unique: the other equalities
-are filters then. A predicate runs at the first stage that has its columns. One that can fail runs at the last stage, on
-rows that passed the whole join. Columns are dropped as soon as nothing later reads them.
+The first input is met by the others in the order that `order` prefers. A cross join is made only where nothing
+connects. A stage uses all equalities as its key. An index serves it without a copy where they all are on its key, or
+where its key is unique: the other equalities are filters then. A predicate runs at the first stage that has its
+columns. One that can fail runs at the last stage, on rows that passed the whole join. Columns are dropped as soon as
+nothing later reads them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from collections.abc import Sequence
 
 from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_index
 from tidemark_planner.lir.joins.inputs import JoinProblem
+from tidemark_planner.lir.joins.order import Lookup, Preference, fewest_rows, next_lookup
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
-from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, columns_of, map_columns
 from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, refs
 
 
-def linear_join(problem: JoinProblem) -> Join:
+def linear_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join:
     """Join the inputs one after the other."""
-    return _Planner(problem).plan()
+    return _Planner(problem, prefer).plan()
 
 
 class _Planner:
-    def __init__(self, problem: JoinProblem) -> None:
+    def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
+        self._problem, self._prefer, self._row_keys = problem, prefer, problem.row_keys
         self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
         self._columns = problem.columns
         self._index_keys, self._unique = problem.indexed, problem.unique
@@ -48,17 +50,25 @@ class _Planner:
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
 
     def _order(self) -> list[int]:
-        """The query's order, with connected inputs first, and among them indexed ones."""
         order, left = [0], list(range(1, len(self._inputs)))
         while left:
             known = frozenset[int]().union(*(self._columns[i] for i in order))
-            equalities_by_input = {i: self._key_equalities(known, i) for i in left}
-            connected = [i for i in left if equalities_by_input[i]]
-            served = (i for i in connected if self._on_index(equalities_by_input[i], i, "lookup"))
-            chosen = next(served, connected[0] if connected else left[0])
+            chosen = next_lookup([self._lookup(known, i) for i in left], self._prefer).input
             order.append(chosen)
             left.remove(chosen)
         return order
+
+    def _lookup(self, known: frozenset[int], at: int) -> Lookup:
+        """An input as the next one. All its equalities hold for the rows that are met, on an index or as filters."""
+        possible = self._key_equalities(known, at)
+        bound = frozenset(m.lookup.index for m in possible if isinstance(m.lookup, ColumnRef))
+        return Lookup(
+            at,
+            len(possible),
+            any(bound.issuperset(key) for key in self._row_keys[at]),
+            bool(self._on_index(possible, at, "lookup")),
+            self._problem.known_rows(at),
+        )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         return [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]

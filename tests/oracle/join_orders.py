@@ -1,0 +1,48 @@
+"""Orders of joins that planning would not choose, in the place of the chosen one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from tidemark_planner.lir import joins
+from tidemark_planner.lir.joins import delta, linear
+from tidemark_planner.lir.joins.order import Lookup, Preference
+
+Choice = Callable[[Sequence[Lookup], Preference], Lookup]
+# The next lookup, the first of so many inputs, and whether the join may be a delta join.
+Order = tuple[Choice, Callable[[int], int], bool]
+
+
+@contextmanager
+def forced(choose: Choice, first: Callable[[int], int], by_paths: bool = True) -> Iterator[None]:
+    """Joins that are planned in the block have this order; `by_paths` False: none is a delta join."""
+
+    def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
+        return choose(list(lookups), prefer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (linear, delta):
+            patch.setattr(module, "next_lookup", next_lookup)
+        patch.setattr(joins, "first_input", lambda known, connected: first(len(known)))
+        if not by_paths:
+            patch.setattr(joins, "delta_join", lambda problem, prefer: None)
+        yield
+
+
+def worst(lookups: Sequence[Lookup], prefer: Preference) -> Lookup:
+    return max(lookups, key=prefer)
+
+
+def last(inputs: int) -> int:
+    return inputs - 1
+
+
+def orders(random: Random) -> Iterator[Order]:
+    """From the last input on the worst lookup; from any input on any lookup."""
+    for by_paths in (True, False):
+        yield worst, last, by_paths
+        yield lambda lookups, prefer: random.choice(lookups), random.randrange, by_paths
