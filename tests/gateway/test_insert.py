@@ -18,7 +18,7 @@ from tidemark_operator.errors import QueryNotReady, QueryRefused, WriteRefused, 
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.server.status import sqlstate_of, status_of
-from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
+from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteSection, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATA_SOURCES, INSTANCES
@@ -120,7 +120,9 @@ def test_each_operation_of_a_call_needs_its_right(
     operation: str, sections: tuple[str, ...], error: type[Exception]
 ) -> None:
     """Of a caller who may insert. An older replica would do the operation of a call, and leave its sections out."""
-    target = WriteTarget("ns", "shop", "orders", operation, "csv", "k", sections=tuple((name, 4) for name in sections))
+    target = WriteTarget(
+        "ns", "shop", "orders", operation, "csv", "k", sections=tuple(WriteSection(name, 4) for name in sections)
+    )
     with pytest.raises(error):
         asyncio.run(Inserts(context(None), Limits()).write(Inserter(), target, body()))
 

@@ -109,7 +109,7 @@ def test_a_delete_says_how_many_rows_were_there(tables: Written, is_prepared: bo
             done = connection.execute("DELETE FROM shop.orders WHERE id = %s", [keys], prepare=is_prepared)
             assert (done.statusmessage, done.rowcount) == (f"DELETE {count}", count)
         assert connection.execute("DELETE FROM shop.orders WHERE id IN (1, 2, NULL)").statusmessage == "DELETE 1"
-        missing = "ROWS_MISSING: 2 rows are to be deleted, and 1 of them are there"
+        missing = "ROWS_MISSING: 2 rows are to be deleted or updated, and 1 of them are there"
         delete = "DELETE FROM shop.orders WHERE id"
         for text in (
             f"BEGIN; {delete} IN (2, 3); COMMIT",
@@ -387,6 +387,7 @@ def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:
     with served(tmp_path, (MAY_INSERT,)) as server, server.connect() as connection:
         for verb, text in (
             ("delete", "DELETE FROM shop.orders WHERE id = 1"),
+            ("update", "UPDATE shop.orders SET name = 'x' WHERE id = 1"),
             ("update", f"INSERT INTO shop.orders VALUES (1, 'x') ON CONFLICT (id) {SET}"),
         ):
             with pytest.raises(

@@ -58,11 +58,13 @@ END = pb.WriteRowsRequest(end=6)
 
 @contextmanager
 def ticking(writer: Writer) -> Iterator[None]:
+    """Tick while calls wait. An idle tick is a commit of each table, which tests of many calls would have to read."""
     done = threading.Event()
 
     def run() -> None:
-        while not done.wait(0.05):
-            writer.tick()
+        while not done.wait(0.02):
+            if writer.inbox._calls:
+                writer.tick()
 
     thread = threading.Thread(target=run)
     thread.start()

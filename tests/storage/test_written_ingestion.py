@@ -18,7 +18,7 @@ from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.keyed_rows.scan import Sought
-from tidemark_replica.storage.written import inbox, keys, source, transaction
+from tidemark_replica.storage.written import inbox, keys, receive, source, transaction
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
 from tidemark_replica.storage.written.inspect import tables_of
 from tidemark_replica.storage.written.refusal import WriteRefused, WriteUnknown
@@ -229,16 +229,16 @@ def test_what_a_table_has_of_years_that_python_has_not_is_sought_and_named(days:
     table = WrittenTable("days", (Column("day", SqlType(name)),), ("day",))
     rows, before = pa.Table.from_batches([batch]), pa.table({"day": days, DIFF: pa.array([1, 0])})
     with pytest.raises(WriteRefused, match="DUPLICATE_KEY: the row with day = "):
-        transaction.updates_of(table, "insert", rows, before.slice(0, 1))
+        transaction.updates_of(table, receive.Part("insert", 1), rows, before.slice(0, 1))
 
 
 def test_a_call_that_fails_each_time_ends_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = transaction.updates_of
 
-    def failing(spec: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
+    def failing(spec: WrittenTable, part: receive.Part, rows: pa.Table, before: pa.Table) -> pa.Table:
         if 13 in rows.column("id").to_pylist():
             raise OverflowError("13")
-        return computed(spec, operation, rows, before)
+        return computed(spec, part, rows, before)
 
     monkeypatch.setattr(transaction, "updates_of", failing)
     writer = Writer(tmp_path)
@@ -289,14 +289,14 @@ class Model:
 
     def _part(self, table: str) -> Part:
         draw = self.random
-        operation = draw.choice(["insert", "upsert", "delete"] if table == "keyed" else ["insert", "delete"])
+        operation = draw.choice(["insert", "upsert", "update", "delete"] if table == "keyed" else ["insert", "delete"])
         count = draw.choice([1, 1, 2, 5, 40])
         lines = [(draw.randrange(60), draw.choice("abc")) for _ in range(count)]
         body = "id,name,price,at\n" + "".join(f"{id},{name},,\n" for id, name in lines)
         return operation, body.encode()
 
     def apply(self, table: str, parts: list[Part]) -> int | None:
-        """How many rows the call writes and deletes; None where it is refused, and nothing of it is done."""
+        """How many rows the call writes, updates and deletes; None where it is refused, and nothing of it is done."""
         keyed, plain = dict(self.keyed), Counter(self.plain)
         counts = [self._apply(table, operation, body) for operation, body in parts]
         if None in counts:
@@ -315,6 +315,10 @@ class Model:
             gone = change & self.plain
             self.plain -= gone
             return gone.total()
+        if operation == "update":
+            changed = [(id, name) for id, name in found if id in self.keyed]
+            self.keyed |= changed
+            return len(changed)
         ids = {id for id, _ in found}
         there = ids & self.keyed.keys()
         if len(ids) < len(found) or (operation == "insert" and there):
@@ -380,7 +384,7 @@ def test_crash_random_histories_are_those_of_a_model(
 
 def put(writer: Writer, table: str, parts: list[Part], key: str) -> PendingWrite:
     """As a call of one operation where there is one alone."""
-    if len(parts) > 1:
+    if len(parts) > 1 or parts[0][0] == "update":
         return writer.put_parts(table, parts, key)
     [(operation, body)] = parts
     return writer.put(table, body, operation, key=key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,14 @@ from tidemark_persist import DIFF, consolidate
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written import receive, transaction
+from tidemark_replica.storage.written.inbox import WriteAnswer
 from tidemark_replica.storage.written.receive import Part, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteRefused
 from tidemark_replica.storage.written.transaction import updates_of, updates_of_call
 
-COLUMNS = (Column("id", SqlType("bigint")), Column("name", SqlType("string")))
+COLUMNS = Column("id", SqlType("bigint")), Column("name", SqlType("string")), Column("n", SqlType("bigint"))
 TABLES = {"keyed": WrittenTable("t", COLUMNS, ("id",)), "plain": WrittenTable("t", COLUMNS)}
-ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+ROWS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("n", pa.int64())])
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,12 @@ ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
         ("keyed", [("delete", "1,"), ("insert", "2,x")], None),
         ("keyed", [("insert", "3,c"), ("insert", "3,c")], None),
         ("keyed", [("upsert", "1,x"), ("delete", "9,")], None),
+        ("keyed", [("update", "1,x 1,y"), ("update", "2,z")], [(1, "y"), (2, "z")]),
+        ("keyed", [("update", "1,x"), ("delete", "1,"), ("insert", "1,new"), ("update", "1,y")], [(1, "y"), (2, "b")]),
+        ("keyed", [("update", "2,b")], [(1, "a"), (2, "b")]),
+        ("keyed", [("update", "1,x 9,y")], None),
+        ("keyed", [("delete", "1,"), ("update", "1,x")], None),
+        ("plain", [("update", "1,x")], None),
         ("plain", [("insert", "1,a"), ("delete", "1,a 1,a")], [(2, "b")]),
         ("plain", [("delete", "1,a"), ("insert", "1,a 1,a")], [(1, "a"), (1, "a"), (2, "b")]),
         ("plain", [("delete", "1,a 1,a"), ("insert", "1,a")], None),
@@ -42,23 +50,28 @@ ROWS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 def test_parts_are_done_one_after_the_other_or_none_is(
     tmp_path: Path, table: str, parts: list[tuple[str, str]], left: list[tuple[int, str]] | None
 ) -> None:
-    """Each row that is to be deleted must be there."""
+    """Each row that is to be deleted or updated must be there."""
     writer = Writer(tmp_path)
     writer.call(table, b"id,name,price,at\n1,a,,\n2,b,,\n")
     bodies = [(operation, csv(rows)) for operation, rows in parts]
-    deletes = sum(len(rows.split()) for operation, rows in parts if operation == "delete")
+    found = sum(len(rows.split()) for operation, rows in parts if operation in ("delete", "update"))
+    if left is None:
+        with pytest.raises(WriteRefused):
+            answered(writer, table, bodies, found)
+        assert pairs(tmp_path, table) == [(1, "a"), (2, "b")]
+        return
     for again in ("", " again"):  # a repeated call has the same answer
-        call = writer.put_parts(table, bodies, "key", deletes)
-        writer.tick()
-        if left is None:
-            with pytest.raises(WriteRefused):
-                call.answer(0)
-            left = [(1, "a"), (2, "b")]
-            break
-        answer = call.answer(0)
-        assert answer is not None
+        answer = answered(writer, table, bodies, found)
         assert (answer.rows, answer.repeated) == (sum(len(rows.split()) for _, rows in parts), bool(again))
     assert pairs(tmp_path, table) == left
+
+
+def answered(writer: Writer, table: str, bodies: list[tuple[str, bytes]], found: int) -> WriteAnswer:
+    call = writer.put_parts(table, bodies, "key", found)
+    writer.tick()
+    answer = call.answer(0)
+    assert answer is not None
+    return answer
 
 
 def csv(rows: str) -> bytes:
@@ -76,48 +89,61 @@ def test_oracle_keys_taking_turns_are_parts_one_after_the_other(
     monkeypatch.setattr(transaction, "row_hash", lambda rows: of_rows(rows) % np.uint64(hashes))
     draw, table = random.Random(seed), TABLES[name]
     before = with_diff(drawn(draw, 12, unique=name == "keyed"))
-    operations = ("insert", "delete", "upsert") if name == "keyed" else ("insert", "delete")
+    operations = ("insert", "delete", "upsert", "update") if name == "keyed" else ("insert", "delete")
     pieces = [
-        (draw.choice(operations), drawn(draw, draw.randrange(5), unique=draw.random() < 0.9))
+        (part_of(draw, draw.choice(operations)), drawn(draw, draw.randrange(5), unique=draw.random() < 0.9))
         for _ in range(draw.randrange(2, 9))
     ]
     rows = pa.concat_tables([piece for _, piece in pieces])
-    parts = [Part(operation, piece.num_rows) for operation, piece in pieces]
+    parts = [replace(part, rows=piece.num_rows) for part, piece in pieces]
 
     found = outcome(table, parts, rows, before)
     assert found == one_after_the_other(table, pieces, before)
 
 
+def part_of(draw: random.Random, operation: str) -> Part:
+    return Part(operation, 0, draw.choice([("name",), ("n",), ("n", "name")]) if operation == "update" else ())
+
+
 def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.Table) -> list[object] | None:
     """None where it is refused."""
     try:
-        updates, written, deleted = updates_of_call(table, parts, rows, before)
+        updates, written, found = updates_of_call(table, parts, rows, before)
     except WriteRefused:
         return None
-    return [shown(updates), written, deleted]
+    return [shown(updates), written, found]
 
 
 def one_after_the_other(
-    table: WrittenTable, pieces: list[tuple[str, pa.Table]], before: pa.Table
+    table: WrittenTable, pieces: list[tuple[Part, pa.Table]], before: pa.Table
 ) -> list[object] | None:
-    now, written, deleted = before, 0, 0
+    """An update is done row by row, in Python."""
+    now, written, found = before, 0, 0
     try:
-        for operation, rows in pieces:
-            updates = updates_of(table, operation, rows, now)
+        for part, rows in pieces:
+            for change in rows.to_pylist() if part.operation == "update" else ():
+                there = [row for row in now.to_pylist() if row["id"] == change["id"]]
+                kept = [row for row in now.to_pylist() if row["id"] != change["id"]]
+                made = [row | {name: change[name] for name in part.changed} for row in there]
+                now, found = pa.Table.from_pylist(kept + made, now.schema), found + len(there)
+            if part.operation == "update":
+                continue
+            updates = updates_of(table, part, rows, now)
             now = consolidate(pa.concat_tables([now, updates]))
-            if operation == "delete":
-                deleted -= sum(updates.column(DIFF).to_pylist())
+            if part.operation == "delete":
+                found -= sum(updates.column(DIFF).to_pylist())
             else:
                 written += rows.num_rows
     except WriteRefused:
         return None
-    total = pa.concat_tables([now, before.set_column(2, DIFF, pa.array([-n for n in before.column(DIFF).to_pylist()]))])
-    return [shown(consolidate(total)), written, deleted]
+    total = pa.concat_tables([now, before.set_column(3, DIFF, pa.array([-n for n in before.column(DIFF).to_pylist()]))])
+    return [shown(consolidate(total)), written, found]
 
 
 def drawn(draw: random.Random, count: int, unique: bool) -> pa.Table:
     ids = draw.sample(range(20), count) if unique else [draw.randrange(20) for _ in range(count)]
-    return pa.table({"id": ids, "name": [draw.choice(["a", "b", None]) for _ in ids]}, schema=ROWS)
+    names, numbers = [draw.choice(["a", "b", None]) for _ in ids], [draw.randrange(2) for _ in ids]
+    return pa.table({"id": ids, "name": names, "n": numbers}, schema=ROWS)
 
 
 def with_diff(rows: pa.Table) -> pa.Table:
@@ -133,10 +159,12 @@ def test_a_column_that_is_not_null_has_a_value_in_rows_that_are_written_alone(tm
     writer.call("named", b"id,name,price,at\n1,a,,\n")
     with pytest.raises(WriteRefused, match="COLUMN_NULL"):
         writer.put_parts("named", [("delete", csv("1,")), ("upsert", csv("2,"))])
-    call = writer.put_parts("named", [("upsert", csv("2,b")), ("delete", csv("1,"))], must_find=1)
+    with pytest.raises(WriteRefused, match="COLUMN_NULL"):
+        writer.put_parts("named", [("update", csv("1,"))])
+    call = writer.put_parts("named", [("upsert", csv("2,b")), ("delete", csv("1,")), ("update", csv("2,c"))], "", 2)
     writer.tick()
     assert call.answer(0) is not None
-    assert pairs(tmp_path, "named") == [(2, "b")]
+    assert pairs(tmp_path, "named") == [(2, "c")]
 
 
 def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +186,12 @@ def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.
         ((Part("insert", 2),), ""),
         ((Part("insert", 1), Part("delete", 0)), ""),
         ((Part("insert", 1),), "delete"),
+        ((), "update"),
+        ((Part("update", 1),), ""),
+        ((Part("update", 1, ("id",)),), ""),
+        ((Part("update", 1, ("Name",)),), ""),
+        ((Part("update", 1, ("name", "name")),), ""),
+        ((Part("upsert", 1, ("name",)),), ""),
     ):
         with pytest.raises(WriteRefused, match="BAD_REQUEST"):
             writer.receiver.receive(WriteHeader("keyed", operation, "csv", "k", parts=parts), [row])

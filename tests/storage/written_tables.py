@@ -68,9 +68,13 @@ class Writer:
     def put_parts(
         self, table: str, parts: Sequence[tuple[str, bytes]], key: str = "", must_find: int = 0
     ) -> PendingWrite:
-        """A call that does several things with rows, each a csv with the same header. Raises WriteRefused."""
+        """A call that does several things with rows, each a csv with the same header; an update sets the name. Raises
+        WriteRefused."""
         texts = [body.splitlines(keepends=True) for _, body in parts]
-        known = tuple(Part(operation, len(text) - 1) for (operation, _), text in zip(parts, texts, strict=True))
+        known = tuple(
+            Part(operation, len(text) - 1, ("name",) if operation == "update" else ())
+            for (operation, _), text in zip(parts, texts, strict=True)
+        )
         header = WriteHeader(table, "", "csv", key or f"k{next(_KEYS)}", must_find, known)
         return self.inbox.put(
             self.receiver.receive(header, [*texts[0], *(row for text in texts[1:] for row in text[1:])])

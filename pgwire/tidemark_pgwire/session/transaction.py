@@ -33,18 +33,20 @@ LOST = (-1, -1)
 
 @dataclass(frozen=True)
 class Section:
-    """Rows of a body that are inserted, upserted or deleted. `begin`: how many rows are before them."""
+    """Rows of a body with which one thing is done. `begin`: how many rows are before them; `changed`: the columns that
+    an update sets."""
 
     operation: str
     begin: int
+    changed: tuple[str, ...] = ()
 
 
 @dataclass
 class Pending:
-    """Rows that are to be inserted into one table, upserted and deleted, by a call with this key. `sections`: what is
-    done with them, in order. `copied`: the data of the one COPY that they are of; None: they have other statements.
-    `statements`: how many INSERTs and DELETEs there were since the first of them. `since`: when the first of them came,
-    by the event loop's clock."""
+    """Rows that are to be inserted into one table, upserted, updated and deleted, by a call with this key. `sections`:
+    what is done with them, in order. `copied`: the data of the one COPY that they are of; None: they have other
+    statements. `statements`: how many INSERTs, UPDATEs and DELETEs there were since the first of them. `since`: when
+    the first of them came, by the event loop's clock."""
 
     table: WrittenTable
     body: Body

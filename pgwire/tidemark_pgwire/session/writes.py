@@ -1,4 +1,4 @@
-"""Runs INSERT, DELETE and COPY FROM: rows wait in the transaction, and its end writes them as one call of the gateway.
+"""Runs INSERT, UPDATE, DELETE and COPY FROM: rows wait in the transaction, and its end writes them as one call.
 
 statement ──► the gateway: may the user, which columns ──► rows as csv ──► the transaction's body
                                    COMMIT, the end of the message, Sync ──► one call ──► durable, at one time
@@ -19,7 +19,7 @@ from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.session.transaction import Pending, Section
 from tidemark_pgwire.statements.commands import CopyIn
-from tidemark_pgwire.statements.inserts import DELETE, INSERT, TableName, Write
+from tidemark_pgwire.statements.inserts import DELETE, INSERT, UPDATE, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
@@ -38,18 +38,19 @@ _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
 async def change(session: Session, command: Write, parameters: Sequence[Parameter]) -> str:
-    """Have the rows wait, to be inserted, upserted or deleted; returns the tag. Raises WireError."""
+    """Have the rows wait, to be inserted, upserted, updated or deleted; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
     table = await _table(session, command.table, command.operation)
     make = partial(lines, table, command, parameters, session.settings.zone)
     is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
-        body = _body(session, table, command.operation)
+        changed = tuple(column.name for column in table.chosen(command.columns)[: command.changed])
+        body = _body(session, table, command.operation, changed)
         await body.do_file_work(partial(body.append, made, rows), len(made))
     if session.transaction.pending is not None:
         session.transaction.pending.statements += 1
-    return f"{command.tag} {rows}" if command.tag == "DELETE" else f"{command.tag} 0 {rows}"
+    return f"{command.tag} {rows}" if command.by_key else f"{command.tag} 0 {rows}"
 
 
 def _size(command: Write, parameters: Sequence[Parameter]) -> int:
@@ -89,15 +90,17 @@ async def write(session: Session, tag: str = "") -> str:
     client does not have it yet; returns the one that it gets. Raises WireError: the rows are not durable, or nobody
     knows.
 
-    A DELETE that is alone says how many rows were there. All others have said that each of their keys is there.
+    A DELETE or UPDATE that is alone says how many rows were there. All others have said that each of their keys is
+    there.
     """
     pending, session.transaction.pending = session.transaction.pending, None
     if pending is None:
         return tag
     sections = list(_sections(pending))
-    only_deletes = [operation for operation, _ in sections] == [DELETE]
-    counts = only_deletes and pending.statements == 1 and tag.startswith("DELETE")
-    deleted = sum(rows for operation, rows in sections if operation == DELETE)
+    found_by_key = sum(section.rows for section in sections if section.operation in (DELETE, UPDATE))
+    verb = sections[0].operation.upper() if found_by_key and len(sections) == 1 else ""
+    counts = bool(verb) and pending.statements == 1 and tag.startswith(verb)
+    alone = len(sections) == 1 and not sections[0].changed
     try:
         if not sections:
             return tag
@@ -105,14 +108,14 @@ async def write(session: Session, tag: str = "") -> str:
             namespace=session.namespace,
             source=pending.table.source,
             table=pending.table.name,
-            operation=sections[0][0] if len(sections) == 1 else "",
+            operation=sections[0].operation if alone else "",
             format="csv",
             key=pending.key,
             table_id=pending.table.id,
-            must_find=0 if counts else deleted,
+            must_find=0 if counts else found_by_key,
         )
-        if len(sections) > 1:
-            header.sections.extend(pb.WriteSection(operation=name, rows=rows) for name, rows in sections)
+        if not alone:
+            header.sections.extend(sections)
         session.is_writing = True
         reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
     except WireError as error:
@@ -130,7 +133,7 @@ async def write(session: Session, tag: str = "") -> str:
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
         session.wire.write(backend.notice(text))
-    return f"DELETE {reply.rows}" if counts else tag
+    return f"{verb} {reply.rows}" if counts else tag
 
 
 async def _data(session: Session) -> AsyncIterator[bytes]:
@@ -166,33 +169,35 @@ async def _table(session: Session, name: TableName, operation: str) -> WrittenTa
     return await session.written_table(name.source, name.table, operation)
 
 
-def _body(session: Session, table: WrittenTable, operation: str) -> Body:
-    """Where the rows of the transaction wait, ready for rows of this operation. Raises WireError: there are rows of
-    another table."""
+def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = ()) -> Body:
+    """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that an update
+    sets. Raises WireError: there are rows of another table, or too many for one call."""
     pending = session.transaction.rows_of(table)
     if pending is None:
         body, key = Body(session.spool, session.user, header_of(table)), session.settings.write_key or uuid.uuid4().hex
-        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, 0)])
+        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, 0, changed)])
         pending.since = asyncio.get_running_loop().time()
         return body
     pending.copied = None
-    if pending.sections[-1].operation != operation:
-        pending.sections.append(Section(operation, pending.body.rows))
-    if len(pending.sections) > 1 and (len(pending.sections) > MIXED_SECTIONS or pending.body.size > MIXED_BYTES):
+    last = pending.sections[-1]
+    if (last.operation, last.changed) != (operation, changed):
+        pending.sections.append(Section(operation, pending.body.rows, changed))
+    is_large = len(pending.sections) > MIXED_SECTIONS or pending.body.size > MIXED_BYTES
+    if is_large and (len(pending.sections) > 1 or changed):
         text = (
-            f"a transaction with inserts, upserts and deletes has at most {MIXED_BYTES >> 20} MiB of rows, and changes "
-            f"at most {MIXED_SECTIONS} times between them"
+            "a transaction with updates, or with several of inserts, upserts and deletes, has at most "
+            f"{MIXED_BYTES >> 20} MiB of rows, and changes at most {MIXED_SECTIONS} times between them"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
     return pending.body
 
 
-def _sections(pending: Pending) -> Iterator[tuple[str, int]]:
-    """The operations in order, each with how many rows it has."""
+def _sections(pending: Pending) -> Iterator[pb.WriteSection]:
+    """The operations in order, without those that have no rows."""
     ends = [*(section.begin for section in pending.sections[1:]), pending.body.rows]
     for section, end in zip(pending.sections, ends, strict=True):
         if end > section.begin:
-            yield section.operation, end - section.begin
+            yield pb.WriteSection(operation=section.operation, rows=end - section.begin, changed=section.changed)
 
 
 def _placed(error: WireError, pending: Pending) -> WireError:

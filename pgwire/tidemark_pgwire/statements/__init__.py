@@ -8,7 +8,7 @@ words         the tokens of a statement, taken from the left
 definitions   CREATE, ALTER and DROP of views, indexes and tables
 columns       the columns of CREATE TABLE
 inserts       INSERT
-deletes       DELETE
+by_key        DELETE, UPDATE
 copy_options  the options of COPY, and its lines
 binding       $1, $2 ... become literals
 """

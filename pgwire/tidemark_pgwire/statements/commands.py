@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, TOO_COMPLEX, WireError
-from tidemark_pgwire.statements import definitions, deletes, inserts
+from tidemark_pgwire.statements import by_key, definitions, inserts
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
 from tidemark_pgwire.statements.lexer import Statement
 from tidemark_pgwire.statements.words import Words
@@ -156,7 +156,7 @@ Command = (
     | definitions.Drop | inserts.Write | CopyIn
 )  # fmt: skip
 _WRITES = frozenset(
-    "UPDATE MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
+    "MERGE CREATE ALTER DROP TRUNCATE GRANT REVOKE COMMENT VACUUM ANALYZE REINDEX REFRESH LOCK "
     "CALL DO CLUSTER IMPORT REASSIGN SECURITY NOTIFY".split()
 )
 
@@ -183,9 +183,9 @@ def _parse(statement: Statement) -> Command:
     if first.word in _WRITES:
         raise WireError(
             READ_ONLY,
-            f"cannot execute {first.word}: connections of this kind read, insert, upsert and delete rows, and define "
+            f"cannot execute {first.word}: connections of this kind read, insert, update and delete rows, and define "
             "views, indexes and tables",
-            hint="Replace rows by INSERT ... ON CONFLICT; apply other objects with kubectl.",
+            hint="Apply other objects with kubectl.",
         )
     if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
@@ -443,7 +443,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "RESET": _reset,
     "DISCARD": _discard,
     "DECLARE": _declare,
-    "DELETE": deletes.delete,
+    "DELETE": by_key.delete,
     "FETCH": _fetch,
     "MOVE": lambda words: _fetch(words, move=True),
     "CLOSE": _close,
@@ -453,4 +453,5 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "EXPLAIN": _explain,
     "SUBSCRIBE": subscribe,
     "UNLISTEN": _unlisten,
+    "UPDATE": by_key.update,
 }

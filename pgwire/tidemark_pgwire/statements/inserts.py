@@ -19,7 +19,7 @@ from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_n
 from tidemark_pgwire.statements.lexer import POSTGRES, Token
 from tidemark_pgwire.statements.words import Words
 
-INSERT, UPSERT, DELETE = "insert", "upsert", "delete"
+INSERT, UPSERT, DELETE, UPDATE = "insert", "upsert", "delete", "update"
 """What a call of the gateway does with rows."""
 _TYPES = {
     **dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text"),
@@ -69,18 +69,25 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Write:
-    """Rows to insert, to upsert (with `conflict`) or to delete. `columns` empty: the table's; of a delete those of the
-    key. The rows have equally many cells."""
+    """Rows to insert, to upsert (with `conflict`), to delete or to update. `columns` empty: the table's; of a delete
+    those of the key; of an update first the `changed` ones that are set, then the key's. The rows have equally many
+    cells."""
 
     table: TableName
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     operation: str = INSERT
     conflict: Conflict | None = None
+    changed: int = 0
 
     @property
     def tag(self) -> str:
-        return "DELETE" if self.operation == DELETE else "INSERT"
+        return self.operation.upper() if self.operation in (DELETE, UPDATE) else "INSERT"
+
+    @property
+    def by_key(self) -> bool:
+        """Whether its rows are found, and counted, by the primary key alone."""
+        return self.operation in (DELETE, UPDATE)
 
 
 def insert(words: Words) -> Write:

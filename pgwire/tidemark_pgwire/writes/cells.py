@@ -1,4 +1,4 @@
-"""The values of INSERT and DELETE as texts: literals as they are, parameters as their clients sent them."""
+"""The values of INSERT, UPDATE and DELETE as texts: literals as they are, parameters as their clients sent them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, NOT_IN_REPERTOIRE, SYNTAX_ERROR, TYPE_MISMATCH, WireError
-from tidemark_pgwire.statements.inserts import DELETE, Cell, Write
+from tidemark_pgwire.statements.inserts import Cell, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.values.types import of_sql
 from tidemark_pgwire.writes.rows import ZONE, csv_of
@@ -39,8 +39,8 @@ def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], 
         tuple(_text(cell, column, parameters) for cell, column in zip(row, columns, strict=True))
         for row in command.rows
     ]
-    if command.operation == DELETE:  # nothing equals NULL, and a row is found once
-        rows = [row for row in dict.fromkeys(rows) if None not in row]
+    if command.by_key:  # nothing equals NULL, and a row is found once
+        rows = [row for row in dict.fromkeys(rows) if None not in row[command.changed :]]
     if not rows:
         return b"", 0
     texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
@@ -58,8 +58,8 @@ def target(table: WrittenTable, command: Write) -> tuple[Column, ...]:
 
 
 def require_key(table: WrittenTable, command: Write) -> None:
-    """Check that an upsert or a delete finds its rows by the primary key, and replaces or deletes them whole. Raises
-    WireError."""
+    """Check that an upsert, a delete or an update finds its rows by the primary key, that an upsert replaces them
+    whole, and that an update keeps their keys. Raises WireError."""
     key, name = {each.lower() for each in table.primary_key}, str(table)
     if command.conflict is not None:
         if not key or {each.lower() for each in command.conflict.key} != key:
@@ -76,18 +76,25 @@ def require_key(table: WrittenTable, command: Write) -> None:
                 f"ON CONFLICT DO UPDATE replaces whole rows of {name}: it does not set {', '.join(missing):.200}",
                 hint="Set every column to EXCLUDED's.",
             )
-    elif command.operation == DELETE:
+    elif command.by_key:
+        changed, found = command.columns[: command.changed], command.columns[command.changed :]
         if not key:
             raise WireError(
                 FEATURE_NOT_SUPPORTED,
-                f"{name} has no primary key, by which rows are deleted",
+                f"{name} has no primary key, by which rows are {command.operation}d",
                 hint="kubectl tidemark insert --delete deletes whole rows.",
             )
-        if {each.name.lower() for each in table.chosen(command.columns)} != key:
+        if {each.name.lower() for each in table.chosen(found)} != key:
             raise WireError(
                 FEATURE_NOT_SUPPORTED,
-                f"DELETE takes rows of {name} by the whole primary key alone: ({', '.join(table.primary_key)})",
-                hint="Select the keys of the rows first, then delete by these.",
+                f"{command.tag} takes rows of {name} by the whole primary key alone: ({', '.join(table.primary_key)})",
+                hint=f"Select the keys of the rows first, then {command.operation} by these.",
+            )
+        if moved := [each.name for each in table.chosen(changed) if changed and each.name.lower() in key]:
+            raise WireError(
+                FEATURE_NOT_SUPPORTED,
+                f"UPDATE sets other columns of {name} than those of the primary key: not {', '.join(moved):.200}",
+                hint="DELETE the row and INSERT it with its new key, in one transaction.",
             )
 
 

@@ -612,12 +612,14 @@ class WriteRowsHeader(_message.Message):
     def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ...) -> None: ...
 
 class WriteRowsSection(_message.Message):
-    __slots__ = ("operation", "rows")
+    __slots__ = ("operation", "rows", "changed")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     operation: str
     rows: int
-    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+    changed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WriteRowsRequest(_message.Message):
     __slots__ = ("header", "data", "end")

@@ -395,12 +395,14 @@ class InsertHeader(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ...) -> None: ...
 
 class WriteSection(_message.Message):
-    __slots__ = ("operation", "rows")
+    __slots__ = ("operation", "rows", "changed")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     operation: str
     rows: int
-    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+    changed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, operation: _Optional[str] = ..., rows: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
     __slots__ = ("header", "data", "end")

@@ -73,7 +73,7 @@ class WriteCalls:
         if first is None or first.WhichOneof("part") != "header":
             raise WriteRefused(BAD_REQUEST, "the first message of a call is its header")
         asked = first.header
-        parts = tuple(Part(section.operation, section.rows) for section in asked.sections)
+        parts = tuple(Part(each.operation, each.rows, tuple(each.changed)) for each in asked.sections)
         header = WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, parts)
         pending = self._write(GlobalId(asked.ingestion), header, _pieces(requests))
         answer: WriteAnswer | None = None

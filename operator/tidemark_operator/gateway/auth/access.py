@@ -38,7 +38,7 @@ from tidemark_operator.planning.revision import Parent
 
 TTL_SECONDS, MAX_ANSWERS, MAX_REVIEWS = 10.0, 4096, 8
 MAX_TOKEN_CHARACTERS = 16 * 1024
-WRITE_VERBS = {"insert": "create", "upsert": "update", "delete": "delete"}
+WRITE_VERBS = {"insert": "create", "upsert": "update", "update": "update", "delete": "delete"}
 _RESOURCES = {r.kind: r for r in (DATA_SOURCES, DATAFLOWS)}
 V = TypeVar("V")
 
@@ -87,7 +87,7 @@ class Access(ABC):
         await self.check(Action("update", DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "files"))
 
     async def check_write(self, namespace: str, source: str, operation: str) -> None:
-        """Check the right to insert, upsert or delete rows of a DataSource. Raises as `check`, and QueryRefused."""
+        """Check the right to do `operation` with rows of a DataSource. Raises as `check`, and QueryRefused."""
         if (verb := WRITE_VERBS.get(operation)) is None:
             raise QueryRefused(f"operation {operation!r:.40} is not of {', '.join(WRITE_VERBS)}")
         await self.check(Action(verb, DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "rows"))

@@ -53,6 +53,15 @@ LOST_WITHOUT_KEY = (
 
 
 @dataclass(frozen=True)
+class WriteSection:
+    """Rows of a call that follow one another. `changed`: the columns that an update sets."""
+
+    operation: str
+    rows: int
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class WriteTarget:
     """The place and kind of one call. `table` empty: the one that the name of the source alone means; `key` empty: the
     call cannot be repeated."""
@@ -66,9 +75,9 @@ class WriteTarget:
     table_id: str = ""
     """Of the table that the rows are made for; empty: any of the name."""
     must_find: int = 0
-    """How many rows its deletes must find; 0: any number."""
-    sections: tuple[tuple[str, int], ...] = ()
-    """Of the rows, instead of one operation: operations and how many rows."""
+    """How many rows its deletes and updates must find; 0: any number."""
+    sections: tuple[WriteSection, ...] = ()
+    """Of the rows, instead of one operation."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ class Inserts:
         """
         if target.sections and target.operation:
             raise QueryRefused("a call has one operation, or sections with operations of their own")
-        for operation in dict.fromkeys(each for each, _ in target.sections) or (target.operation,):
+        for operation in dict.fromkeys(each.operation for each in target.sections) or (target.operation,):
             await access.check_write(target.namespace, target.source, operation)
         self._limits.write_rate.take(access.caller)
         state, pinned, table = self._resolve(target.namespace, target.source, target.table)
@@ -126,7 +135,10 @@ class Inserts:
                 format=target.format,
                 key=target.key or uuid.uuid4().hex,
                 must_find=target.must_find,
-                sections=[compute_pb2.WriteRowsSection(operation=name, rows=rows) for name, rows in target.sections],
+                sections=[
+                    compute_pb2.WriteRowsSection(operation=each.operation, rows=each.rows, changed=each.changed)
+                    for each in target.sections
+                ],
             )
             try:
                 answer = await self._call(running, state, header, pieces)

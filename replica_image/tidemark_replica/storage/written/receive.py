@@ -9,6 +9,7 @@ those before it left.
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
@@ -32,8 +33,8 @@ from tidemark_replica.storage.written.refusal import (
 from tidemark_replica.storage.written.spool import Spool, SpoolFile
 from tidemark_replica.values.arrow_types import arrow_schema
 
-INSERT, DELETE, UPSERT = "insert", "delete", "upsert"
-OPERATIONS = (INSERT, DELETE, UPSERT)
+INSERT, DELETE, UPSERT, UPDATE = "insert", "delete", "upsert", "update"
+OPERATIONS = (INSERT, DELETE, UPSERT, UPDATE)
 KEY_LENGTH_MAX = 200
 PARTS_MAX, PARTS_BYTES_MAX = 10_000, 4 << 20
 """Of a call with several parts, whose rows are in memory."""
@@ -46,16 +47,21 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a call that follow one another, and what is done with them."""
+    """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update sets;
+    the rows that it finds keep their other ones."""
 
     operation: str
     rows: int
+    changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.rows}{f' {json.dumps(self.changed)}' if self.changed else ''}"
 
 
 @dataclass(frozen=True)
 class WriteHeader:
     """The table, the operation, the format of the body, and the key of a call. `must_find`: how many rows its deletes
-    must find; 0: any number. `parts`: of the rows, instead of one `operation`."""
+    and updates must find; 0: any number. `parts`: of the rows, instead of one `operation`."""
 
     table: str
     operation: str
@@ -71,8 +77,7 @@ class WriteHeader:
     @property
     def digest(self) -> str:
         """What of it decides, beside the body, what is written."""
-        parts = (f"{part.operation} {part.rows}" for part in self.parts)
-        return f"{self.table}/{self.operation}/{self.format}/{' '.join(parts)}"
+        return f"{self.table}/{self.operation}/{self.format}/{' '.join(map(str, self.parts))}"
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ class Receiver:
         if table is None:
             raise WriteRefused(NO_SUCH_TABLE, f"no table {header.table!r:.80}: there are {', '.join(self._tables)}")
         if len(header.parts) > PARTS_MAX:
-            why = f"a call changes at most {PARTS_MAX} times between inserts, upserts and deletes; divide it"
+            why = f"a call changes at most {PARTS_MAX} times between its operations; divide it"
             raise WriteRefused(TOO_LARGE, why)
         if header.parts and (header.operation or any(part.rows <= 0 for part in header.parts)):
             raise WriteRefused(BAD_REQUEST, "a call has one operation, or sections, each of some rows")
@@ -140,9 +145,13 @@ class Receiver:
                 raise WriteRefused(BAD_REQUEST, f"operation {operation!r:.40} is not of {', '.join(OPERATIONS)}")
             if operation != INSERT and table.append_only:
                 raise WriteRefused(APPEND_ONLY, f"table {table.name} only grows (appendOnly): rows are inserted alone")
-            if operation == UPSERT and not table.primary_key:
+            if operation in (UPSERT, UPDATE) and not table.primary_key:
                 why = f"table {table.name} declares no primaryKey, by which rows are replaced"
                 raise WriteRefused(NO_PRIMARY_KEY, why)
+        if header.operation == UPDATE:
+            raise WriteRefused(BAD_REQUEST, "an update is a section of a call, which names the columns that it sets")
+        for part in header.parts:
+            _check_changed(part, table)
         if not 0 < len(header.key) <= KEY_LENGTH_MAX or not header.key.isprintable():
             raise WriteRefused(BAD_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} printable characters")
         return table
@@ -154,8 +163,8 @@ class Receiver:
             needed = frozenset().union(*(needed_columns(table, each) for each in header.operations))
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), arrow_schema(table.columns), options=_COMPRESSED) as out:
                 for batch in decode(header.format, body.reader(), table, needed):
-                    for operation, piece in _pieces(batch, rows, header):
-                        _check_nulls(piece, table, operation)
+                    for part, piece in _pieces(batch, rows, header):
+                        _check_nulls(piece, table, part)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     if size > limit:
                         raise WriteRefused(TOO_LARGE, f"the rows take more than {limit} bytes; divide the body")
@@ -171,15 +180,15 @@ class Receiver:
             raise
 
 
-def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[Part, pa.RecordBatch]]:
     """The rows of a batch by what is done with them. `first`: the number of its first row in the call."""
     if not header.parts:
-        yield header.operation, batch
+        yield Part(header.operation, batch.num_rows), batch
     begin = 0
     for part in header.parts:
         start, end = max(begin - first, 0), min(begin + part.rows - first, batch.num_rows)
         if start < end:
-            yield part.operation, batch.slice(start, end - start)
+            yield part, batch.slice(start, end - start)
         begin += part.rows
 
 
@@ -190,15 +199,29 @@ def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
     return frozenset(table.primary_key)
 
 
-def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, operation: str) -> None:
-    """A row to be deleted need not have other columns than those of the key. Raises WriteRefused."""
+def _check_changed(part: Part, table: WrittenTable) -> None:
+    """Check the columns that an update sets. Raises WriteRefused."""
+    others = {column.name for column in table.columns} - set(table.primary_key)
+    if bool(part.changed) != (part.operation == UPDATE) or len(set(part.changed)) < len(part.changed):
+        raise WriteRefused(BAD_REQUEST, "an update names the columns that it sets, once each, and nothing else does")
+    if wrong := [name for name in part.changed if name not in others]:
+        raise WriteRefused(
+            BAD_REQUEST, f"an update of table {table.name} sets columns beside its primary key, not {wrong[0]!r:.80}"
+        )
+
+
+def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, part: Part) -> None:
+    """A row to be deleted or updated need not have other columns than those of the key and those that are set. Raises
+    WriteRefused."""
     for name in table.primary_key:
         if pc.any(pc.is_null(batch.column(name))).as_py():
             raise WriteRefused(
                 KEY_NULL, f"column {name} is of the primary key of table {table.name}, and a row has NULL"
             )
+    names = {DELETE: (), UPDATE: part.changed}.get(part.operation)
     for column in table.columns:
-        if not column.nullable and operation != DELETE and batch.column(column.name).null_count:
+        written = names is None or column.name in names
+        if not column.nullable and written and batch.column(column.name).null_count:
             raise WriteRefused(
                 COLUMN_NULL,
                 f"column {column.name} of table {table.name} is NOT NULL (nullable: false), and a row has NULL, or no "

@@ -162,20 +162,20 @@ class WrittenIngestion(Source):
         self._inbox.refuse(pending, refusal)
 
 
-def _checked(write: ReceivedWrite, written: int, deleted: int) -> int:
-    """How many rows the call writes and deletes. Raises WriteRefused: it must find more."""
-    if write.must_find not in (0, deleted):
+def _checked(write: ReceivedWrite, written: int, found: int) -> int:
+    """How many rows the call writes, deletes and updates. Raises WriteRefused: it must find more."""
+    if write.must_find not in (0, found):
         raise WriteRefused(
             ROWS_MISSING,
-            f"{write.must_find} rows are to be deleted, and {deleted} of them are there; nothing is written",
+            f"{write.must_find} rows are to be deleted or updated, and {found} of them are there; nothing is written",
         )
-    return written + deleted
+    return written + found
 
 
 def _updates_in_shares(
     spec: WrittenTable, shard: Shard, write: ReceivedWrite, counts: list[tuple[int, int]]
 ) -> Iterator[pa.Table]:
-    """The updates of a large call with one part, some at a time. `counts` gets how many rows they write and delete.
+    """The updates of a large call with one part, some at a time. `counts` gets how many rows they write and find.
     Raises WriteRefused."""
     empty = _with_diff_schema(shard).empty_table()
     if not reads_contents(spec, write.parts):

@@ -4,11 +4,13 @@
     insert     primary key   DUPLICATE_KEY              +row                 KEY_TWICE
     insert     (none)        +row                       +row                 two rows
     upsert     primary key   -the row before, +row      +row                 KEY_TWICE
+    update     primary key   -the row, +it, changed     nothing              one after the other
     delete     primary key   -the row                   nothing              KEY_TWICE
     delete     (whole row)   -row                       nothing              two of them, where they are there
 
 The parts of a call are done one after the other, each with what those before it left. Rows with different keys have
-nothing to do with each other: so the first part of each key is done at once, then the second of each, and so on.
+nothing to do with each other: so the first part of each key is done at once, then the second of each, and so on. Each
+row of an update counts as a part.
 
 A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key. An
 adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as nobody can tell which one is meant.
@@ -17,6 +19,7 @@ adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +28,8 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, consolidate
 from tidemark_persist.files.spill import row_hash
 from tidemark_protocol.plan.ingestion import WrittenTable
-from tidemark_replica.storage.written.receive import DELETE, INSERT, OPERATIONS, UPSERT, Part
+from tidemark_replica.storage.keyed_rows.changes import places_by_key
+from tidemark_replica.storage.written.receive import DELETE, INSERT, UPDATE, UPSERT, Part
 from tidemark_replica.storage.written.refusal import (
     DUPLICATE_KEY,
     KEY_NOT_UNIQUE,
@@ -52,39 +56,43 @@ def found_by(table: WrittenTable) -> list[str]:
 def updates_of_call(
     table: WrittenTable, parts: Sequence[Part], rows: pa.Table, before: pa.Table
 ) -> tuple[pa.Table, int, int]:
-    """The updates of one call, as `updates_of`, and how many rows it writes and deletes. `rows`: those of its parts, in
-    their order. Raises WriteRefused."""
+    """The updates of one call, as `updates_of`, how many rows it writes, and how many it finds to delete or update.
+    `rows`: those of its parts, in their order; of a single part any number. Raises WriteRefused."""
+    if len(parts) == 1 and parts[0].operation != UPDATE:
+        updates = updates_of(table, parts[0], rows, before)
+        return (updates, *_counts(parts[0], rows.num_rows, updates))
     if len(parts) == 1:
-        updates = updates_of(table, parts[0].operation, rows, before)
-        return (updates, *_counts(parts[0].operation, rows.num_rows, updates))
-    pieces, written, deleted = [_with_diff(rows.slice(0, 0), 1)], 0, 0
+        parts = [replace(parts[0], rows=rows.num_rows)]
+    pieces, written, found = [_with_diff(rows.slice(0, 0), 1)], 0, 0
     for hashes, done in _rounds(table, parts, rows):
         before = before.filter(pa.array(np.isin(row_hash(before.select(found_by(table))), hashes)))
-        for operation, some in done:
-            updates = updates_of(table, operation, some, before)
+        for part, some in done:
+            updates = updates_of(table, part, some, before)
             before = consolidate(pa.concat_tables([before, updates]))
             pieces.append(updates)
-            counts = _counts(operation, some.num_rows, updates)
-            written, deleted = written + counts[0], deleted + counts[1]
-    return consolidate(pa.concat_tables(pieces)), written, deleted
+            counts = _counts(part, some.num_rows, updates)
+            written, found = written + counts[0], found + counts[1]
+    return consolidate(pa.concat_tables(pieces)), written, found
 
 
 def _rounds(
     table: WrittenTable, parts: Sequence[Part], rows: pa.Table
-) -> Iterator[tuple[np.ndarray, list[tuple[str, pa.Table]]]]:
+) -> Iterator[tuple[np.ndarray, list[tuple[Part, pa.Table]]]]:
     """The hashes of the keys of a round, which are among those of the round before it, and its rows by what is done
     with them: rows of one part, or of different keys. Raises WriteRefused."""
     counts = [each.rows for each in parts]
-    part = np.repeat(np.arange(len(parts)), counts)
-    operation = np.repeat([OPERATIONS.index(each.operation) for each in parts], counts)
+    kinds = {(each.operation, each.changed): each for each in parts}
+    kind = np.repeat([[*kinds].index((each.operation, each.changed)) for each in parts], counts)
+    begins = np.diff(np.repeat(np.arange(len(parts)), counts), prepend=-1) != 0
+    begins |= np.repeat([each.operation == UPDATE for each in parts], counts)
     key = row_hash(rows.select(found_by(table)))
-    turn = _turns(key, part)
+    turn = _turns(key, np.cumsum(begins))
     if turn.max(initial=0) >= ROUNDS_MAX:
         raise WriteRefused(TOO_LARGE, f"a row is written in more than {ROUNDS_MAX} parts of the call; divide it")
     for number in range(turn.max(initial=-1) + 1):
         now = turn == number
-        chosen = ((name, np.flatnonzero(now & (operation == index))) for index, name in enumerate(OPERATIONS))
-        yield key[now], [(name, rows.take(pa.array(found))) for name, found in chosen if len(found)]
+        chosen = ((part, np.flatnonzero(now & (kind == index))) for index, part in enumerate(kinds.values()))
+        yield key[now], [(part, rows.take(pa.array(found))) for part, found in chosen if len(found)]
 
 
 def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -98,9 +106,10 @@ def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
     return found
 
 
-def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
-    """The updates of rows of one operation: user columns and `__diff`. `before`: consolidated rows with `__diff`, of
-    all that the operation may touch; others do no harm. Raises WriteRefused."""
+def updates_of(table: WrittenTable, part: Part, rows: pa.Table, before: pa.Table) -> pa.Table:
+    """The updates of rows with which `part` says what is done: user columns and `__diff`. `before`: consolidated rows
+    with `__diff`, of all that the operation may touch; others do no harm. Raises WriteRefused."""
+    operation = part.operation
     if not table.primary_key:
         return _with_diff(rows, 1) if operation == INSERT else _without(table, rows, before)
     keys = found_by(table)
@@ -114,12 +123,26 @@ def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.T
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
     if operation == UPSERT:
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
+    if operation == UPDATE:
+        return pa.concat_tables([gone, _changed(there, rows, keys, part.changed)])
     return gone
 
 
-def _counts(operation: str, rows: int, updates: pa.Table) -> tuple[int, int]:
-    """How many rows are written and deleted, where so many are given."""
-    return (0, -(pc.sum(updates.column(DIFF)).as_py() or 0)) if operation == DELETE else (rows, 0)
+def _changed(there: pa.Table, rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The rows that are there, with the values of these columns that `rows` have for their keys."""
+    places = pa.array(places_by_key(there, rows, keys))
+    for name in names:
+        at = there.schema.get_field_index(name)
+        there = there.set_column(at, there.schema.field(at), rows.column(name).take(places))
+    return there
+
+
+def _counts(part: Part, rows: int, updates: pa.Table) -> tuple[int, int]:
+    """How many rows are written, and how many are found to delete or update, where so many are given."""
+    if part.operation not in (DELETE, UPDATE):
+        return rows, 0
+    diffs = updates.column(DIFF)
+    return 0, -(pc.sum(diffs.filter(pc.less(diffs, 0))).as_py() or 0)
 
 
 def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:

@@ -1,0 +1,133 @@
+"""UPDATE of tables of a real ingester: columns are set in the rows of a whole primary key, which keep their others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.pgwire.test_deletes import MAY_WRITE
+from tests.pgwire.written import Written, written
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.statements.commands import parse
+from tidemark_pgwire.statements.lexer import POSTGRES, split
+
+ROWS = [(1, "x", 10), (1, "y", 20), (2, "x", 30)]
+
+
+@pytest.fixture(scope="module")
+def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    with written(tmp_path_factory.mktemp("updates"), MAY_WRITE) as made:
+        yield made
+
+
+@pytest.fixture
+def tables(module_tables: Written) -> Written:
+    """`pairs` has ROWS, `orders` none."""
+    with module_tables.server.connect() as connection:
+        there = [(row[0], row[1]) for row in module_tables.rows("pairs")]
+        connection.cursor().executemany('DELETE FROM shop.pairs WHERE (a, "B") = (%s, %s)', there)
+        connection.cursor().executemany("INSERT INTO shop.pairs VALUES (%s, %s, %s)", ROWS)
+        gone = [(row[0],) for row in module_tables.rows("orders")]
+        connection.cursor().executemany("DELETE FROM shop.orders WHERE id = %s", gone)
+    module_tables.calls.clear()
+    return module_tables
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_rows_are_found_by_their_key_and_keep_what_is_not_set(tables: Written, is_prepared: bool) -> None:
+    """The tag has the number of rows that were there, also where nothing changes."""
+    with tables.server.connect() as connection:
+        for count, text, values in (
+            (1, """SET n = 11 WHERE a = 1 AND "B" = 'x'""", ()),
+            (2, """AS p SET n = %s WHERE p."B" IN ('x') AND (a IN (%s, 2, NULL))""", (12, 1)),
+            (1, """SET n = NULL WHERE (a, "B") IN ((1, 'y'), (9, 'y'))""", ()),
+            (1, """SET n = 12::bigint WHERE (a, "B") = (2, %s)""", ("x",)),
+            (0, """p SET n = 1 WHERE a = 9 AND "B" = 'x'""", ()),
+            (0, """SET n = 1 WHERE a = %s AND "B" = 'x'""", (None,)),
+        ):
+            done = connection.execute(f"UPDATE shop.pairs {text}".encode(), values or None, prepare=is_prepared)
+            assert (done.statusmessage, done.rowcount) == (f"UPDATE {count}", count), text
+        assert sorted(tables.rows("pairs")) == [(1, "x", 12), (1, "y", None), (2, "x", 12)]
+
+
+def test_a_key_is_updated_several_times_in_a_transaction(tables: Written) -> None:
+    """As object mappers do: one call, whose last value stays; other statements find what is set, and a savepoint takes
+    later ones back."""
+    with tables.server.connect() as connection:
+        with connection.transaction():
+            connection.execute("INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b')")
+            connection.cursor().executemany(
+                "UPDATE shop.orders SET name = %s WHERE id = %s", [("first", 1), ("second", 1), ("third", 2)]
+            )
+            connection.execute("SAVEPOINT s")
+            connection.execute("UPDATE shop.orders SET name = 'lost' WHERE id IN (1, 2)")
+            connection.execute("ROLLBACK TO s")
+            connection.execute("DELETE FROM shop.orders WHERE id = 2")
+            connection.execute("INSERT INTO shop.orders VALUES (2, 'new')")
+            connection.execute("UPDATE shop.orders SET name = 'newer' WHERE id = 2")
+        assert sorted(tables.rows("orders")) == [(1, "second"), (2, "newer")]
+        assert len(tables.calls) == 1
+
+        connection.execute("BEGIN")
+        assert connection.execute("UPDATE shop.orders SET name = 'z' WHERE id IN (1, 9)").statusmessage == "UPDATE 2"
+        with pytest.raises(psycopg.errors.NoDataFound, match="2 rows are to be deleted or updated, and 1 of them are"):
+            connection.execute("COMMIT")
+        assert sorted(tables.rows("orders")) == [(1, "second"), (2, "newer")]
+
+
+def test_sets_of_different_columns_follow_each_other(tables: Written) -> None:
+    """A transaction whose statements set other columns is one call, too."""
+    with tables.server.connect() as connection, connection.transaction():
+        connection.execute("INSERT INTO shop.kinds (i, name, day) VALUES (1, 'a', '2026-01-31')")
+    with tables.server.connect() as connection:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"shop\.kinds has no primary key, by which rows"):
+            connection.execute("UPDATE shop.kinds SET name = 'b' WHERE i = 1")
+        with connection.transaction():
+            connection.execute("""UPDATE shop.pairs SET n = 1 WHERE a = 1 AND "B" = 'x'""")
+            connection.execute("""DELETE FROM shop.pairs WHERE a = 1 AND "B" = 'y'""")
+            connection.execute("""UPDATE shop.pairs SET n = 2 WHERE (a, "B") IN ((1, 'x'), (2, 'x'))""")
+    assert sorted(tables.rows("pairs")) == [(1, "x", 2), (2, "x", 2)]
+
+
+@pytest.mark.parametrize(("text", "sqlstate"), [
+    ("UPDATE shop.orders SET name = 'x'", "0A000"),
+    ("UPDATE shop.orders SET name = 'x' WHERE name = 'y'", "0A000"),
+    ("UPDATE shop.orders SET name = name || 'x' WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET name = upper('x') WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET name = (SELECT 'x') WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET (name) = ('x') WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET id = 2 WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET name = 'x' FROM s.a WHERE id = 1", "0A000"),
+    ("UPDATE shop.orders SET name = 'x' WHERE id = 1 RETURNING id", "0A000"),
+    ("UPDATE shop.orders SET name = 'x' WHERE id IN (SELECT 1)", "0A000"),
+    ("UPDATE shop.orders SET name = 'x' WHERE id = 1 OR id = 2", "0A000"),
+    ("UPDATE shop.pairs SET n = 1 WHERE a = 1", "0A000"),
+    ("UPDATE shop.orders SET name = 'x', NAME = 'y' WHERE id = 1", "42701"),
+    ("UPDATE shop.orders SET nope = 'x' WHERE id = 1", "42703"),
+    ("UPDATE shop.orders SET name = 1 WHERE id = 1", "42804"),
+    ("UPDATE shop.pairs SET n = 'x' WHERE a = 1 AND \"B\" = 'x'", "22P02"),
+    ("UPDATE shop.orders SET name = 'x' WHERE other.id = 1", "42P01"),
+    ("UPDATE shop.nothing SET name = 'x' WHERE id = 1", "42P01"),
+    ("UPDATE shop.orders name = 'x' WHERE id = 1", "42601"),
+])  # fmt: skip
+def test_what_is_more_than_a_call_by_the_primary_key_is_refused(tables: Written, text: str, sqlstate: str) -> None:
+    with tables.server.connect() as connection:
+        with pytest.raises(psycopg.Error) as failed:
+            connection.execute(text.encode())
+        assert failed.value.sqlstate == sqlstate, str(failed.value)
+    assert tables.calls == [] or sqlstate == "22P02"
+    assert sorted(tables.rows("pairs")) == ROWS
+
+
+def test_an_error_has_its_position() -> None:
+    for text, wrong in (
+        ("UPDATE t SET a = b WHERE id = 1", "b WHERE"),
+        ("UPDATE t SET (a, b) = (1, 2) WHERE id = 1", "(a, b)"),
+        ("UPDATE t SET a = 1 WHERE id > 1", ">"),
+    ):
+        (statement,) = split(text, POSTGRES)
+        with pytest.raises(WireError) as failed:
+            parse(statement)
+        assert failed.value.position == text.index(wrong) + 1, text
