@@ -17,7 +17,14 @@ from tests.replica.tables import Table, persisted
 from tidemark_persist import ShardNotFound, open_shard
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
-from tidemark_protocol.messages.responses import Response, Status, SubscribeBatch, SubscribeResponse
+from tidemark_protocol.messages.responses import (
+    Failure,
+    FailureKind,
+    Response,
+    Status,
+    SubscribeBatch,
+    SubscribeResponse,
+)
 from tidemark_protocol.plan.dataflow import ShardMetadata, SinkExport, SubscribeSink
 
 pytestmark = pytest.mark.spark
@@ -70,6 +77,10 @@ def told(kind: str) -> Callable[[list[Response]], list[str]]:
     return messages
 
 
+def pauses(responses: list[Response]) -> list[str]:
+    return [r.message for r in responses if isinstance(r, Failure) and r.kind == FailureKind.STEP]
+
+
 def error_of_subscribe(responses: list[Response]) -> list[str]:
     results = [r.result for r in responses if isinstance(r, SubscribeResponse) and r.id == SUBSCRIBE]
     return [r.error for r in results if isinstance(r, SubscribeBatch) and r.error is not None and r.is_void]
@@ -100,6 +111,8 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     DeltaTable(table.metadata.location).delete("s = 'b'")
     (message, *_) = client.wait_for(error_of_subscribe)
     assert f"(DELETE) to the table {table.metadata.location}" in message
+    (paused, *_) = client.wait_for(pauses)
+    assert "change 2 in a row, so the dataflow is computed again after a pause of 1 s" in paused
     assert client.wait_end() is None
     client.close()
     client = connected(replica, table, view)

@@ -412,3 +412,10 @@ def test_files_in_error_are_named_with_the_remedy() -> None:
     assert message.startswith("1200 files have error rows in their tables: t/0.csv (SCHEMA_MISMATCH), t/1.csv")
     assert "t/9.csv (SCHEMA_MISMATCH), 1190 more. To delete a file changes nothing" in message
     assert "kubectl tidemark files drop" in message
+
+
+def test_what_fails_before_it_is_hydrated_is_told_first() -> None:
+    """No other condition has it: an attempt that fails leaves nothing behind that could be in error."""
+    failing = replace(SERVING, exports_hydrated=0, exports_in_error=("flow: step failed: no room",), hydration="3%")
+    (hydrated,) = [v for v in dataflow.dataflow_conditions(failing) if v.type == "Hydrated"]
+    assert hydrated.message == "flow: step failed: no room; 3%; 0 of 1 exports are hydrated"

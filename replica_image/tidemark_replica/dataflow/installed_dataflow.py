@@ -2,7 +2,8 @@
 
     created ──► suspended ──(all exports scheduled)──► running ──(all exports dropped)──► dropped
        └──────► refused: cannot be rendered; stays at its as_of and reports the reason
-    outdated: another program changed a table that it reads or writes; it has ended, and a new client creates it anew
+    outdated: another program changed a table that it reads or writes; it has ended, and a new client creates it anew,
+              at once or after a pause
 
 `processed` is the frontier up to which input has become output: the as_of until the dataflow is hydrated.
 """
@@ -22,10 +23,12 @@ from tidemark_replica.dataflow.frontier_report import Observed
 
 @dataclass(frozen=True)
 class Outdated:
-    """Another program changed a table. `is_certain`: False where the replica cannot tell whether a program did."""
+    """Another program changed a table. `is_certain`: False where the replica cannot tell whether a program did.
+    `attempts`: how often in a row that has happened, where the dataflow pauses before it is computed again; else 0."""
 
     why: str
     is_certain: bool
+    attempts: int = 0
 
 
 class InstalledDataflow:

@@ -4,16 +4,19 @@ The controller may drop an index that another dataflow still imports. The index 
 its dataflow runs until the last importer has ended.
 
 Where another program has changed a table that a dataflow reads or writes, the dataflow and its importers end at once,
-and the client is to connect again: the reconciliation then creates them anew, from the table as it is. Subscribes and
+and the client is to connect again: the reconciliation then creates them anew, from the table as it is. Where that
+happens again and again, it waits for a pause first (recomputation_pauses.py), and a Failure says so. Subscribes and
 copies among them fail instead, since their clients keep what was sent before.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tidemark_protocol.errors import StageViolation
@@ -34,6 +37,7 @@ from tidemark_protocol.messages.responses import (
 from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
+from tidemark_replica.dataflow.recomputation_pauses import RecomputationPauses
 from tidemark_replica.dataflow.reconciliation import NO_TERMS, Candidate, Terms, Verdict, export_set, reconcile
 from tidemark_replica.errors import DataflowRefused
 
@@ -101,6 +105,9 @@ class InstalledDataflows:
         self._outdated: dict[GlobalId, Outdated] = {}
         """Exports that ended since another program changed a table, and why; also of those created anew."""
         self._needs_client = False
+        self._pauses = RecomputationPauses(clock)
+        self._pauses_end = math.inf
+        """When the first of the present pauses ends."""
         self._clock, self._next_full_pass = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
@@ -128,10 +135,23 @@ class InstalledDataflows:
             missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
             if missing:
                 raise DataflowRefused(f"it imports index {missing[0]}, which this replica does not have")
-            self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
+            dataflow.outdated = self._to_be_paused(dataflow)
+            if dataflow.outdated is None:
+                self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
         except DataflowRefused as refusal:
             self._refuse(dataflow, str(refusal))
         self._tell_of_change(dataflow)
+
+    def _to_be_paused(self, dataflow: InstalledDataflow) -> Outdated | None:
+        """Why the dataflow must not begin yet: its own pause, or that of a dataflow whose index it imports. Raises
+        DataflowRefused where a client waits for it."""
+        outdated = next((exporter.outdated for exporter in dataflow.imports.values() if exporter.outdated), None)
+        if pause := self._pauses.present(export_set(dataflow.description)):
+            self._pauses_end = min(self._pauses_end, pause.until)
+            outdated = next((self._outdated[id] for id in dataflow.exports if id in self._outdated), outdated)
+        if outdated is not None and (dataflow.description.is_transient or dataflow.description.is_query):
+            raise DataflowRefused(outdated.why)
+        return outdated
 
     def _refuse_to_go_on(self, description: DataflowDescription) -> None:
         """Raises DataflowRefused for a subscribe or a copy that has failed since a table was changed."""
@@ -144,6 +164,13 @@ class InstalledDataflows:
             if outdated := self._outdated.get(id):
                 message = f"{outdated.why}. It is computed again from the table as it is now"
                 self.send(Status(id, "table_changed", {"message": message}))
+        if dataflow.outdated is not None:
+            self._tell_of_pause(dataflow, dataflow.outdated)
+
+    def _tell_of_pause(self, dataflow: InstalledDataflow, outdated: Outdated) -> None:
+        for id in dataflow.exports:
+            if outdated.attempts and not is_transient(dataflow.description, id):
+                self.send(Failure(id, FailureKind.STEP, outdated.why, attempts=outdated.attempts))
 
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
@@ -169,6 +196,7 @@ class InstalledDataflows:
         export.compact(frontier)
         dataflow.wake()
         if export.dropped:
+            self._outdated.pop(id, None)
             if answer := self._last_answer(dataflow, export):
                 self._send(answer)
             self._collect()
@@ -189,8 +217,9 @@ class InstalledDataflows:
             elif driver is not None:
                 outdated.append(dataflow)
         for dataflow in outdated:
-            if dataflow.outdated is not None:
-                self._end_outdated(dataflow, dataflow.outdated)
+            if dataflow.outdated is not None and self._installed[dataflow] is not None:
+                self._end_outdated(dataflow, self._begin_pause(dataflow, dataflow.outdated))
+        self._end_pauses()
         if everything and len(self._installed) > FULL_PASS_MAX:
             ended = self._clock()
             self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
@@ -209,12 +238,33 @@ class InstalledDataflows:
         needed, self._needs_client = self._needs_client, False
         return needed
 
+    def _begin_pause(self, dataflow: InstalledDataflow, outdated: Outdated) -> Outdated:
+        """Before the dataflow is computed again; a subscribe or a copy is not. Returns what is to be told of it."""
+        if dataflow.description.is_transient:
+            return outdated
+        pause = self._pauses.begin(export_set(dataflow.description))
+        if not pause.seconds:
+            self._needs_client = True
+            return outdated
+        self._pauses_end = min(self._pauses_end, pause.until)
+        why = (
+            f"{outdated.why}. This is change {pause.begun} in a row, so the dataflow is computed again after a pause "
+            f"of {pause.seconds:.0f} s: end the program that goes on changing the table"
+        )
+        return replace(outdated, why=why, attempts=pause.begun)
+
+    def _end_pauses(self) -> None:
+        """Asks for a client where a pause has ended: its reconciliation creates the dataflow anew."""
+        if self._pauses_end < math.inf and self._clock() >= self._pauses_end:
+            self._pauses_end = math.inf
+            self._needs_client |= any(dataflow.outdated is not None for dataflow in self._installed)
+
     def _end_outdated(self, dataflow: InstalledDataflow, outdated: Outdated) -> None:
         """Ends the dataflow, after those that import its indexes. It stays installed until a client reconciles."""
         for importer in list(dataflow.importers):
             self._end_outdated(importer, outdated)
         driver, self._installed[dataflow] = self._installed[dataflow], None
-        dataflow.outdated, self._needs_client = outdated, True
+        dataflow.outdated = outdated
         if driver is None:
             return
         LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, outdated.why)
@@ -225,6 +275,7 @@ class InstalledDataflows:
                 answer := _failed(sink, outdated.why, is_void=outdated.is_certain)
             ):
                 self._send(answer)
+        self._tell_of_pause(dataflow, outdated)
 
     @property
     def are_stepping(self) -> bool:
@@ -243,6 +294,7 @@ class InstalledDataflows:
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
         self._outdated = {id: outdated for id, outdated in self._outdated.items() if id in ids}
+        self._pauses.keep_only({export_set(dataflow) for dataflow in wanted})
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
         here = [self._candidate(dataflow) for dataflow in kept.values()]
         verdicts = reconcile(here, wanted, allowed, terms)

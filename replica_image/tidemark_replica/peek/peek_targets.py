@@ -52,6 +52,8 @@ class InstalledPeekTargets:
             return f"{peek.target.id} is not an index of this replica, or was dropped"
         if dataflow.refusal is not None:
             return f"{peek.target.id} cannot be read: {dataflow.refusal}"
+        if dataflow.outdated is not None and dataflow.outdated.attempts:
+            return f"{peek.target.id} cannot be read: {dataflow.outdated.why}"
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
     def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:

@@ -126,7 +126,7 @@ class DataflowFacts:
     finished: bool = False
     """No export will change any more."""
     exports_in_error: tuple[str, ...] = ()
-    """Exports that hold errors, each as `name: code`."""
+    """Exports that hold errors, or fail on a replica, each as `name: code` or `name: failure`."""
     errors_recorded: bool = False
     """The errors are those of a finished Dataflow, known from its status: no replica computes it any more."""
     quarantined: str = ""
@@ -242,7 +242,8 @@ def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
         return no(HYDRATED, IMAGE_TOO_OLD, facts.too_old)
     if facts.exports_hydrated < facts.exports:
         counted = f"{facts.exports_hydrated} of {facts.exports} exports are hydrated"
-        return no(HYDRATED, HYDRATING, f"{facts.hydration}; {counted}" if facts.hydration else counted)
+        hydration = (facts.hydration,) if facts.hydration else ()
+        return no(HYDRATED, HYDRATING, "; ".join((*facts.exports_in_error, *hydration, counted)))
     return yes(HYDRATED, "Hydrated")
 
 
