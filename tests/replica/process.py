@@ -104,6 +104,11 @@ class ScriptedClient(ReplicaStream):
             assert found, f"ended={self._ended} error={self.error} waited={ready} for it; came: {self.responses[-20:]}"
             return found
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the stream has ended."""
+        return self._ended
+
     def wait_end(self) -> grpc.RpcError | None:
         """How the stream ended: None, or the error."""
         with self._changed:

@@ -3,7 +3,10 @@ says so, computes the view anew, and the view's table is corrected; also where t
 
 from __future__ import annotations
 
+import math
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -147,3 +150,44 @@ def test_crash_after_the_commit_of_another_program_is_corrected(replica: Replica
     expected = persisted(view.location, table.upper - 1)
     assert (expected[1, "a"], expected[2, "b"]) == (2, 0)
     client.close()
+
+
+@pytest.mark.slow
+def test_a_program_that_goes_on_changing_a_table_ends_few_streams_of_the_controller(
+    replica: ReplicaProcess, tmp_path: Path
+) -> None:
+    """Several changes a second: the view begins anew after pauses that double, and is right once the program ends."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 2), ((2, "b"), 4, 1))
+    clients = [connected(replica, table, view)]
+    follows(table, view, 100)
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.wait(0.2):
+            table.append(table.upper + 10, ((7, "gone"), table.upper + 1, 1))
+            DeltaTable(table.metadata.location).delete("s = 'gone'")
+
+    def is_there() -> bool:
+        """The controller connects again whenever a stream has ended."""
+        if clients[-1].has_ended:
+            assert clients[-1].wait_end() is None
+            clients[-1].close()
+            clients.append(connected(replica, table, view))
+        return upper_of(view) == table.upper
+
+    program, began = threading.Thread(target=change), time.monotonic()
+    program.start()
+    while time.monotonic() - began < 12:
+        is_there()
+        time.sleep(0.1)
+    stop.set()
+    program.join()
+    ended, took = len(clients) - 1, time.monotonic() - began
+    assert 2 <= ended <= 2 + math.log2(took + 1), f"{ended} streams have ended in {took} s"
+
+    table.append(table.upper + 10, ((101, "more"), table.upper + 1, 1))
+    wait_until(is_there)
+    at = table.upper - 1
+    assert persisted(view.location, at) == persisted(table.metadata.location, at)
+    clients[-1].close()
