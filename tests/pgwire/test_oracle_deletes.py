@@ -12,7 +12,7 @@ import pytest
 
 from tests.dialects.postgres import running
 from tests.pgwire.served import Served
-from tests.pgwire.test_deletes import MAY_WRITE, SET_NAME
+from tests.pgwire.test_deletes import MAY_WRITE
 from tests.pgwire.test_oracle_values import connect
 from tests.pgwire.written import written
 
@@ -56,10 +56,10 @@ def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path) -> Non
         connect(server) as postgres,
         _connected(tables.server) as tidemark,
     ):
-        postgres.execute("CREATE TEMP TABLE orders (id bigint PRIMARY KEY, name text)")
+        postgres.execute("CREATE TEMP TABLE wide (id bigint PRIMARY KEY, x text, y bigint)")
         for number in range(TRANSACTIONS):
             statements = ["BEGIN", *_transaction(choice)]
-            tags = [_tag(tidemark, text.replace("orders", "shop.orders")) for text in statements]
+            tags = [_tag(tidemark, text.replace("wide", "shop.wide")) for text in statements]
             try:
                 wanted = [_tag(postgres, text) for text in statements]
             except psycopg.errors.UniqueViolation:
@@ -75,8 +75,8 @@ def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path) -> Non
                 assert _kept(statements, tags) == _kept(statements, wanted), (number, statements)
                 postgres.execute("COMMIT")
                 committed, mixed = committed + 1, mixed + (len({text.split()[0] for text in statements}) > 2)
-            left = postgres.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
-            assert sorted(tables.rows("orders")) == left, (number, statements)
+            left = postgres.execute("SELECT id, x, y FROM wide ORDER BY id").fetchall()
+            assert sorted(tables.rows("wide")) == left, (number, statements)
     assert mixed > TRANSACTIONS / 6, (committed, mixed)
 
 
@@ -102,14 +102,24 @@ def _kept(statements: list[str], tags: list[str | None]) -> list[str | None]:
 
 
 def _transaction(choice: random.Random) -> list[str]:
+    def value(name: str) -> str:
+        return choice.choice(("NULL", f"'{choice.random()}'" if name == "x" else str(choice.randrange(99))))
+
+    def changes(excluded: bool) -> str:
+        names = choice.choice((("x",), ("y",), ("y", "x")))
+        return ", ".join(f"{name} = {f'EXCLUDED.{name}' if excluded else value(name)}" for name in names)
+
     def statement(may_fail: bool = True) -> str:
         id = choice.randrange(8)
+        rows = f"INSERT INTO wide VALUES ({id}, {value('x')}, {value('y')})"
+        upsert = f"{rows} ON CONFLICT (id) DO UPDATE SET {changes(excluded=True)}"
         return choice.choice(
             (
-                f"DELETE FROM orders WHERE id = {id}",
-                *[f"UPDATE orders SET name = '{choice.random()}' WHERE id IN ({id}, NULL)"] * 2,
-                f"INSERT INTO orders VALUES ({id}, '{choice.random()}') {'' if may_fail else SET_NAME}",
-                *[f"INSERT INTO orders VALUES ({id}, '{choice.random()}') {SET_NAME}"] * 2,
+                f"DELETE FROM wide WHERE id = {id}",
+                f"UPDATE wide SET {changes(excluded=False)} WHERE id IN ({id}, NULL)",
+                rows if may_fail else upsert,
+                upsert,
+                upsert,
             )
         )
 

@@ -77,6 +77,23 @@ def test_a_key_is_updated_several_times_in_a_transaction(tables: Written) -> Non
         assert sorted(tables.rows("orders")) == [(1, "second"), (2, "newer")]
 
 
+def test_an_upsert_that_sets_some_columns_keeps_the_others_of_rows_that_are_there(tables: Written) -> None:
+    """A row that is not there is inserted as it is given, with all that the statement does not set."""
+    upsert = "INSERT INTO shop.wide VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET"
+    with tables.server.connect() as connection:
+        connection.execute("DELETE FROM shop.wide WHERE id IN (1, 2)")
+        connection.execute("INSERT INTO shop.wide VALUES (1, 'a', 10)")
+        done = connection.execute(f"{upsert} y = EXCLUDED.y".encode(), (1, "lost", 11))
+        assert done.statusmessage == "INSERT 0 1"
+        connection.execute(f"{upsert} y = EXCLUDED.y".encode(), (2, "b", 20))
+        assert sorted(tables.rows("wide")) == [(1, "a", 11), (2, "b", 20)]
+        connection.execute(f"{upsert} X = EXCLUDED.x, id = EXCLUDED.id".encode(), (1, None, 99))
+        connection.execute(f"{upsert} y = EXCLUDED.y, x = EXCLUDED.x".encode(), (2, "c", 21))
+        assert sorted(tables.rows("wide")) == [(1, None, 11), (2, "c", 21)]
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="beside the primary key, and this sets none"):
+            connection.execute(f"{upsert} id = EXCLUDED.id".encode(), (1, "z", 1))
+
+
 def test_sets_of_different_columns_follow_each_other(tables: Written) -> None:
     """A transaction whose statements set other columns is one call, too."""
     with tables.server.connect() as connection, connection.transaction():

@@ -29,11 +29,13 @@ from tidemark_replica.storage.written.receive import WriteHeader
 
 MAY_INSERT = "create datasources/rows shop in namespace ns"
 KINDS = ("boolean", "smallint", "int", "bigint", "float", "double", "decimal(10,2)", "string", "date", "timestamp")
+WIDE = ("id", "bigint"), ("x", "string"), ("y", "bigint")
 PAIR = ("a", "bigint"), ("B", "string"), ("n", "bigint")
 NAMES = ("yes", "small", "i", "big", "f", "d", "price", "name", "day", "at")
 SPEC = WrittenSource((
     WrittenTable("orders", (Column("id", SqlType("bigint")), Column("name", SqlType("string"))), ("id",)),
     WrittenTable("plain", (Column("id", SqlType("bigint")), Column("name", SqlType("string")))),
+    WrittenTable("wide", tuple(Column(name, SqlType(kind)) for name, kind in WIDE), ("id",)),
     WrittenTable("pairs", tuple(Column(name, SqlType(kind)) for name, kind in PAIR), ("a", "B")),
     WrittenTable("kinds", tuple(Column(name, SqlType.parse(kind)) for name, kind in zip(NAMES, KINDS, strict=True))),
 ))  # fmt: skip

@@ -102,7 +102,8 @@ def test_oracle_keys_taking_turns_are_parts_one_after_the_other(
 
 
 def part_of(draw: random.Random, operation: str) -> Part:
-    return Part(operation, 0, draw.choice([("name",), ("n",), ("n", "name")]) if operation == "update" else ())
+    sets_some = operation == "update" or (operation == "upsert" and draw.random() < 0.5)
+    return Part(operation, 0, draw.choice([("name",), ("n",), ("n", "name")]) if sets_some else ())
 
 
 def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.Table) -> list[object] | None:
@@ -117,16 +118,22 @@ def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.T
 def one_after_the_other(
     table: WrittenTable, pieces: list[tuple[Part, pa.Table]], before: pa.Table
 ) -> list[object] | None:
-    """An update is done row by row, in Python."""
+    """What sets some columns is done row by row, in Python."""
     now, written, found = before, 0, 0
     try:
         for part, rows in pieces:
-            for change in rows.to_pylist() if part.operation == "update" else ():
+            if part.operation == "upsert" and len(set(rows.column("id").to_pylist())) < rows.num_rows:
+                return None
+            for change in rows.to_pylist() if part.changed else ():
                 there = [row for row in now.to_pylist() if row["id"] == change["id"]]
                 kept = [row for row in now.to_pylist() if row["id"] != change["id"]]
                 made = [row | {name: change[name] for name in part.changed} for row in there]
-                now, found = pa.Table.from_pylist(kept + made, now.schema), found + len(there)
-            if part.operation == "update":
+                if part.operation == "upsert":
+                    made, written = made or [{**change, DIFF: 1}], written + 1
+                else:
+                    found += len(there)
+                now = pa.Table.from_pylist(kept + made, now.schema)
+            if part.changed:
                 continue
             updates = updates_of(table, part, rows, now)
             now = consolidate(pa.concat_tables([now, updates]))
@@ -191,7 +198,8 @@ def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.
         ((Part("update", 1, ("id",)),), ""),
         ((Part("update", 1, ("Name",)),), ""),
         ((Part("update", 1, ("name", "name")),), ""),
-        ((Part("upsert", 1, ("name",)),), ""),
+        ((Part("upsert", 1, ("id", "name")),), ""),
+        ((Part("insert", 1, ("name",)),), ""),
     ):
         with pytest.raises(WriteRefused, match="BAD_REQUEST"):
             writer.receiver.receive(WriteHeader("keyed", operation, "csv", "k", parts=parts), [row])

@@ -34,7 +34,7 @@ LOST = (-1, -1)
 @dataclass(frozen=True)
 class Section:
     """Rows of a body with which one thing is done. `begin`: how many rows are before them; `changed`: the columns that
-    an update sets."""
+    an update or an upsert sets in rows that are there; empty: all."""
 
     operation: str
     begin: int

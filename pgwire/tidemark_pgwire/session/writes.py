@@ -23,7 +23,7 @@ from tidemark_pgwire.statements.inserts import DELETE, INSERT, UPDATE, TableName
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
-from tidemark_pgwire.writes.cells import lines
+from tidemark_pgwire.writes.cells import changed_columns, lines
 from tidemark_pgwire.writes.rows import csv_of, header_of
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -45,8 +45,7 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
-        changed = tuple(column.name for column in table.chosen(command.columns)[: command.changed])
-        body = _body(session, table, command.operation, changed)
+        body = _body(session, table, command.operation, changed_columns(table, command))
         await body.do_file_work(partial(body.append, made, rows), len(made))
     if session.transaction.pending is not None:
         session.transaction.pending.statements += 1
@@ -170,8 +169,8 @@ async def _table(session: Session, name: TableName, operation: str) -> WrittenTa
 
 
 def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = ()) -> Body:
-    """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that an update
-    sets. Raises WireError: there are rows of another table, or too many for one call."""
+    """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that it sets
+    in rows that are there; empty: all. Raises WireError: there are rows of another table, or too many for one call."""
     pending = session.transaction.rows_of(table)
     if pending is None:
         body, key = Body(session.spool, session.user, header_of(table)), session.settings.write_key or uuid.uuid4().hex
@@ -185,7 +184,7 @@ def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[
     is_large = len(pending.sections) > MIXED_SECTIONS or pending.body.size > MIXED_BYTES
     if is_large and (len(pending.sections) > 1 or changed):
         text = (
-            "a transaction with updates, or with several of inserts, upserts and deletes, has at most "
+            "a transaction that sets some columns, or that inserts, upserts and deletes, has at most "
             f"{MIXED_BYTES >> 20} MiB of rows, and changes at most {MIXED_SECTIONS} times between them"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")

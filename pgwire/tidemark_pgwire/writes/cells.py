@@ -58,8 +58,8 @@ def target(table: WrittenTable, command: Write) -> tuple[Column, ...]:
 
 
 def require_key(table: WrittenTable, command: Write) -> None:
-    """Check that an upsert, a delete or an update finds its rows by the primary key, that an upsert replaces them
-    whole, and that an update keeps their keys. Raises WireError."""
+    """Check that an upsert, a delete or an update finds its rows by the primary key, that an upsert sets something
+    else, and that an update keeps their keys. Raises WireError."""
     key, name = {each.lower() for each in table.primary_key}, str(table)
     if command.conflict is not None:
         if not key or {each.lower() for each in command.conflict.key} != key:
@@ -68,13 +68,12 @@ def require_key(table: WrittenTable, command: Write) -> None:
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
                 hint=f"The primary key of {name} is ({', '.join(table.primary_key)})." if key else f"{name} has none.",
             )
-        kept = [each.name for each in table.columns if each.name.lower() not in key]
-        replaced = {each.name for each in table.chosen(command.conflict.replaced)}
-        if missing := [each for each in kept if each not in replaced]:
+        others = [each for each in table.columns if each.name.lower() not in key]
+        if others and not any(each in others for each in table.chosen(command.conflict.replaced)):
             raise WireError(
                 FEATURE_NOT_SUPPORTED,
-                f"ON CONFLICT DO UPDATE replaces whole rows of {name}: it does not set {', '.join(missing):.200}",
-                hint="Set every column to EXCLUDED's.",
+                f"ON CONFLICT DO UPDATE sets columns of {name} beside the primary key, and this sets none",
+                hint="ON CONFLICT DO NOTHING, in whichever form, is not supported.",
             )
     elif command.by_key:
         changed, found = command.columns[: command.changed], command.columns[command.changed :]
@@ -96,6 +95,16 @@ def require_key(table: WrittenTable, command: Write) -> None:
                 f"UPDATE sets other columns of {name} than those of the primary key: not {', '.join(moved):.200}",
                 hint="DELETE the row and INSERT it with its new key, in one transaction.",
             )
+
+
+def changed_columns(table: WrittenTable, command: Write) -> tuple[str, ...]:
+    """The columns that the statement sets in rows that are there, in the table's order; none where it sets all, or is
+    of another kind."""
+    conflict = command.conflict
+    named = command.columns[: command.changed] if conflict is None else conflict.replaced
+    key, chosen = set(table.primary_key), table.chosen(named) if named else ()
+    changed = tuple(each.name for each in table.columns if each in chosen and each.name not in key)
+    return () if conflict is not None and len(changed) + len(key) == len(table.columns) else changed
 
 
 def parameter_oids(table: WrittenTable, command: Write) -> dict[int, int]:

@@ -54,7 +54,8 @@ LOST_WITHOUT_KEY = (
 
 @dataclass(frozen=True)
 class WriteSection:
-    """Rows of a call that follow one another. `changed`: the columns that an update sets."""
+    """Rows of a call that follow one another. `changed`: the columns that an update, or an upsert that keeps others,
+    sets in rows that are there."""
 
     operation: str
     rows: int

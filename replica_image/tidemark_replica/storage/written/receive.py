@@ -47,8 +47,8 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update sets;
-    the rows that it finds keep their other ones."""
+    """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update sets,
+    or an upsert, in rows that are there; these keep their other ones. Empty: an upsert replaces them whole."""
 
     operation: str
     rows: int
@@ -200,14 +200,17 @@ def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
 
 
 def _check_changed(part: Part, table: WrittenTable) -> None:
-    """Check the columns that an update sets. Raises WriteRefused."""
+    """Check the columns that a part sets in rows that are there. Raises WriteRefused."""
     others = {column.name for column in table.columns} - set(table.primary_key)
-    if bool(part.changed) != (part.operation == UPDATE) or len(set(part.changed)) < len(part.changed):
-        raise WriteRefused(BAD_REQUEST, "an update names the columns that it sets, once each, and nothing else does")
+    if part.operation == UPDATE and not part.changed:
+        raise WriteRefused(BAD_REQUEST, "an update names the columns that it sets")
+    if part.changed and part.operation not in (UPDATE, UPSERT):
+        raise WriteRefused(BAD_REQUEST, f"{part.operation} sets no columns of rows that are there")
+    if len(set(part.changed)) < len(part.changed):
+        raise WriteRefused(BAD_REQUEST, f"a column is set twice: {', '.join(part.changed):.80}")
     if wrong := [name for name in part.changed if name not in others]:
-        raise WriteRefused(
-            BAD_REQUEST, f"an update of table {table.name} sets columns beside its primary key, not {wrong[0]!r:.80}"
-        )
+        text = f"table {table.name} has no column {wrong[0]!r:.80} beside its primary key that could be set"
+        raise WriteRefused(BAD_REQUEST, text)
 
 
 def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, part: Part) -> None:

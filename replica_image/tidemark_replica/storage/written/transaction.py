@@ -4,6 +4,7 @@
     insert     primary key   DUPLICATE_KEY              +row                 KEY_TWICE
     insert     (none)        +row                       +row                 two rows
     upsert     primary key   -the row before, +row      +row                 KEY_TWICE
+               (of columns)  -the row, +it, changed     +row                 KEY_TWICE
     update     primary key   -the row, +it, changed     nothing              one after the other
     delete     primary key   -the row                   nothing              KEY_TWICE
     delete     (whole row)   -row                       nothing              two of them, where they are there
@@ -121,11 +122,13 @@ def updates_of(table: WrittenTable, part: Part, rows: pa.Table, before: pa.Table
         return _with_diff(rows, 1)
     _refuse_not_unique(there, keys)
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
-    if operation == UPSERT:
+    if operation == UPSERT and not part.changed:
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
-    if operation == UPDATE:
-        return pa.concat_tables([gone, _changed(there, rows, keys, part.changed)])
-    return gone
+    made = [_changed(there, rows, keys, part.changed)] if part.changed else []
+    if operation == UPSERT:
+        new = rows.join(there.select(keys), keys=keys, join_type="left anti").select(rows.column_names)
+        made.append(_with_diff(new, 1))
+    return pa.concat_tables([gone, *made])
 
 
 def _changed(there: pa.Table, rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
