@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 TPCH = {"tick": "5s", "loadGenerator.tpch.scaleFactor": 0.1}
 DELTA = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
 WRITTEN = {"loadGenerator": ABSENT, "table": written()["spec"]["table"]}
+ID = {"name": "id", "type": "BIGINT"}
 POSTGRES = {"loadGenerator": ABSENT, "postgres": postgres()["spec"]["postgres"]}
 KAFKA = {"loadGenerator": ABSENT, "kafka": kafka()["spec"]["kafka"]}
 FOLLOWED = {"loadGenerator": ABSENT, "kafka": followed("shop.transaction")["spec"]["kafka"]}
@@ -67,7 +68,25 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "DataSource",
         WRITTEN,
         WRITTEN | {"table.tables": [{"name": "t", "columns": [{"name": "id", "type": "BIGINT", "nullable": False}]}]},
-        r"table.tables\[0\]: .* is immutable: what was written fits it",
+        r"table.tables\[0\].columns\[0\]: .* is immutable: rows have it as it is",
+    ),
+    (
+        "DataSource",
+        WRITTEN,
+        WRITTEN | {"table.tables": [{"name": "t", "columns": [{"name": "other", "type": "BIGINT"}]}]},
+        r"table.tables\[0\]: .* is immutable but for columns that are added",
+    ),
+    (
+        "DataSource",
+        WRITTEN,
+        WRITTEN | {"table.tables": [{"name": "t", "columns": [ID], "primaryKey": ["id"]}]},
+        r"table.tables\[0\]: .* is immutable but for columns that are added",
+    ),
+    (
+        "DataSource",
+        WRITTEN,
+        WRITTEN | {"table.tables": [{"name": "t", "columns": [ID, {"name": "b", "type": "INT", "nullable": False}]}]},
+        r"table.tables\[0\].columns: .* a column that is added must be nullable",
     ),
     ("DataSource", KAFKA, {}, "kafka is immutable"),
     ("DataSource", KAFKA, KAFKA | {"kafka.brokers": ["other:9092"]}, "nothing but tables can be changed"),
@@ -145,6 +164,15 @@ def test_the_columns_of_a_delta_table_can_be_edited(kubectl: Kubectl) -> None:
     kubectl.create(bent("DataSource", DELTA))
     for more in ({"columns": ["a"]}, {"columns": ["b", "a"]}, {"evolve": "addColumns"}, {}):
         kubectl.replace(bent("DataSource", DELTA | {"delta.tables": [{"name": "t", "path": "/lake/t", **more}]}))
+
+
+def test_columns_are_added_to_a_written_table(kubectl: Kubectl) -> None:
+    """In any place, as rows have them by their names."""
+    kubectl.create(bent("DataSource", WRITTEN))
+    columns = [ID]
+    for name in ("b", "c"):
+        columns = [{"name": name, "type": "STRING", "jsonPointer": f"/{name}"}, *columns]
+        kubectl.replace(bent("DataSource", WRITTEN | {"table.tables": [{"name": "t", "columns": columns}]}))
 
 
 KAFKA_TABLE_EDITS: dict[str, dict[str, Any]] = {

@@ -139,6 +139,38 @@ def test_the_example_from_nothing_to_a_live_view(system: System) -> None:
     assert "has several tables; name one of them: customers, orders" in unknown.stderr
 
 
+def test_a_column_is_added_and_the_rows_stay(system: System) -> None:
+    """A view of before goes on, and new queries see the column, NULL in the rows of before."""
+    table = {"name": "orders", "columns": [{"name": "id", "type": "BIGINT"}], "primaryKey": ["id"]}
+    spec = {"instance": "default", "tick": "200ms", "table": {"tables": [table]}}
+    system.apply("DataSource", "grown", spec)
+    insert_rows(system, "grown.orders", {"id": 1}, {"id": 2})
+    system.dataflow("total", "SELECT count(*) AS n, sum(id) AS s FROM grown.orders")
+    system.wait_hydrated("total")
+
+    table["columns"] = [{"name": "id", "type": "BIGINT"}, {"name": "vip", "type": "BOOLEAN"}]
+    system.apply("DataSource", "grown", spec)
+
+    def found() -> list[dict[str, Any]]:
+        query = ("query", "SELECT id, vip FROM grown.orders ORDER BY id", "-n", system.namespace, "-o", "json")
+        done = system.tidemark(*query)
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+        return rows
+
+    wait_for("the column", lambda: found() == [{"id": 1, "vip": None}, {"id": 2, "vip": None}], system.log)
+    insert_rows(system, "grown.orders", {"id": 4, "vip": True})
+    assert found()[-1] == {"id": 4, "vip": True}
+    total = [{"n": 3, "s": 7}]
+    wait_for("the row", lambda: system.query("SELECT n, s FROM total")["rows"] == total, system.log)
+
+
+def insert_rows(system: System, table: str, *rows: dict[str, Any]) -> None:
+    body = "".join(json.dumps(row) + "\n" for row in rows)
+    process = begin(system, table, body, "--format", "jsonl")
+    _, errors = process.communicate(timeout=CALL_SECONDS + 60)
+    assert process.returncode == 0, errors + system.log()
+
+
 @pytest.mark.slow
 def test_crash_each_version_of_a_published_table_is_right(system: System) -> None:
     """Replicas and operators are killed while rows are written and published. Each version has the view's rows of its

@@ -23,7 +23,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATA_SOURCES, INSTANCES
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
-from tidemark_protocol.ids import ReplicaId, WriterTerm
+from tidemark_protocol.ids import ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import BIGINT, Column
@@ -199,3 +199,39 @@ def test_a_source_that_is_being_deleted_takes_no_rows() -> None:
     ):
         with pytest.raises(WriteRefused, match="NO_SUCH_TABLE: DataSource shop in namespace ns is being deleted"):
             asyncio.run(call)
+
+
+def test_a_table_that_got_columns_is_written_by_its_name_and_is_no_other_table() -> None:
+    """Rows that were made before have NULL there: a call whose answer was lost can be repeated."""
+    place = context(None)
+    inserts, state = Inserts(place, Limits()), place.registry.source(Key(DATA_SOURCES, "ns", "shop"))
+    assert state is not None
+    assert state.pinned is not None
+    [first] = state.pinned.tables
+    first = replace(first, shard=replace(first.shard, shard_id=ShardId("u-s/orders/v1")))
+    state.pinned = replace(state.pinned, tables=(first,))
+    table, id = asyncio.run(inserts.describe(Anyone(), "ns", "shop", "", "insert"))
+    assert table == SPEC.tables[0]
+
+    now = replace(table, name="orders.2", columns=(*table.columns, Column("b", BIGINT)), added=("b",))
+    shard = replace(first.shard, shard_id=ShardId("u-s/orders.2/v1"))
+    second = replace(first, table=replace(first.table, name="orders.2", columns=now.columns), shard=shard)
+    state.pinned = replace(state.pinned, source=WrittenSource((table, now)), tables=(first, second))
+    for name in ("", "orders"):
+        found, later = asyncio.run(inserts.describe(Anyone(), "ns", "shop", name, "insert"))
+        assert (found, later) == (replace(now, name="orders"), f"{id}+1")
+    with pytest.raises(WriteRefused, match=r"has no table orders\.2: orders"):
+        asyncio.run(inserts.describe(Anyone(), "ns", "shop", "orders.2", "insert"))
+    state.pinned = replace(state.pinned, source=WrittenSource((now,)), tables=(second,))
+    assert asyncio.run(inserts.describe(Anyone(), "ns", "shop", "", "insert")) == (found, f"{id}+1")
+
+    place.running("ns", "default").is_ingesting = lambda _: False  # type: ignore[union-attr, method-assign]
+    for operation, given, error in (
+        ("insert", id, QueryNotReady),
+        ("insert", "other", WriteRefused),
+        ("upsert", f"{id}+1", QueryNotReady),
+        ("upsert", id, WriteRefused),
+    ):
+        target = WriteTarget("ns", "shop", "orders", operation, "csv", "k", table_id=given)
+        with pytest.raises(error, match="not ingested now" if error is QueryNotReady else "TABLE_CHANGED"):
+            asyncio.run(inserts.write(Anyone(), target, body()))

@@ -330,5 +330,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(TOPICS, transactions="shop.transaction"),
     NexmarkSource(1000, 42),
     replace(PEEKS[0], trace_context="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    replace(WRITTEN_TABLE, added=("n",)),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -71,7 +71,7 @@ class Unreadable(Kept):
 
 
 def reconciled(
-    folder: Path, buried: Sequence[str] = (), kept: Kept | None = None, **spec: Any
+    folder: Path, buried: Sequence[str] = (), kept: Kept | None = None, found: SourceTable | None = None, **spec: Any
 ) -> tuple[Kept, dict[str, str]]:
     """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
     kept = kept or Kept()
@@ -84,7 +84,7 @@ def reconciled(
         running.replicas[ReplicaId("r1")].online = True
 
         async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
-            return compute_pb2.InspectSourceResponse(tables=[codec.encode(TABLE)])
+            return compute_pb2.InspectSourceResponse(tables=[codec.encode(found or TABLE)])
 
         async def describe(shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
             seen = [(handles.describe(id, location), location) for id, location in shards]
@@ -257,3 +257,30 @@ def test_a_revision_of_a_newer_operator_is_a_condition(tmp_path: Path) -> None:
     kept, reasons = reconciled(tmp_path, kept=Unreadable())
     assert kept.pinned is None
     assert (reasons["Ingesting"], reasons["Ready"]) == ("RevisionUnreadable", "RevisionUnreadable")
+
+
+def test_the_last_of_the_tables_that_got_columns_is_adopted(tmp_path: Path) -> None:
+    """It keeps its stored name, as its first rows are bound by it. One that has not begun is none; a manifest of before
+    the columns is refused, as the earlier table may lack rows."""
+    columns = {"t": ("a",), "t.3": ("a", "b"), "t.4": ("a", "b", "c")}  # `t.2` was deleted
+    for part, names in {"__remap": ("a",), **columns}.items():
+        schema = pa.schema([(name, pa.int64()) for name in names])
+        shard = create_or_open(str(tmp_path / "ns" / "s" / part / "v1"), schema, shard_id=f"old/{part}/v1")
+        shard.fence(TERM)
+        if part != "t.4":
+            shard.compare_and_append(None, expected_upper=0, new_upper=Time(10), term=TERM)
+    spec = {"loadGenerator": None, "table": {"tables": [{"name": "t", "columns": []}]}}
+    for names in (("a",), ("a", "b", "c")):
+        wanted = [{"name": name, "type": "BIGINT"} for name in names]
+        found = SourceTable("t", tuple(Column(name, BIGINT) for name in names))
+        spec["table"]["tables"][0]["columns"] = wanted  # type: ignore[index]
+        kept, _ = reconciled(tmp_path, found=found, adopt=True, **spec)
+        assert kept.pinned is None
+        assert "t.3 in v1 has columns (a bigint, b bigint)" in str(kept.failure)
+
+    spec["table"]["tables"][0]["columns"] = [{"name": name, "type": "BIGINT"} for name in ("a", "b")]  # type: ignore[index]
+    found = SourceTable("t", (Column("a", BIGINT), Column("b", BIGINT)), ((0,),))
+    kept, _ = reconciled(tmp_path, found=found, adopt=True, **spec)
+    (table,) = kept.pinned.tables
+    assert (table.table.name, table.table.keys, table.shard.shard_id) == ("t.3", (), "old/t.3/v1")
+    assert [each.name for each in kept.pinned.source.tables] == ["t.3"]

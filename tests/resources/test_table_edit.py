@@ -8,7 +8,6 @@ import pytest
 
 from tests.protocol.samples import INGESTION
 from tidemark_operator.planning import table_edit as edits
-from tidemark_operator.planning.successors import spec_name
 from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit, with_more_columns
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -20,12 +19,16 @@ from tidemark_protocol.plan.ingestion import (
     IngestedTable,
     IngestionDescription,
     NexmarkSource,
+    Option,
     PostgresSource,
     PostgresTable,
     SourceTable,
     TpchSource,
+    WrittenSource,
+    WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
+from tidemark_protocol.plan.successors import spec_name
 from tidemark_protocol.types import BIGINT, DOUBLE, Column
 
 COLUMNS = (Column("n", BIGINT),)
@@ -222,3 +225,71 @@ def test_how_a_kafka_table_goes_on_behind_a_gap_is_changed_in_place() -> None:
 
     edit = table_edit(stored, KafkaSource(("k:1",), (replace(skips, topic="u"), other)))
     assert (edit.changed, "table t was removed" in edit.refused) == ((), True)
+
+
+WRITTEN = WrittenTable("w", (Column("id", BIGINT, False), Column("n", BIGINT)), ("id",))
+
+
+def written(*columns: Column, **options: object) -> WrittenSource:
+    """Table `w` with further columns."""
+    return WrittenSource((replace(WRITTEN, columns=(*WRITTEN.columns, *columns), **options),))  # type: ignore[arg-type]
+
+
+def pinned_written(*tables: WrittenTable) -> IngestionDescription:
+    return replace(
+        INGESTION,
+        source=WrittenSource(tables or (WRITTEN,)),
+        tables=tuple(ingested(t.name) for t in tables or (WRITTEN,)),
+    )
+
+
+def test_columns_that_are_added_to_a_written_table_are_a_successor_with_its_rows() -> None:
+    new = Column("vip", BIGINT)
+    first = table_edit(pinned_written(), written(new))
+    assert first.added == WrittenSource((replace(written(new).tables[0], name="w.2", added=("vip",)),))
+    assert names_of(first) == []
+    [second] = first.added.tables
+    assert isinstance(second, WrittenTable)
+    now = pinned_written(WRITTEN, second)
+    assert names_of(table_edit(now, written(new))) == ["w"]
+    again = table_edit(now, written(new, Column("b", DOUBLE)))
+    assert again.added is not None
+    assert [(t.name, t.added) for t in again.added.tables] == [("w.3", ("vip", "b"))]  # type: ignore[union-attr]
+    assert edits.awaited_by(now.tables[0], now) == now.tables[1]
+    assert edits.awaited_by(now.tables[1], now) is None
+
+
+def test_another_order_of_a_written_tables_columns_is_no_edit() -> None:
+    assert table_edit(pinned_written(), WrittenSource((replace(WRITTEN, columns=WRITTEN.columns[::-1]),))).is_empty
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (written(Column("vip", BIGINT, False)), "table w: column vip is new and not nullable"),
+        (
+            replace(written(), tables=(replace(WRITTEN, columns=WRITTEN.columns[:1]),)),
+            "column n is another one, or gone",
+        ),
+        (written(pointers=(Option("n", "/n"),)), "a jsonPointer of an earlier column is another one"),
+    ],
+)
+def test_a_written_table_gets_no_other_columns_than_such_that_may_be_null(wanted: WrittenSource, why: str) -> None:
+    edit = table_edit(pinned_written(), wanted)
+    assert (edit.added, edit.removed, edit.reason) == (None, (), "ColumnsNotAdded")
+    assert why in edit.refused
+
+
+@pytest.mark.parametrize("other", [{"primary_key": ()}, {"append_only": True}, {"unknown_fields": "ignore"}])
+def test_a_written_table_that_differs_in_more_is_refused(other: dict[str, object]) -> None:
+    edit = table_edit(pinned_written(), written(Column("vip", BIGINT), **other))
+    assert (edit.added, edit.removed, edit.reason) == (None, (), "TableNameUsed")
+
+
+def test_what_nobody_checked_of_a_tables_rows_is_not_known_of_its_successor() -> None:
+    """The first one was adopted."""
+    now = SourceTable("w.2", (*WRITTEN.columns, Column("vip", BIGINT)), ((0,),), True)
+    adopted = SourceTable("w", tuple(replace(c, nullable=True) for c in WRITTEN.columns))
+    assert edits.with_rows_of(now, replace(now, name="w", columns=WRITTEN.columns)) == now
+    found = edits.with_rows_of(now, adopted)
+    assert (found.keys, found.monotonic, [c.nullable for c in found.columns]) == ((), False, [True] * 3)

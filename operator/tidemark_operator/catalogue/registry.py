@@ -11,11 +11,11 @@ from tidemark_operator.catalogue.file_requests import Requests
 from tidemark_operator.catalogue.reader_index import ReaderIndex
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.planning.successors import display_names
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.messages.responses import IngestionStatus
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
+from tidemark_protocol.plan.successors import display_names
 
 
 @dataclass
@@ -45,7 +45,7 @@ class SourceState:
     reconciled: int | None = None
 
     def tables(self) -> Iterator[tuple[str, IngestedTable]]:
-        """The pinned tables, in their order, each with its display name (`planning/successors.py`)."""
+        """The pinned tables, in their order, each with its display name (`tidemark_protocol/plan/successors.py`)."""
         pinned = self.pinned.tables if self.pinned else ()
         names = display_names(ingested.table.name for ingested in pinned)
         return ((names[ingested.table.name], ingested) for ingested in pinned)

@@ -18,10 +18,10 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_operator.planning.successors import spec_name
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
 from tidemark_protocol.plan.ingestion import DEAD_LETTER
+from tidemark_protocol.plan.successors import spec_name
 
 
 def catalogue(

@@ -33,6 +33,7 @@ from tidemark_protocol.ids import ShardId
 from tidemark_protocol.messages.planning import PlannedExport
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.successors import number, spec_name
 from tidemark_protocol.types import Column
 
 GAP = 2 * PROBED_AT_ONCE
@@ -79,6 +80,25 @@ async def newest_source(locations: ShardLocations, tables: Sequence[str], look_u
     version = _newest(bindings)
     found = await _existing(locations, [(table, version) for table in tables], look_up)
     return SourceTables(version, {REMAP: bindings[version], **{table: shard for (table, _), shard in found.items()}})
+
+
+async def last_tables(
+    locations: ShardLocations, found: SourceTables, tables: Sequence[str], look_up: ShardLookup
+) -> tuple[SourceTables, dict[str, str]]:
+    """The tables of the source in the version that was found, those among them to which columns were added later, and
+    the stored names of the last ones that hold data, by their names in the spec. Raises Waiting."""
+    shards, last = dict(found.shards), {table: table for table in tables}
+    first, newest = 2, 1
+    while first - newest <= GAP:
+        wanted = [(f"{t}.{n}", found.version) for t in tables for n in range(first, first + PROBED_AT_ONCE)]
+        there = await _existing(locations, wanted, look_up)
+        for (name, _), shard in sorted(there.items(), key=lambda each: number(each[0][0])):
+            newest = max(newest, number(name))
+            if _holds(shard):
+                shards[name] = shard
+                last[spec_name(name)] = name
+        first += PROBED_AT_ONCE
+    return replace(found, shards=shards), last
 
 
 async def adopted_shard(

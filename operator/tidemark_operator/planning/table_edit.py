@@ -2,7 +2,8 @@
 
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
-    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables alone)
+    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables, and
+                                                written ones: d.2 begins with the rows of d, so d is removed after that)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
 A table of a spec may have a second one beside it, for its dead letters, which goes with it.
@@ -14,7 +15,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark_operator.planning.successors import newest, successor
 from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
     DeltaSource,
@@ -25,12 +25,16 @@ from tidemark_protocol.plan.ingestion import (
     PostgresTable,
     SourceSpec,
     SourceTable,
+    WrittenSource,
+    WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
+from tidemark_protocol.plan.successors import newest, number, spec_name, successor
 
 MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
 status."""
+COLUMNS_NOT_ADDED = "ColumnsNotAdded"
 MAX_REMOVED = 1000
 """Names that one DataSource remembers."""
 
@@ -39,12 +43,13 @@ MAX_REMOVED = 1000
 class TableEdit:
     """`added`: the source with the new tables alone, None without any. `removed`: tables that the spec does not name.
     `changed`: pinned tables with the `onGap` that the spec has now. `refused`: why a table of the spec is not added,
-    empty if all are."""
+    empty if all are; `reason`: of that."""
 
     added: SourceSpec | None = None
     removed: tuple[IngestedTable, ...] = ()
     changed: tuple[KafkaTable, ...] = ()
     refused: str = ""
+    reason: str = "TableNameUsed"
 
     @property
     def is_empty(self) -> bool:
@@ -59,12 +64,19 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     last, every = newest(known), [*known, *pinned.removed]
     added: list[Any] = []
     changed: list[KafkaTable] = []
-    refused = ""
+    refused, reason = "", TableEdit.reason
     for table in wanted.tables:
         name = last.get(table.name, table.name)
+        if (grown := _with_added_columns(table, known.get(name))) is not None:
+            if grown.refused:
+                refused, reason = grown.refused, COLUMNS_NOT_ADDED
+            elif grown.table is not None:
+                added.append(replace(grown.table, name=successor(table.name, every)))
+            del known[name]  # it is kept until its successor is there
+            continue
         if _takes_other_columns(table, known.get(name)):
             added.append(replace(table, name=successor(table.name, every)))
-            del known[name]  # it is kept until its successor is there
+            del known[name]
             continue
         before = known.pop(name, None)
         taken = _followed_as(table, pinned.source.tables) if before is None else ""
@@ -82,9 +94,9 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     gone = frozenset(known) | {name + DEAD_LETTER for name in known}
     removed = tuple(table for table in pinned.tables if table.table.name in gone)
     if known and len(pinned.removed) + len(known) > MAX_REMOVED:
-        refused = f"more than {MAX_REMOVED} tables were removed: make another DataSource"
+        refused, reason = f"more than {MAX_REMOVED} tables were removed: make another DataSource", TableEdit.reason
         removed = ()
-    return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused)
+    return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused, reason)
 
 
 def edited(
@@ -156,6 +168,57 @@ def _takes_other_columns(table: Any, pinned: Any) -> bool:
     if set(table.names) == set(pinned.names):
         return False
     return replace(table, name=pinned.name, names=pinned.names, columns=pinned.columns) == pinned
+
+
+@dataclass(frozen=True)
+class _AddedColumns:
+    """A written table with further columns, None where it gets none; or why it does not get them."""
+
+    table: WrittenTable | None = None
+    refused: str = ""
+
+
+def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
+    """What the spec adds to the columns of a written table; None where it is another kind of table, or differs in
+    something else. The order of the columns is no difference: rows have them by name."""
+    if not isinstance(table, WrittenTable) or not isinstance(pinned, WrittenTable):
+        return None
+    others = replace(table, name=pinned.name, columns=pinned.columns, pointers=pinned.pointers, added=pinned.added)
+    if others != pinned:
+        return None
+    before, now = ({c.name: c for c in each.columns} for each in (pinned, table))
+    new = [column for column in table.columns if column.name not in before]
+    if changed := [name for name, column in before.items() if now.get(name) != column]:
+        what = f"column {changed[0]} is another one, or gone: its rows have it as it was; columns can only be added"
+    elif _pointers(table, before) != _pointers(pinned, before):
+        what = "a jsonPointer of an earlier column is another one; columns can only be added"
+    elif required := [column.name for column in new if not column.nullable]:
+        what = f"column {required[0]} is new and not nullable, but the rows that are there have no value for it"
+    else:
+        names = tuple(column.name for column in new)
+        return _AddedColumns(replace(table, added=(*pinned.added, *names)) if names else None)
+    return _AddedColumns(refused=f"table {table.name}: {what}")
+
+
+def _pointers(table: WrittenTable, names: Collection[str]) -> dict[str, str]:
+    return {each.name: each.value for each in table.pointers if each.name in names}
+
+
+def with_rows_of(table: SourceTable, before: SourceTable) -> SourceTable:
+    """A table that begins with the rows of the one before it: nobody has checked the rows of an adopted table."""
+    nullable = {column.name: column.nullable for column in before.columns}
+    columns = tuple(replace(c, nullable=c.nullable or nullable.get(c.name, True)) for c in table.columns)
+    keys = table.keys if before.keys else ()
+    return replace(table, columns=columns, keys=keys, monotonic=table.monotonic and before.monotonic)
+
+
+def awaited_by(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable | None:
+    """The written table that begins with the rows of this one; None if there is none."""
+    if not isinstance(pinned.source, WrittenSource):
+        return None
+    name = table.table.name
+    later = (t for t in pinned.tables if spec_name(t.table.name) == spec_name(name))
+    return next((t for t in later if number(t.table.name) == number(name) + 1), None)
 
 
 def with_more_columns(

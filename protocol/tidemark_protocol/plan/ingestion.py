@@ -171,7 +171,8 @@ class WrittenTable:
     `columns`: rows with NULL in one that is not nullable are refused. `primary_key`: names of the columns that no two
     rows have in common; none if empty. `pointers`: where a JSON object has the value of a column, as a JSON pointer by
     the column's name; by default the member of that name. `unknown_fields`: what becomes of members and fields that no
-    column has: `refuse`, or `ignore`.
+    column has: `refuse`, or `ignore`. `added`: names of columns that an earlier table of the name in the spec had not
+    (`successors.py`): the rows of before have NULL in them.
     """
 
     name: str
@@ -180,6 +181,7 @@ class WrittenTable:
     append_only: bool = False
     pointers: tuple[Option, ...] = ()
     unknown_fields: str = "refuse"
+    added: tuple[str, ...] = ()
 
 
 @wire_name("WrittenSource")

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import uuid
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -40,7 +41,9 @@ from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource, WrittenTable
+from tidemark_protocol.plan.successors import newest
 
+UPSERT = "upsert"
 IDLE_SECONDS = 60.0
 """A client that sends nothing for so long has gone."""
 VISIBLE_SECONDS = 5.0
@@ -104,7 +107,9 @@ class Inserts:
         await access.check_write(namespace, source, operation)
         _, pinned, name = self._resolve(namespace, source, table)
         assert isinstance(pinned.source, WrittenSource)
-        return next(each for each in pinned.source.tables if each.name == name), _id_of(pinned, name)
+        stored = _stored(pinned, name)
+        found = next(each for each in pinned.source.tables if each.name == stored)
+        return replace(found, name=name), _id_of(pinned, name)
 
     async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
         """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
@@ -118,11 +123,12 @@ class Inserts:
         """
         if target.sections and target.operation:
             raise QueryRefused("a call has one operation, or sections with operations of their own")
-        for operation in dict.fromkeys(each.operation for each in target.sections) or (target.operation,):
+        operations = dict.fromkeys(each.operation for each in target.sections) or (target.operation,)
+        for operation in operations:
             await access.check_write(target.namespace, target.source, operation)
         self._limits.write_rate.take(access.caller)
         state, pinned, table = self._resolve(target.namespace, target.source, target.table)
-        if target.table_id not in ("", _id_of(pinned, table)):
+        if not _is_made_for(target.table_id, _id_of(pinned, table), operations):
             raise WriteRefused(
                 f"TABLE_CHANGED: {target.source}.{table} was made anew, or its columns or its key changed, since the "
                 "rows were made for it; make them anew"
@@ -149,7 +155,7 @@ class Inserts:
                 raise WriteUnknown(LOST_WITHOUT_KEY) from None
         if answer.refusal:
             raise WriteRefused(answer.refusal)
-        shard = next(t.shard.shard_id for t in pinned.tables if t.table.name == table)
+        shard = next(t.shard.shard_id for t in pinned.tables if t.table.name == _stored(pinned, table))
         await _until_visible(running, shard, answer.time)
         return Written(table, answer.time, answer.rows, answer.repeated)
 
@@ -168,7 +174,7 @@ class Inserts:
             raise QueryNotReady(f"{where} is starting: repeat the call")
         if not isinstance(state.pinned.source, WrittenSource):
             raise WriteRefused(f"NO_SUCH_TABLE: {where} is not of kind table: its rows come from elsewhere")
-        names = [each.name for each in state.pinned.source.tables]
+        names = list(newest(each.name for each in state.pinned.source.tables))
         if table and table not in names:
             raise WriteRefused(f"NO_SUCH_TABLE: {where} has no table {table:.80}: {', '.join(names)}")
         found_name = table or named_alone(source, names)
@@ -220,13 +226,29 @@ class Inserts:
             call.cancel()
 
 
+def _stored(pinned: IngestionDescription, name: str) -> str:
+    """The stored name of the table that has this name in the spec: of its last one."""
+    return newest(each.table.name for each in pinned.tables)[name]
+
+
 def _id_of(pinned: IngestionDescription, name: str) -> str:
-    """Of the table with this name: by its DataSource, its shard, its columns and its key."""
+    """Of the table with this name: by its DataSource, its shard, its columns and its key; then, after a plus, how many
+    columns were added to it, if any were."""
     assert isinstance(pinned.source, WrittenSource)
-    table = next(each for each in pinned.source.tables if each.name == name)
-    shard = next(each.shard.shard_id for each in pinned.tables if each.table.name == name)
-    columns = [(column.name, str(column.type)) for column in table.columns]
-    return hashlib.sha256(repr((str(pinned.id), str(shard), columns, table.primary_key)).encode()).hexdigest()[:32]
+    stored = _stored(pinned, name)
+    table = next(each for each in pinned.source.tables if each.name == stored)
+    shard = next(each.shard.shard_id for each in pinned.tables if each.table.name == stored)
+    first = re.sub(rf"/{re.escape(stored)}(/v\d+)$", rf"/{name}\1", shard)
+    columns = [(column.name, str(column.type)) for column in table.columns if column.name not in table.added]
+    found = hashlib.sha256(repr((str(pinned.id), first, columns, table.primary_key)).encode()).hexdigest()[:32]
+    return f"{found}+{len(table.added)}" if table.added else found
+
+
+def _is_made_for(given: str, now: str, operations: Iterable[str]) -> bool:
+    """Whether rows that were made for the table with the id `given` (empty: any) can be written to the one of now. Rows
+    may lack columns that were added since, so that a call whose answer was lost can be repeated. An upsert may not: it
+    would take away what others have written there."""
+    return given in ("", now) or (given.partition("+")[0] == now.partition("+")[0] and UPSERT not in operations)
 
 
 async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:

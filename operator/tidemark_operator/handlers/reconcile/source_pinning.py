@@ -20,7 +20,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import Owner
-from tidemark_operator.planning.adoption import SourceTables, all_nullable, newest_source
+from tidemark_operator.planning.adoption import SourceTables, all_nullable, last_tables, newest_source
 from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
@@ -37,6 +37,7 @@ from tidemark_protocol.plan.ingestion import (
     PostgresSource,
     SourceSpec,
     SourceTable,
+    WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 
@@ -85,10 +86,10 @@ class SourcePinning:
         if instance is None:
             return False
         try:
-            locations, version = await self._locations(state, source, running, instance.location, tables)
+            locations, version, last = await self._locations(state, source, running, instance.location, tables)
             if locations.adopted and not isinstance(source.source, GeneratedSource):
-                tables = tuple(_adopted(table) for table in tables)
-            pinned = pinned_ingestion(source, locations, version, tables)
+                tables = tuple(replace(_adopted(table), name=last.get(table.name, table.name)) for table in tables)
+            pinned = pinned_ingestion(_named(source, last), locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
         except (Waiting, Rejected) as error:
@@ -104,19 +105,23 @@ class SourcePinning:
         running: RunningInstance,
         location: str,
         tables: Sequence[SourceTable],
-    ) -> tuple[ShardLocations, int]:
-        """Where its tables are to be, and in which version. Raises Waiting, or Rejected if tables cannot be adopted."""
+    ) -> tuple[ShardLocations, int, Mapping[str, str]]:
+        """Where its tables are to be, in which version, and the stored names of adopted tables to which columns were
+        added, by their names in the spec. Raises Waiting, or Rejected if tables cannot be adopted."""
         names, look_up = [table.name for table in tables], shard_lookup(running)
         locations = await shard_locations(self._context.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
-                if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
+                last: Mapping[str, str] = {}
+                if isinstance(source.source, WrittenSource):
+                    found, last = await last_tables(locations, found, names, look_up)
+                if misfit := found.misfit(locations, {last.get(t.name, t.name): t.columns for t in tables}):
                     raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
                 locations = found.adopting(locations)
                 self._adopt(state, locations, found)
-                return locations, found.version
-        return locations, await free_version(locations, [REMAP, *names], 1, look_up)
+                return locations, found.version, last
+        return locations, await free_version(locations, [REMAP, *names], 1, look_up), {}
 
     def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
         """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
@@ -133,6 +138,14 @@ def _adopted(table: SourceTable) -> SourceTable:
     """An adopted table. Nobody has checked its earlier rows: their DataSource may have had another key, or none, or may
     have retracted rows."""
     return replace(table, keys=(), monotonic=False, columns=all_nullable(table.columns))
+
+
+def _named(source: DataSource, names: Mapping[str, str]) -> DataSource:
+    """With the stored names of its tables."""
+    if not isinstance(source.source, WrittenSource):
+        return source
+    tables = tuple(replace(table, name=names.get(table.name, table.name)) for table in source.source.tables)
+    return replace(source, source=replace(source.source, tables=tables))
 
 
 def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) -> None:

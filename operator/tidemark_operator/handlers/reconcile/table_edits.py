@@ -35,17 +35,19 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import Owner
-from tidemark_operator.planning.shards import free_version
-from tidemark_operator.planning.successors import spec_name
+from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
     MAX_TABLES,
     TableEdit,
+    awaited_by,
     edited,
     table_edit,
     with_more_columns,
+    with_rows_of,
 )
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
@@ -55,8 +57,10 @@ from tidemark_protocol.plan.ingestion import (
     IngestionDescription,
     SourceSpec,
     SourceTable,
+    WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.plan.successors import newest, number, spec_name
 
 EVOLVE_SECONDS = 60.0
 """How often further columns are looked for."""
@@ -105,7 +109,8 @@ class TableEdits:
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
         readers = self._readers(state, edit.removed)
-        removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
+        idle = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
+        removed = tuple(t for t in idle if not self._is_copied_from(state, t, edit.removed))
         try:
             if removed or added.tables or edit.changed:
                 await self._store(state, source, removed, added, edit.changed)
@@ -113,7 +118,17 @@ class TableEdits:
             state.edit = added.failure or obstacle or self._look_failure(state, source)
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
-        return state.edit is not None
+        follows = any(number(each.table.name) > 1 for each in added.tables)  # then the table before it is to go
+        return state.edit is not None or follows or len(removed) < len(idle)
+
+    def _is_copied_from(self, state: SourceState, table: IngestedTable, removed: Sequence[IngestedTable]) -> bool:
+        """Whether a table that stays is to begin with the rows of this one, and has not, as far as is known."""
+        assert state.pinned is not None
+        later = awaited_by(table, state.pinned)
+        if later is None or later in removed:
+            return False
+        known = self._context.fleet.book(state.key.namespace).frontiers(later.shard.shard_id)
+        return known is None or known.upper == Frontier.minimum()
 
     def _look_failure(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
         looked = self._looks.get(state.key)
@@ -174,7 +189,8 @@ class TableEdits:
             if len(state.pinned.tables) + len(found) > MAX_TABLES:
                 return _Added(failure=_too_many(found))
             locations = await shard_locations(self._context.registry, self._deleter, state, location, adopts=False)
-            version = await free_version(locations, [table.name for table in found], 1, shard_lookup(running))
+            found, first = _after_earlier(found, state.pinned)
+            version = await free_version(locations, [table.name for table in found], first, shard_lookup(running))
         except (Waiting, Rejected) as error:
             return _Added(failure=IngestionFailure(error.reason, str(error)))
         tables = tuple(ingested_table(state.uid, locations, version, table) for table in found)
@@ -250,11 +266,23 @@ class TableEdits:
         return readers
 
 
+def _after_earlier(found: tuple[SourceTable, ...], pinned: IngestionDescription) -> tuple[tuple[SourceTable, ...], int]:
+    """The new tables, those with what is known of the tables whose rows they begin with, and the first version that
+    their shards may have: that of these tables, as adoption looks for the tables of one version."""
+    if not isinstance(pinned.source, WrittenSource):
+        return found, 1
+    last = newest(table.table.name for table in pinned.tables)
+    known = {table.table.name: table for table in pinned.tables}
+    before = {table.name: known[last[spec_name(table.name)]] for table in found if spec_name(table.name) in last}
+    now = tuple(with_rows_of(t, before[t.name].table) if t.name in before else t for t in found)
+    return now, max((version_of(table.shard) for table in before.values()), default=1)
+
+
 def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec) -> IngestionFailure | None:
     """Why tables are not those of the spec. A table whose successor is there is none of them: nobody has to edit its
     readers."""
     if edit.refused:
-        return IngestionFailure("TableNameUsed", edit.refused)
+        return IngestionFailure(edit.reason, edit.refused)
     named = () if isinstance(wanted, GeneratedSource) else [table.name for table in wanted.tables]
     readers = {name: dataflows for name, dataflows in readers.items() if spec_name(name) not in named}
     if not readers:

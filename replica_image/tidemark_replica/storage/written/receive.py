@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_replica.storage.written.decode import decode
+from tidemark_replica.storage.written.generations import written_now
 from tidemark_replica.storage.written.refusal import (
     APPEND_ONLY,
     BAD_REQUEST,
@@ -107,7 +108,7 @@ class Receiver:
     """Receives calls for the tables of one source; callable from any thread."""
 
     def __init__(self, spec: WrittenSource, spool: Spool) -> None:
-        self._tables: Mapping[str, WrittenTable] = {table.name: table for table in spec.tables}
+        self._tables: Mapping[str, WrittenTable] = written_now(spec)
         self._limit, self._spool = spec.max_transaction_bytes, spool
 
     def receive(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
@@ -193,9 +194,10 @@ def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[
 
 
 def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
-    """The columns that a body must have: those by which rows are found."""
+    """The columns that a body must have: those by which rows are found. A client that does not know of an added column
+    means the rows that have NULL in it."""
     if operation == DELETE and not table.primary_key:
-        return frozenset(column.name for column in table.columns)
+        return frozenset(column.name for column in table.columns) - set(table.added)
     return frozenset(table.primary_key)
 
 

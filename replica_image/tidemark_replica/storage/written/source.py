@@ -4,12 +4,13 @@
                    other calls of a table ──► updates ──► one staged file ──► binding: files and keys
 
 Small calls of a tick are worked on together, in memory; a large one alone, divided on disk by a hash of the columns by
-which its rows are found, together with the rows of the shard that it meets.
+which its rows are found, together with the rows of the shard that it meets. A table that has a later one with more
+columns (`generations.py`) takes the same updates, without these columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from time import monotonic
 
@@ -20,10 +21,20 @@ from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_s
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.ingestion import IngestedTable, WrittenSource, WrittenTable
+from tidemark_protocol.plan.successors import spec_name
+from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 from tidemark_replica.storage.written import keys
+from tidemark_replica.storage.written.generations import (
+    Generations,
+    Place,
+    begun,
+    first_rows,
+    without_added,
+    written_now,
+)
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite
@@ -33,7 +44,6 @@ from tidemark_replica.storage.written.transaction import found_by, reads_content
 SHARE_BYTES, SHARES_MAX = 8 << 20, 256
 """A call with more rows is divided into shares of about so many bytes; each share is two open files."""
 CALLS_PER_TICK = 64
-_Place = tuple[IngestedTable, Shard]
 
 
 class WrittenIngestion(Source):
@@ -42,33 +52,36 @@ class WrittenIngestion(Source):
     remap_schema = REMAP_SCHEMA
 
     def __init__(self, spec: WrittenSource, inbox: WriteInbox) -> None:
-        self._specs = {table.name: table for table in spec.tables}
+        self._specs = written_now(spec)
         self._inbox, self._bindings = inbox, StagedBindings()
         self._keys = WrittenKeys({})
-        self._places: dict[str, _Place] = {}
+        self._tables = Generations((), {})
         self._accepted: list[tuple[PendingWrite, WrittenKey, bool]] = []
         self._new: dict[str, WrittenKey] = {}
         self._outdated: list[str] = []
         self._counts = {"writes": 0, "refused_writes": 0, "written_rows": 0}
         self._busy: tuple[float, str] | None = None
+        self._is_interrupted = False
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
-        self._places = {table.table.name: (table, shard) for table, shard in shards.tables}
         self._bindings.resume(bound)
+        self._tables = Generations(shards.tables, self._bindings.positions)
         self._keys = WrittenKeys(self._bindings.positions)
         self._inbox.restart()
 
     def discover(self, time: Time) -> pa.Table:
         self._accepted, self._new, self._outdated = [], {}, self._keys.outdated(time)
+        if new := self._tables.to_begin():
+            return self._beginning(new, time)
         groups: dict[str, list[PendingWrite]] = {}
         for pending in self._inbox.take(SHARE_BYTES, CALLS_PER_TICK):
             groups.setdefault(pending.write.table, []).append(pending)
-        staged = {}
+        staged = dict[str, list[StagedFile]]()
         for name, group in groups.items():
             self._busy = monotonic(), f"writing {sum(p.write.rows for p in group)} rows to table {name}"
             large = group[0].write.size > SHARE_BYTES and len(group[0].write.parts) == 1
             if file := self._stage_large(name, group[0], time) if large else self._stage_small(name, group, time):
-                staged[name] = [file]
+                staged |= self._of_all(name, file)
         self._busy = None
         changes: dict[Entry, str | None] = {keys.entry(key): None for key in self._outdated}
         changes |= {keys.entry(key): written.to_json() for key, written in self._new.items()}
@@ -92,7 +105,17 @@ class WrittenIngestion(Source):
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
-        return staged_files(binding, tables)
+        began = ((table, self._tables.begun_at(table)) for table in tables)
+        return staged_files(binding, [table for table, first in began if first is not None and first <= time])
+
+    def first_time(self, table: IngestedTable) -> Time | None:
+        return self._tables.begun_at(table) or None
+
+    def held(self) -> Collection[str]:
+        return self._tables.not_begun()
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
 
     def counters(self) -> Mapping[str, int]:
         return self._counts | {"write_keys": len(self._keys)}
@@ -101,9 +124,35 @@ class WrittenIngestion(Source):
         busy = self._busy
         return busy[1] if busy is not None and monotonic() - busy[0] > ACTIVITY_SECONDS else ""
 
+    def _beginning(self, new: Sequence[tuple[Place, Shard]], time: Time) -> pa.Table:
+        """The binding with the first rows of tables that have more columns than the ones before them."""
+        changes, staged = dict[Entry, str | None](), dict[str, list[StagedFile]]()
+        for (table, shard), base in new:
+            name = table.table.name
+            self._busy = monotonic(), f"copying the rows of table {spec_name(name)} for the columns that were added"
+            file = first_rows(base, shard, time, self._check_interrupted)
+            changes[begun(table)] = str(int(time))
+            staged[name] = [file] if file else []
+        self._busy = None
+        self._outdated = []
+        return self._bindings.binding(changes, staged)
+
+    def _check_interrupted(self) -> None:
+        if self._is_interrupted:
+            raise SourceUnusable("the source is not ingested any more")
+
+    def _of_all(self, name: str, file: StagedFile) -> dict[str, list[StagedFile]]:
+        """The file of the last table of the name, and those of the tables before it."""
+        table, shard = self._tables.last(name)
+        staged = {table.table.name: [file]}
+        for table, earlier in self._tables.earlier(name):
+            if narrow := without_added(shard, file, earlier):
+                staged[table.table.name] = [narrow]
+        return staged
+
     def _stage_small(self, name: str, group: list[PendingWrite], time: Time) -> StagedFile | None:
         """Stages calls in the order of their arrival; each meets the rows of those before it."""
-        spec, shard = self._specs[name], self._places[name][1]
+        spec, shard = self._specs[name], self._tables.last(name)[1]
         tables = [(p, pa.Table.from_batches(p.write.batches(), shard.schema)) for p in group]
         reading = [rows for p, rows in tables if reads_contents(spec, p.write.parts)]
         before = _with_diff_schema(shard).empty_table()
@@ -129,7 +178,7 @@ class WrittenIngestion(Source):
     def _stage_large(self, name: str, pending: PendingWrite, time: Time) -> StagedFile | None:
         if self._is_known(pending):
             return None
-        spec, shard = self._specs[name], self._places[name][1]
+        spec, shard = self._specs[name], self._tables.last(name)[1]
         counts = list[tuple[int, int]]()
         timed = (_timed(updates, time) for updates in _updates_in_shares(spec, shard, pending.write, counts))
         try:

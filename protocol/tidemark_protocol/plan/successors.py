@@ -3,7 +3,8 @@
     stored    orders  ──columns added──►  orders.2  ──►  orders.3
     display   orders.1                    orders.2       orders        SQL's `orders` is the last one
 
-The earlier ones are ingested until no Dataflow reads them. A name of a spec has no dot.
+The earlier ones are ingested until no Dataflow reads them. The last one of a written table (`WrittenTable`) begins with
+the rows of the one before it. A name of a spec has no dot.
 """
 
 from __future__ import annotations
