@@ -12,7 +12,7 @@ from tidemark_protocol.messages.responses import Description
 
 
 class Heard:
-    """A `fleet.listener.InstanceListener`. `notices`: what it was told."""
+    """A `running_instance.InstanceListener`. `notices`: what it was told."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []

@@ -19,7 +19,7 @@ from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.instance_listener import InstanceListener
+from tidemark_operator.fleet.running_instance import InstanceListener
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.messages.responses import Frontiers

@@ -17,9 +17,8 @@ from tests.gateway.test_rights import LISTS, Caller
 from tests.waiting import BOUND
 from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance
+from tidemark_operator.fleet.running_instance import InstanceConfig, InstanceListener, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, Limits
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time

@@ -26,8 +26,8 @@ from tests.gateway.test_metrics import Deaf
 from tests.waiting import BOUND
 from tidemark.gateway.discovery import Gateway as GatewayAddress
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running_instance import InstanceListener
 from tidemark_operator.gateway.auth.access import Authenticator
 from tidemark_operator.gateway.server.listener import ListenerConfig
 from tidemark_operator.gateway.server.server import Gateway

@@ -3,7 +3,6 @@
 fleet                 all instances of all namespaces, and the clock that maintains them
 instance_facade       what the rest of the operator may ask of an instance's controller
 running_instance      one instance: hosts the connections, passes events on
-instance_listener     the interface of the operator's handlers that events go to
 replica_state         what is known of one replica's connection
 any_replica           asks any replica that answers
 pending_queries       callers that wait for the answer of a peek or a query

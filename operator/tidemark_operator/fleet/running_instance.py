@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
@@ -20,7 +21,7 @@ from tidemark_operator.controller.controller_events import Notice, ShardAppeared
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants, Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
 from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
@@ -29,7 +30,6 @@ from tidemark_operator.fleet.any_replica import ask_any
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.instance_facade import InstanceFacade
-from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.lag_histogram import LagHistogram
 from tidemark_operator.fleet.pending_queries import PendingQueries
 from tidemark_operator.fleet.pending_streams import PendingStreams
@@ -51,6 +51,34 @@ STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched while their readers take them."""
 SILENT_SECONDS = 60.0
 """For so long, in seconds, clients wait for a replica that was lost."""
+
+
+class InstanceListener(Protocol):
+    """The operator's handlers, as an instance reports to them and asks them for standings."""
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        """Whether the dataflow that is installed for this owner may hydrate."""
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        """A replica answers. Returns the owners that are recorded as hydrating in this very process."""
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        """The occupants of hydration slots changed: record `unrecorded`, then call `recorded`."""
+
+    def restore(self, instance: RunningInstance, description: Description) -> None:
+        """A replica is about to receive all dataflows: install those that are stored and not installed yet."""
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        """A replica came online, or was lost."""
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        """Something happened that no waiting client took."""
+
+    async def outranked(self, by: int) -> None:
+        """A replica serves a client of the higher term `by`; returns once our term is above it."""
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+        """The connection's task ended: it was cancelled, or failed in a way that no retry mends."""
 
 
 class RunningInstance(InstanceFacade):
