@@ -109,6 +109,20 @@ def test_a_client_that_comes_in_the_pause_is_told_and_ends_no_pause() -> None:
     assert not scene.needs_client(5.0)
 
 
+def test_each_pause_ends_by_itself() -> None:
+    """The end of the shorter one brings a client, and the other dataflow goes on waiting for its own."""
+    scene = Changed(A, B)
+    for of in (A, B, B):
+        scene.change(of), scene.needs_client(1.0), scene.connect()
+    scene.change(A), scene.change(B)
+    assert scene.needs_client(1.0)
+    assert failures(scene.connect()) == dict.fromkeys(B.export_ids, 3)
+    assert not scene.needs_client()
+    assert scene.needs_client(1.0)
+    assert failures(scene.connect()) == {}
+    assert scene.drivers[-1].dataflow.description == B
+
+
 def test_what_reads_its_index_waits_with_it_and_what_a_client_waits_for_is_refused() -> None:
     """A subscribe that ran fails at once, and no client is needed for it."""
     scene = Changed(A, READER)
