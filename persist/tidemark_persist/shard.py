@@ -92,6 +92,12 @@ class ShardReader:
         foreign = self._log.foreign
         return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
 
+    def mark_replaced(self) -> None:
+        """The caller knows that a backup is in the table's place, where no handle could notice: from now on the handle
+        has another epoch, and the contents another name, which the next append keeps."""
+        with self._lock:
+            self._log.continuity.replaced(self._log.version)
+
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""
         with self._lock:

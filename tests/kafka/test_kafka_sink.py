@@ -70,6 +70,19 @@ def test_each_time_with_changes_is_one_transaction(kafka: Broker, tmp_path: Path
     }
 
 
+def test_the_time_of_its_contents_is_told_and_of_no_others(kafka: Broker, tmp_path: Path) -> None:
+    """Nothing is created by asking, and no producer is fenced."""
+    view, sink = View(tmp_path), sink_of(kafka)
+    assert topic_of(sink).progress_time("u1") is None
+    one = topic_of(sink)
+    for _ in range(2):
+        last = view.step(5)
+        publish(view, one, last)
+        assert topic_of(sink).progress_time("u1") == last
+    assert topic_of(sink).progress_time("u1@7") is None
+    assert topic_of(sink, uid="another").progress_time("u1") is None
+
+
 def test_debezium_events_have_both_rows_and_a_tombstone_follows_a_deletion(kafka: Broker, tmp_path: Path) -> None:
     view, sink = View(tmp_path), sink_of(kafka, envelope="debezium")
     publish(view, sink, view.append((1, "a", 1, 0, 1)))

@@ -48,6 +48,18 @@ def test_each_delivery_has_the_rows_of_its_time(
         assert view.rows(reached.checked) == view.rows()
 
 
+def test_the_time_of_its_contents_is_told_and_of_no_others(database: Database, tmp_path: Path) -> None:
+    """Nothing is created by asking."""
+    view, sink = View(tmp_path), sink_to(database)
+    assert view.destination(sink).progress_time("u1") is None
+    assert database.value("select to_regclass('tidemark_sinks')") is None
+    last = view.step(5, 3)
+    view.deliver(sink)
+    assert view.destination(sink).progress_time("u1") == last
+    assert view.destination(sink).progress_time("u1@7") is None
+    assert view.destination(sink_to(database, "another")).progress_time("u1") is None
+
+
 def test_changes_alone_are_written(database: Database, tmp_path: Path) -> None:
     """The rows that stay are not written again, also where all contents are compared."""
     view, sink = View(tmp_path), sink_to(database)

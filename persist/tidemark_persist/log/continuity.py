@@ -68,7 +68,7 @@ class Continuity:
         known = read_entry(before)
         is_same = after >= before and self.is_tip(known)
         if not is_same:
-            self._replaced(after)
+            self.replaced(after)
         elif after - before > most:
             self._unknown(before, after)
         else:
@@ -86,7 +86,7 @@ class Continuity:
                 self._unknown(before, after)
                 break
             if not self.follows(entry):
-                self._replaced(version)
+                self.replaced(version)
                 return False
             if entry.is_foreign:
                 self._committed(entry)
@@ -116,7 +116,8 @@ class Continuity:
         self._count(entry.timestamp)
         self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
 
-    def _replaced(self, version: int) -> None:
+    def replaced(self, version: int) -> None:
+        """Another table is in the place of the one that was read, or that others know."""
         self._count(int(time.time() * 1000))
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
 

@@ -16,6 +16,7 @@ from tidemark_replica.events.jobs import Pool
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.sinks.destinations.destination import Destination
+from tidemark_replica.sinks.destinations.first_look import FirstLook
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
@@ -50,11 +51,14 @@ def build_sink(
     progress = None
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
+    destinations = tuple(_destinations(export.id, sink, handles, secrets))
     publishers = tuple(
         Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond, short_publish_jobs)
-        for every_ms, destination in _destinations(export.id, sink, handles, secrets)
+        for every_ms, destination in destinations
     )
-    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress, publishers)
+    look = FirstLook(sink.shard, [destination for _, destination in destinations], handles, short_publish_jobs)
+    shared = handles, watch, jobs, respond, wake
+    return MaterializedViewSink(export.id, sink.shard, as_of, *shared, progress, publishers, look)
 
 
 def _destinations(

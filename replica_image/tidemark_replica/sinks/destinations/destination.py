@@ -51,7 +51,8 @@ class Reached:
 
 
 class Destination(Protocol):
-    """One destination of one view. Its methods run on a pool, one at a time, but for `interrupt` and `close`."""
+    """One destination of one view. Its methods run on a pool, one at a time, but for `progress_time`, `interrupt` and
+    `close`."""
 
     @property
     def kind(self) -> str:
@@ -61,6 +62,11 @@ class Destination(Protocol):
         """Gives the destination the contents at `time`, a complete time of the shard; changes nothing where it has
         those of that time or a later one. Raises PersistError and OSError: the destination has the contents of one
         time, before or after."""
+
+    def progress_time(self, contents: str) -> Time | None:
+        """The time of the view's contents that the destination has; None where they are not of the shard's `contents`
+        (its `contents_id`), or there are none. Changes nothing, and may run beside a publication. Raises
+        PersistError and OSError."""
 
     def clean(self) -> None:
         """Deletes what nothing refers to any more; called about once an hour. Raises PersistError and OSError."""

@@ -48,7 +48,7 @@ from tidemark_replica.sinks.kafka.changes import (
 from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
 from tidemark_replica.sinks.kafka.progress import Progress
 from tidemark_replica.sinks.kafka.registered_schemas import RegisteredSchemas
-from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.session import Session, committed_progress
 from tidemark_replica.sinks.kafka.stop import (
     HISTORY_GONE,
     KEY_NOT_UNIQUE,
@@ -96,6 +96,13 @@ class KafkaTopic:
         finally:
             if self._closed.is_set():
                 self.close()
+
+    def progress_time(self, contents: str) -> Time | None:
+        """The time of the topic's committed progress, where it is of these contents of the view; else None. Fences
+        nobody. Raises DestinationStopped, IngestionError."""
+        progress = committed_progress(self.sink, self.read_secret)
+        is_same = progress is not None and (progress.view, progress.shard) == (self.view, contents)
+        return Time(progress.time) if progress is not None and is_same else None
 
     def interrupt(self) -> None:
         """Ends a publication that runs before its next transaction, and then the session. Never waits."""

@@ -225,6 +225,22 @@ class Session:
         )
 
 
+def committed_progress(sink: KafkaSink, read_secret: ReadSecret) -> Progress | None:
+    """The last committed progress of the topic, without a producer; None where there is none, or no topic. Raises
+    DestinationStopped, IngestionError."""
+    connection, failures = Connection(KafkaSource(sink.brokers, (), sink.secret), read_secret), Failures()
+    settings = connection.settings()
+    topics = SinkTopics(sink, connection.admin({**settings, "error_cb": failures}), failures)
+    if any(isinstance(each, TableStopped) for each in topics.describe().values()):
+        return None
+    consumer = connection.consumer({**settings, "fetch.wait.max.ms": "10"})
+    try:
+        ends = topics.ends(sink.progress_topic, [0], IsolationLevel.READ_COMMITTED)
+        return last_progress(consumer, sink.progress_topic, sink.topic, ends)
+    finally:
+        consumer.close()
+
+
 def transactional_id(topic: str) -> str:
     """The same for every sink of the topic, so that a new producer fences the one before, also another Dataflow's."""
     return f"tidemark-{topic}"

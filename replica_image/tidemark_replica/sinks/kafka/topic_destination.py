@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.kafka_sink import KafkaSink
@@ -28,8 +31,17 @@ class TopicDestination:
 
     def publish(self, time: Time, term: WriterTerm) -> Reached:
         reader = self._handles.reader(self._shard.location, self._shard.shard_id)
-        try:
+        with self._without_secrets():
             return self._topic.publish(reader, time, term)
+
+    def progress_time(self, contents: str) -> Time | None:
+        with self._without_secrets():
+            return self._topic.progress_time(contents)
+
+    @contextmanager
+    def _without_secrets(self) -> Iterator[None]:
+        try:
+            yield
         except DestinationStopped as stopped:
             raise DestinationStopped(stopped.reason, self._secrets.scrub(str(stopped))) from None
         except IngestionError as error:  # of a Secret, or of settings of the client

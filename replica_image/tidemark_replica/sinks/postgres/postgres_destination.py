@@ -13,7 +13,7 @@ from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, Reached
 from tidemark_replica.sinks.postgres.delivery import Delivery
-from tidemark_replica.sinks.postgres.progress import Writer
+from tidemark_replica.sinks.postgres.progress import Writer, recorded_time
 from tidemark_replica.sinks.postgres.target_table import Connection
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady
 from tidemark_replica.storage.postgres.connection import SETTINGS, Upstream
@@ -56,6 +56,10 @@ class PostgresDestination:
         delivery = Delivery(reader, self._sink, self._shard.columns, Writer(self._uid, term))
         with self._connection() as connection:
             return delivery.deliver(connection, time)
+
+    def progress_time(self, contents: str) -> Time | None:
+        with self._connection() as connection:
+            return recorded_time(connection, self._sink, contents)
 
     def clean(self) -> None:
         """Does nothing: whatever a delivery needs goes with its session."""

@@ -117,6 +117,16 @@ def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) 
     connection.execute(sql.SQL(_INSERT).format(place), (sink.table, sink.owner, writer.uid, writer.term))
 
 
+def recorded_time(connection: Connection, sink: PostgresSink, contents: str) -> Time | None:
+    """The time in the row, where it is of these contents; None where there is no such row. Locks nothing."""
+    place = _place(sink)
+    if connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone() == (None,):
+        return None
+    query = sql.SQL("select time from {} where table_name = %s and owner = %s and shard = %s").format(place)
+    row = connection.execute(query, (sink.table, sink.owner, contents)).fetchone()
+    return None if row is None or row[0] is None else Time(row[0])
+
+
 def locked_progress(connection: Connection, sink: PostgresSink) -> Progress:
     """The row, locked until the end of the transaction."""
     query = sql.SQL(_SELECT + " for update").format(_place(sink))

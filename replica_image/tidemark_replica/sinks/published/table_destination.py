@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import Event
 
+from tidemark_persist import ShardId
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView
@@ -42,6 +43,10 @@ class TableDestination:
         if published.is_in_error:
             fields |= {"problem": EMPTIED, "reason": "ViewInError"}
         return Reached(published.time, published.checked, fields, published.anew_because)
+
+    def progress_time(self, contents: str) -> Time | None:
+        table = open_table(self._options(WriterTerm(0)))
+        return None if table is None else table.time_of(ShardId(contents))
 
     def clean(self) -> None:
         table = open_table(self._options(WriterTerm(0)))

@@ -37,6 +37,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.destinations.first_look import FirstLook
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
@@ -78,14 +79,15 @@ class MaterializedViewSink:
         moved: Callable[[], None] | None = None,
         progress: SinkProgress | None = None,
         publishers: Sequence[Publisher] = (),
+        first_look: FirstLook | None = None,
     ) -> None:
-        """`moved` is called when the shard has moved. `publishers`: write the view to its
-        destinations."""
+        """`moved` is called when the shard has moved. `publishers`: write the view to its destinations, at which
+        `first_look` looks before the first append."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
-        self._publishers = publishers
+        self._publishers, self._first_look = publishers, first_look
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
@@ -156,7 +158,7 @@ class MaterializedViewSink:
             return
         append = None if self._term is None else self._progress.next()
         if append is not None:
-            if self._backoff.has_elapsed:
+            if self._backoff.has_elapsed and (self._first_look is None or self._first_look.is_over()):
                 self._submit_append(append)
         elif (compaction := self._compaction_due(WAITING_ROWS // 2)) is not None:
             self._submit_compaction(compaction)
