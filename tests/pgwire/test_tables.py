@@ -21,6 +21,7 @@ from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.types import Column, SqlType
 
 MAY_DEFINE = ("create datasources in namespace ns", "create dataflows in namespace ns")
+MAY_ALTER = tuple(f"patch datasources {name} in namespace ns" for name in ("orders", "shop", "topic"))
 MAY_DROP = tuple(f"delete datasources {name} in namespace ns" for name in ("orders", "shop", "topic", "s"))
 ALL = """CREATE TABLE IF NOT EXISTS "order-lines" (
     id int8 NOT NULL, Line integer NULL, "At" timestamp with time zone CONSTRAINT "set" NOT NULL,
@@ -48,7 +49,7 @@ TYPES = {
 def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with (
         pytest.MonkeyPatch.context() as patch,
-        served(tmp_path_factory.mktemp("tables"), (*ALLOWED, *MAY_DEFINE, *MAY_DROP)) as made,
+        served(tmp_path_factory.mktemp("tables"), (*ALLOWED, *MAY_DEFINE, *MAY_DROP, *MAY_ALTER)) as made,
     ):
         patch.setattr(readiness, "KNOWN_SECONDS", 0.0)  # no operator pins the tables
         yield made
@@ -164,9 +165,48 @@ def test_a_view_does_not_take_the_name_of_a_source_that_names_its_only_table(ser
     assert list(server.objects.bodies) == ["several"]
 
 
+def test_a_column_is_added_to_a_table_of_whoever_made_it(server: Served) -> None:
+    columns = [{"name": "id", "type": "BIGINT"}]
+    tables = [{"name": name, "columns": columns, "primaryKey": ["id"]} for name in ("orders", "lines")]
+    for name, spec in (("shop", {"table": {"tables": tables}}), ("topic", {"kafka": {"tables": tables[:1]}})):
+        metadata = {"name": name, "uid": name, "generation": 1, "resourceVersion": "1"}
+        server.objects.sources[name] = {"metadata": metadata, "spec": {"instance": "i", **spec}}
+    notices = list[str]()
+    with server.connect() as connection:
+        connection.add_notice_handler(lambda n: notices.append(f"{n.severity} {n.sqlstate} {n.message_primary}"))
+        done = connection.execute("ALTER TABLE ONLY shop.orders ADD COLUMN IF NOT EXISTS vip bool NULL")
+        assert done.statusmessage == "ALTER TABLE"
+        connection.execute("ALTER TABLE shop.orders ADD price numeric(12, 2)")
+        with pytest.raises(psycopg.errors.DuplicateColumn, match=r'column "VIP" of relation "shop\.orders" already'):
+            connection.execute('ALTER TABLE shop.orders ADD COLUMN "VIP" text')
+        connection.execute("ALTER TABLE shop.orders ADD COLUMN IF NOT EXISTS vip text")
+        connection.execute("ALTER TABLE IF EXISTS orders ADD COLUMN vip bool")
+        for text, error in (
+            ("ALTER TABLE shop ADD COLUMN a int", psycopg.errors.AmbiguousAlias),
+            ("ALTER TABLE shop.other ADD COLUMN a int", psycopg.errors.UndefinedTable),
+            ("ALTER TABLE topic ADD COLUMN a int", psycopg.errors.WrongObjectType),
+            ("ALTER TABLE closed ADD COLUMN a int", psycopg.errors.InsufficientPrivilege),
+        ):
+            with pytest.raises(error):
+                connection.execute(text.encode())
+    more = [{"name": "vip", "type": "BOOLEAN"}, {"name": "price", "type": "DECIMAL(12,2)"}]
+    assert server.objects.sources["shop"]["spec"]["table"]["tables"] == [
+        {**tables[0], "columns": [*columns, *more]},
+        tables[1],
+    ]
+    waits = "WARNING 01000 DataSource shop is stored, and its table has not the columns yet: Starting: nothing is known"
+    assert notices == [
+        f"{waits} of it yet",
+        f"{waits} of it yet",
+        'NOTICE 42701 column "vip" of relation "shop" already exists, skipping',
+        f"{waits} of it yet",
+        'NOTICE 00000 relation "orders" does not exist, skipping',
+    ]
+
+
 def test_in_a_transaction_no_table_is_created(server: Served) -> None:
     with server.connect() as connection:
-        for text in ("CREATE TABLE orders (id bigint)", "DROP TABLE orders"):
+        for text in ("CREATE TABLE orders (id bigint)", "ALTER TABLE orders ADD a int", "DROP TABLE orders"):
             with pytest.raises(psycopg.errors.ActiveSqlTransaction), connection.transaction():
                 connection.execute(text.encode())
         connection.execute("SET default_transaction_read_only = on")
@@ -240,7 +280,20 @@ def test_a_table_is_not_visible_by_a_name_that_means_another(server: Served) -> 
     ("CREATE TABLE t AS SELECT 1", "0A000"),
     ("CREATE TEMP TABLE t (id bigint)", "0A000"),
     ("CREATE UNLOGGED TABLE t (id bigint)", "0A000"),
-    ("ALTER TABLE orders ADD COLUMN a int", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int NOT NULL", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int PRIMARY KEY", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int DEFAULT 1", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int, ADD COLUMN b int", "0A000"),
+    ("ALTER TABLE orders ADD CONSTRAINT k PRIMARY KEY (a)", "0A000"),
+    ("ALTER TABLE orders ADD PRIMARY KEY (a)", "0A000"),
+    ("ALTER TABLE orders DROP COLUMN a", "0A000"),
+    ("ALTER TABLE orders ALTER COLUMN a TYPE text", "0A000"),
+    ("ALTER TABLE orders RENAME TO o", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a varchar(3)", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a", "42601"),
+    ("ALTER TABLE orders ADD COLUMN a int x", "42601"),
+    ("ALTER TABLE orders", "0A000"),
+    ("ALTER TABLE orders ADD COLUMN a int", "42P01"),
     ("DROP TABLE orders CASCADE", "0A000"),
     ("DROP TABLE orders, s", "0A000"),
     ("TRUNCATE orders", "25006"),

@@ -39,7 +39,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         dialect=session.settings.dialect,
         key=command.key,
         options=options,
-        if_absent=command.optional and command.action == "create",
+        if_absent=command.optional_column or (command.optional and command.action == "create"),
         if_present=command.optional and command.action == "replace",
         wait=wait,
         id=uuid.uuid4().hex,
@@ -47,6 +47,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
             pb.TableColumn(name=name, type=type, required=name in command.required)
             for name, type in command.columns.items()
         ],
+        table=command.table,
     )
     try:
         reply = await session.link.define(session.token, request)
@@ -56,7 +57,10 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         raise
     finally:
         session.forget_relations()
-    if reply.outcome == "exists":
+    if reply.outcome == "exists" and command.action == "replace":
+        [column] = command.columns
+        _notice(session, "42701", f'column "{column}" of relation "{command.name}" already exists, skipping')
+    elif reply.outcome == "exists":
         _notice(session, "42P07", f'relation "{command.name}" already exists, skipping')
     elif reply.outcome == "absent":
         _notice(session, "00000", f'relation "{command.name}" does not exist, skipping')

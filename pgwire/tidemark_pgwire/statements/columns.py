@@ -1,4 +1,4 @@
-"""The columns of CREATE TABLE, with their types as a DataSource's spec has them.
+"""The columns of CREATE TABLE and ALTER TABLE, with their types as a DataSource's spec has them.
 
     (NAME TYPE [NULL | NOT NULL] [PRIMARY KEY], ..., [[CONSTRAINT NAME] PRIMARY KEY (NAME, ...)])
 
@@ -102,6 +102,17 @@ def table_columns(words: Words) -> TableColumns:
     words.end()
     _check(found)
     return found
+
+
+def added_column(words: Words) -> tuple[str, str]:
+    """The name and the type of the column of ALTER TABLE ... ADD COLUMN. Raises WireError."""
+    found = TableColumns()
+    _column(words, found)
+    [(name, type)] = found.columns.items()
+    if found.required or found.key:
+        text = f'column "{name:.80}" cannot be NOT NULL: the rows that are there have no value for it'
+        raise WireError(FEATURE_NOT_SUPPORTED, text)
+    return name, type
 
 
 def _column(words: Words, found: TableColumns) -> None:

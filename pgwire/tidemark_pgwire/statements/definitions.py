@@ -5,6 +5,7 @@
     ALTER [MATERIALIZED] VIEW [IF EXISTS] NAME AS QUERY
     DROP [MATERIALIZED] VIEW | INDEX [CONCURRENTLY] | TABLE [IF EXISTS] NAME [RESTRICT]
     CREATE [SOURCE] TABLE [IF NOT EXISTS] NAME (COLUMN TYPE ..., PRIMARY KEY (COLUMN, ...)) [WITH (...)]
+    ALTER TABLE [IF EXISTS] [ONLY] NAME ADD [COLUMN] [IF NOT EXISTS] COLUMN TYPE
 
 The query is the gateway's to judge; all else that would mean something other than in PostgreSQL is refused by name.
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
-from tidemark_pgwire.statements.columns import table_columns
+from tidemark_pgwire.statements.columns import added_column, table_columns
 from tidemark_pgwire.statements.inserts import TableName, table_name
 from tidemark_pgwire.statements.words import Words
 
@@ -28,7 +29,8 @@ MAX_OPTIONS, MAX_KEY = 32, 32
 class Define:
     """`tag`: of its completion. `at`: how many characters further the query's own characters stand in the client's
     text; None: the query is not the client's. `key`: of an index or a table. `optional`: IF NOT EXISTS, or IF EXISTS of
-    ALTER. `columns`: of a table, names and types. `required`: those of them that are NOT NULL, beside the key's."""
+    ALTER. `columns`: of a table, names and types. `required`: those of them that are NOT NULL, beside the key's.
+    `table`: of the DataSource `name`; empty: its own. `optional_column`: IF NOT EXISTS of a column."""
 
     tag: str
     action: str
@@ -41,6 +43,8 @@ class Define:
     optional: bool = False
     columns: dict[str, str] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    table: str = ""
+    optional_column: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,7 @@ def create(words: Words) -> Define | None:
 def alter(words: Words) -> Define | None:
     """After ALTER; None: it alters something else."""
     if words.take("TABLE"):
-        raise WireError(
-            FEATURE_NOT_SUPPORTED, "ALTER TABLE is not supported: a table keeps the columns that it was created with"
-        )
+        return _add_column(words)
     if (what := _view(words)) is None:
         return None
     optional = words.take("IF", "EXISTS")
@@ -124,6 +126,7 @@ def drop(words: Words) -> Drop | None:
 
 
 _KINDS = {"MATERIALIZED VIEW": MATERIALIZED_VIEW, "VIEW": INDEX, "INDEX": INDEX, "TABLE": TABLE}
+_CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "EXCLUDE")
 _OTHER_TABLES = ("TEMP", "TEMPORARY", "UNLOGGED", "GLOBAL", "LOCAL", "FOREIGN")
 
 
@@ -163,6 +166,25 @@ def _table(words: Words) -> Define:
     options = _options(words)
     made = "CREATE TABLE", CREATE, TABLE, name, "", None, found.key, options, optional
     return Define(*made, columns=found.columns, required=tuple(found.required))
+
+
+def _add_column(words: Words) -> Define:
+    optional = words.take("IF", "EXISTS")
+    words.take("ONLY")
+    of = table_name(words)
+    action = words.peek()
+    if not words.take("ADD") or words.peek().word in _CONSTRAINTS:
+        named = " ".join(each for each in (action.word, words.peek().word if action.word == "ADD" else "") if each)
+        text = f"ALTER TABLE ... {named or action.text:.40} is not supported: ADD COLUMN is"
+        raise WireError(FEATURE_NOT_SUPPORTED, text, position=action.at + 1)
+    words.take("COLUMN")
+    skips = words.take("IF", "NOT", "EXISTS")
+    name, type = added_column(words)
+    if words.take_mark(","):
+        raise WireError(FEATURE_NOT_SUPPORTED, "ALTER TABLE adds one column: write a statement for each")
+    words.end()
+    made = "ALTER TABLE", REPLACE, TABLE, of.source, ""
+    return Define(*made, optional=optional, columns={name: type}, table=of.table, optional_column=skips)
 
 
 def _name(words: Words) -> str:

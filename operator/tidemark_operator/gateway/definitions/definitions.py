@@ -34,8 +34,19 @@ from tidemark_operator.gateway.definitions.definition import (
     require_name,
     require_single,
 )
-from tidemark_operator.gateway.definitions.readiness import until_gone, until_known, until_refused, until_serving
-from tidemark_operator.gateway.definitions.table_definition import TableDefinition, require_only_table, table_names
+from tidemark_operator.gateway.definitions.readiness import (
+    until_columns,
+    until_gone,
+    until_known,
+    until_refused,
+    until_serving,
+)
+from tidemark_operator.gateway.definitions.table_definition import (
+    AddedColumns,
+    TableDefinition,
+    require_only_table,
+    table_names,
+)
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
@@ -45,6 +56,7 @@ from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refu
 CREATED, REPLACED, EXISTS, ABSENT, DELETED = "created", "replaced", "exists", "absent", "deleted"
 ACTIONS = ("create", "replace", "createOrReplace")
 ATTEMPTS = 5
+AnyDefinition = Definition | TableDefinition | AddedColumns
 DELETION_SECONDS = 30.0
 """How long CREATE waits for an object of its name that is being deleted."""
 
@@ -73,7 +85,7 @@ class Definitions:
         self._context, self._limits, self._allowed = context, limits, allowed
 
     async def define(self, access: Access, request: Any) -> Defined:
-        """Create or edit the Dataflow, or create the DataSource.
+        """Create or edit the Dataflow, or create the DataSource or add columns to its table.
 
         Raises:
             DefinitionRefused, StatementRefused: it cannot be as asked. With `wait`, it may be stored.
@@ -102,7 +114,7 @@ class Definitions:
         if request.action not in ACTIONS:
             raise DefinitionRefused("22023", f"action {request.action!r:.40} is not of {', '.join(ACTIONS)}")
         check_length(request.sql)
-        definition = TableDefinition.parse(request) if request.kind == TABLE else Definition.parse(request)
+        definition = _parsed(request)
         key = Key(definition.resource, definition.namespace, definition.name)
         found = await self._there(access, request, key)
         if found is None and request.action == "replace":
@@ -118,12 +130,17 @@ class Definitions:
         warning = ""
         async with self._waiting(access, request.wait or definition.kind == TABLE):
             if found is None:
+                assert not isinstance(definition, AddedColumns)  # they need a table
                 outcome, written = await self._create(access, definition, key, request.if_absent)
             elif is_other:
                 outcome, written = EXISTS, found
             else:
                 outcome, written = await self._edit(access, definition, key, found)
-            if request.wait:
+            if isinstance(definition, AddedColumns):
+                names = [column["name"] for column in definition.columns]
+                table = definition.table_in(written)
+                warning = await until_columns(self._context, key, written, table, names, request.wait)
+            elif request.wait:
                 await until_serving(self._context, key, written, edited=outcome == REPLACED)
             elif definition.kind == TABLE:
                 warning = await until_known(self._context, key, written["metadata"]["uid"])
@@ -251,17 +268,18 @@ class Definitions:
                 return EXISTS, found
             raise _exists(key.name) from None
 
-    async def _edit(
-        self, access: Access, definition: Definition | TableDefinition, key: Key, found: Body
-    ) -> tuple[str, Body]:
+    async def _edit(self, access: Access, definition: AnyDefinition, key: Key, found: Body) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
-        if isinstance(definition, TableDefinition):  # nothing edits a table: an earlier call made it
+        if isinstance(definition, TableDefinition):  # CREATE edits no table: an earlier call made it
             return CREATED, found
         if _is_of(found, definition):
             return (CREATED if found["metadata"]["generation"] == 1 else REPLACED), found
+        if isinstance(definition, AddedColumns) and not definition.new(found):
+            return EXISTS, found
         patch, generation = definition.patch(found), found["metadata"]["generation"]
-        await self._plan(access, definition, found["spec"]["instance"])
-        await access.check_definition(DATAFLOWS, key.namespace, "patch", key.name)  # again, as above
+        if isinstance(definition, Definition):
+            await self._plan(access, definition, found["spec"]["instance"])
+        await access.check_definition(key.resource, key.namespace, "patch", key.name)  # again, as above
         for _ in range(ATTEMPTS):
             metadata = {
                 "resourceVersion": found["metadata"]["resourceVersion"],
@@ -269,9 +287,9 @@ class Definitions:
             }
             changes = {"metadata": metadata, "spec": patch}
             try:
-                return REPLACED, await self._context.kube.patch(DATAFLOWS, key.namespace, key.name, changes)
+                return REPLACED, await self._context.kube.patch(key.resource, key.namespace, key.name, changes)
             except Conflict:
-                there = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
+                there = await self._context.kube.get(key.resource, key.namespace, key.name)
             if there is None:
                 raise _absent(key.name, definition.kind)
             if (there["metadata"]["uid"], there["metadata"]["generation"]) != (found["metadata"]["uid"], generation):
@@ -294,6 +312,13 @@ class Definitions:
         planned = await self._limits.planner.plan(access.caller, namespace, sql, ask)
         if isinstance(planned, Refused):
             await raise_refusal(access, namespace, planned)
+
+
+def _parsed(request: Any) -> AnyDefinition:
+    """Raises DefinitionRefused."""
+    if request.kind != TABLE:
+        return Definition.parse(request)
+    return AddedColumns.parse(request) if request.action == "replace" else TableDefinition.parse(request)
 
 
 def _is_of(body: Body, definition: Asked) -> bool:

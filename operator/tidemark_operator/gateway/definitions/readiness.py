@@ -6,6 +6,8 @@ written, of generation n ──► Progressing of n is False: UpToDate or Finish
 a DataSource             ──► Ready of n is True                                                      ──► it ingests
                          ──► an obstacle: what the operator failed at and does not wait for, or a reason of Ready
                              that somebody has to mend                                               ──► refused
+columns of its table     ──► the last table of the name has them, and where it is asked for also its rows
+                         ──► an obstacle, or why the operator does not edit the tables                ──► it is told
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
 """
 
@@ -13,19 +15,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.plan.ingestion import IngestedTable
 
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
 """How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
 KNOWN_SECONDS = 30.0
 """How long CREATE TABLE waits until SQL knows the table: its replicas may be away."""
+_LASTING_EDITS = ("ColumnsNotAdded", "TableNameUsed", "TooManyTables", "PlanTooLarge", "SourceUnreadable")
+"""Why tables are not edited, until somebody changes something."""
 _SERVES = ("UpToDate", "Finished")
 _SQLSTATES = {
     "Syntax": "42601",
@@ -87,6 +95,50 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
         if stopped is not None or time.monotonic() >= end:
             return _told(key, stopped or _waits_for(found))
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def until_columns(
+    context: ReconcileContext, key: Key, written: Body, table: str, columns: Sequence[str], waits: bool
+) -> str:
+    """Wait until statements may name these columns of a written table, for KNOWN_SECONDS at most; or, where `waits`,
+    until the table with them has its rows. Returns why they may not, empty where they may. Raises DefinitionRefused:
+    the DataSource was deleted, or, where `waits`, waiting changes nothing."""
+    end, uid, wanted = time.monotonic() + KNOWN_SECONDS, written["metadata"]["uid"], {c.lower() for c in columns}
+    while True:
+        state = context.registry.source(key)
+        state = None if state is None or state.uid != uid else state
+        place = None if state is None else _last_table(state, table)
+        if place is not None and wanted <= {column.name.lower() for column in place.table.columns}:
+            known = context.fleet.book(key.namespace).frontiers(place.shard.shard_id) if waits else None
+            if not waits or (known is not None and known.upper > Frontier.minimum()):
+                return ""
+        found = context.cache.get(key) or await context.kube.get(key.resource, key.namespace, key.name)
+        if found is None or found["metadata"]["uid"] != uid or "deletionTimestamp" in found["metadata"]:
+            raise _deleted(key)
+        stopped = obstacle(context.registry, context.cache, key) or _edit_obstacle(state, written)
+        if waits and stopped is not None:
+            raise DefinitionRefused("55000", _not_added(key, stopped))
+        if not waits and (stopped is not None or time.monotonic() >= end):
+            return _not_added(key, stopped or _waits_for(found))
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _last_table(state: SourceState, table: str) -> IngestedTable | None:
+    """The table that SQL reads by this name."""
+    return next((each for name, each in state.tables() if name == table), None)
+
+
+def _edit_obstacle(state: SourceState | None, written: Body) -> IngestionFailure | None:
+    """Why the operator, which has seen the edit, does not make the tables those of the spec."""
+    if state is None or state.edit is None or (state.reconciled or 0) < written["metadata"]["generation"]:
+        return None
+    return state.edit if state.edit.reason in _LASTING_EDITS else None
+
+
+def _not_added(key: Key, failure: IngestionFailure) -> str:
+    return (
+        f"DataSource {key.name} is stored, and its table has not the columns yet: {failure.reason}: {failure.message}"
+    )
 
 
 def _waits_for(found: Body | None) -> IngestionFailure:

@@ -1,6 +1,8 @@
-"""What a caller defines by CREATE TABLE: a DataSource of kind `table` with one table, which has the DataSource's name.
+"""What a caller defines by CREATE TABLE: a DataSource of kind `table` with one table, which has the DataSource's name;
+and by ALTER TABLE: further columns of a table of any such DataSource.
 
     name, columns, primary key, options      ──► spec of a new DataSource
+    name, table, columns                     ──► patch of one that exists
 
 SQL reads such a table by that one name. A DataSource with several tables is more than the object that SQL names: DROP
 TABLE refuses it by name.
@@ -11,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tidemark_operator.catalogue.relations import named_alone
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.definitions.definition import (
     COMMON_OPTIONS,
@@ -42,7 +45,7 @@ class TableDefinition(Asked):
         require_name(request.name, DATA_SOURCES)
         require_id(request.id)
         if request.action != "create":
-            raise DefinitionRefused("0A000", "a table is created and dropped: it is not replaced")
+            raise DefinitionRefused("0A000", "a table is created, gets columns, and is dropped: it is not replaced")
         columns = tuple(_column(column.name, column.type, column.required) for column in request.columns)
         asked = request.namespace, request.name, TABLE, dict(request.options), request.id
         return cls(*asked, columns, tuple(request.key))
@@ -56,6 +59,65 @@ class TableDefinition(Asked):
         return {"instance": instance, **fields, "table": {"tables": [table]}}
 
 
+@dataclass(frozen=True)
+class AddedColumns(Asked):
+    """`table`: of the DataSource `name`; empty: the one that the name alone means. `if_absent`: a column that exists is
+    left out."""
+
+    resource: ClassVar[Resource] = DATA_SOURCES
+    table: str
+    columns: tuple[Body, ...]
+    if_absent: bool
+
+    @classmethod
+    def parse(cls, request: Any) -> AddedColumns:
+        """Raises DefinitionRefused: the name, the id or a column cannot be."""
+        require_name(request.name, DATA_SOURCES)
+        require_id(request.id)
+        if request.options or request.key or not request.columns:
+            raise DefinitionRefused("0A000", "a table gets columns, and nothing else of it is edited")
+        if required := [column.name for column in request.columns if column.required]:
+            text = f'column "{required[0]:.80}" cannot be NOT NULL: the rows that are there have no value for it'
+            raise DefinitionRefused("0A000", text)
+        columns = tuple(_column(column.name, column.type, False) for column in request.columns)
+        asked = request.namespace, request.name, TABLE, dict(request.options), request.id
+        return cls(*asked, request.table, columns, request.if_absent)
+
+    def table_in(self, body: Body) -> str:
+        """The name of the table in the spec. Raises DefinitionRefused: there is none, or rows are not written to it."""
+        _require_written(body)
+        found = table_names(body)
+        table = self.table or named_alone(self.name, found)
+        if table is None:
+            text = f"DataSource {self.name} has several tables ({', '.join(found)}): write {self.name}.TABLE"
+            raise DefinitionRefused("42P09", text)
+        if table not in found:
+            raise DefinitionRefused("42P01", f'table "{self.name}.{table:.80}" does not exist')
+        return table
+
+    def new(self, body: Body) -> list[Body]:
+        """The columns that the table has not; SQL ignores upper and lower case. Raises DefinitionRefused."""
+        table = self.table_in(body)
+        known = {each["name"].lower() for each in _entry(body, table)["columns"]}
+        there = [column["name"] for column in self.columns if column["name"].lower() in known]
+        if there and not self.if_absent:
+            relation = self.name if table == self.name else f"{self.name}.{table}"
+            raise DefinitionRefused("42701", f'column "{there[0]:.80}" of relation "{relation}" already exists')
+        return [column for column in self.columns if column["name"] not in there]
+
+    def patch(self, body: Body) -> Body:
+        """The fields of the spec to merge. Raises DefinitionRefused, as `new`."""
+        new, entry = self.new(body), _entry(body, self.table_in(body))
+        tables = body["spec"]["table"]["tables"]
+        more = {**entry, "columns": [*entry["columns"], *new]}
+        return {"table": {"tables": [more if each is entry else each for each in tables]}}
+
+
+def _entry(body: Body, table: str) -> Body:
+    found: Body = next(each for each in body["spec"]["table"]["tables"] if each["name"] == table)
+    return found
+
+
 def _column(name: str, type: str, required: bool) -> Body:
     return {"name": name, "type": type, **({"nullable": False} if required else {})}
 
@@ -63,18 +125,21 @@ def _column(name: str, type: str, required: bool) -> Body:
 def require_only_table(body: Body, table: str) -> None:
     """Check that the DataSource is of kind `table` and has this table alone; empty: any one. Raises
     DefinitionRefused."""
-    name, spec = body["metadata"]["name"], body["spec"]
-    if "table" not in spec:
-        raise DefinitionRefused(
-            "42809", f'"{name}" is no table that rows are written into: delete its DataSource with kubectl'
-        )
-    found = table_names(body)
+    _require_written(body)
+    name, found = body["metadata"]["name"], table_names(body)
     if table and table not in found:
         raise DefinitionRefused("42P01", f'table "{name}.{table:.80}" does not exist')
     if len(found) > 1:
         raise DefinitionRefused(
             "0A000", f"DataSource {name} has several tables ({', '.join(found)}): edit or delete it with kubectl"
         )
+
+
+def _require_written(body: Body) -> None:
+    name = body["metadata"]["name"]
+    if "table" not in body["spec"]:
+        text = f'"{name}" is no table that rows are written into: edit or delete its DataSource with kubectl'
+        raise DefinitionRefused("42809", text)
 
 
 def table_names(body: Body) -> list[str]:
