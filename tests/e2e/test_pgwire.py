@@ -58,7 +58,7 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 DEFINES = ("--verb=create,patch,delete", "--resource=dataflows.compute.tidemark.dev")
-CREATES = ("--verb=create,delete", "--resource=datasources.compute.tidemark.dev")
+CREATES = ("--verb=create,patch,delete", "--resource=datasources.compute.tidemark.dev")
 WRITES = ("--verb=create,update,delete", "--resource=datasources.compute.tidemark.dev/rows")
 
 
@@ -161,6 +161,7 @@ def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_pat
         _shows(connection, {("c", 1, Decimal(6))})
         columns = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'sqllines'"
         assert set(_rows(connection, columns)) == {("id", "bigint"), ("batch", "text"), ("amount", "numeric")}
+        _adds_a_column(connection)
         shown = system.kubectl("get", "datasource", "sqllines", "-o", "jsonpath={.metadata.annotations}")
         assert f"system:serviceaccount:{system.namespace}:tables" in shown
         with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="sqltotals"):
@@ -180,6 +181,20 @@ def test_a_table_is_created_filled_and_read_by_sql_alone(system: System, tmp_pat
         system.apply("DataSource", "sqlapplied", {"instance": "default", "table": {"tables": [table]}})
         connection.execute("DROP TABLE sqlapplied.t")
         assert system.kubectl("get", "datasource", "sqlapplied", "--ignore-not-found") == ""
+
+
+def _adds_a_column(connection: psycopg.Connection[Any]) -> None:
+    """The next query and the next INSERT have it; the view of before goes on."""
+    connection.execute("SET tidemark.wait = off")
+    connection.execute("ALTER TABLE sqllines ADD COLUMN note text")
+    assert connection.execute("SELECT id, note FROM sqllines").fetchall() == [(4, None)]
+    connection.execute("INSERT INTO sqllines (id, batch, amount, note) VALUES (5, 'c', 1, 'new')")
+    assert set(_rows(connection, "SELECT id, note FROM sqllines")) == {(4, None), (5, "new")}
+    _shows(connection, {("c", 2, Decimal(7))})
+    connection.execute("SET tidemark.wait = on")
+    connection.execute("ALTER TABLE sqllines ADD COLUMN IF NOT EXISTS more bigint")
+    connection.execute("UPDATE sqllines SET more = 1 WHERE id = 5")
+    assert set(_rows(connection, "SELECT id, note, more FROM sqllines")) == {(4, None, None), (5, "new", 1)}
 
 
 def _refuses_rows_where_it_cannot_begin(connection: psycopg.Connection[Any]) -> None:

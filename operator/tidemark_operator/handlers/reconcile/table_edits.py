@@ -110,7 +110,7 @@ class TableEdits:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
         readers = self._readers(state, edit.removed)
         idle = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
-        removed = tuple(t for t in idle if not self._is_copied_from(state, t, edit.removed))
+        removed = self._not_awaited(state, idle)
         try:
             if removed or added.tables or edit.changed:
                 await self._store(state, source, removed, added, edit.changed)
@@ -121,14 +121,16 @@ class TableEdits:
         follows = any(number(each.table.name) > 1 for each in added.tables)  # then the table before it is to go
         return state.edit is not None or follows or len(removed) < len(idle)
 
-    def _is_copied_from(self, state: SourceState, table: IngestedTable, removed: Sequence[IngestedTable]) -> bool:
-        """Whether a table that stays is to begin with the rows of this one, and has not, as far as is known."""
+    def _not_awaited(self, state: SourceState, idle: Sequence[IngestedTable]) -> tuple[IngestedTable, ...]:
+        """Those of the tables that nobody reads from which no table that stays is to begin, as far as is known."""
         assert state.pinned is not None
-        later = awaited_by(table, state.pinned)
-        if later is None or later in removed:
-            return False
-        known = self._context.fleet.book(state.key.namespace).frontiers(later.shard.shard_id)
-        return known is None or known.upper == Frontier.minimum()
+        book, gone = self._context.fleet.book(state.key.namespace), set(idle)
+        for table in sorted(idle, key=lambda each: number(each.table.name), reverse=True):
+            later = awaited_by(table, state.pinned)
+            known = None if later is None else book.frontiers(later.shard.shard_id)
+            if later is not None and later not in gone and (known is None or known.upper == Frontier.minimum()):
+                gone.discard(table)
+        return tuple(table for table in idle if table in gone)
 
     def _look_failure(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
         looked = self._looks.get(state.key)
