@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.planning.revision import DataflowRevision, Parent
+from tidemark_operator.planning.revision import DataflowRevision, Parent, RowCount
 from tidemark_protocol.ids import Digest, GlobalId, LocalId, ShardId, Time
 from tidemark_protocol.messages.commands import IndexTarget, InstanceConfig, Peek, ShardTarget
 from tidemark_protocol.messages.planning import (
@@ -185,6 +185,7 @@ PLANNED_TASK = PlannedTask(GlobalId("s1"), GlobalId("own"))
 PLANNED_EXPORT = PlannedExport("v", "materializedView", GlobalId("d/0"), COLUMNS, (1,), True, True, PLANNED_TASK)
 PARENT = Parent("DataSource", "shop")
 REVISION = DataflowRevision(DESCRIPTION, (PLANNED_EXPORT,), (PARENT,), Digest("ab12"), 3, "sha256:0", (ShardId("s1"),))
+ROW_COUNT = RowCount(GlobalId("s1"), 1024)
 SHARED_INDEX = SharedIndex(GlobalId("i1"), GlobalId("o1"), (0, 1))
 RELATION = Relation("shop", "orders", GlobalId("s1"), COLUMNS, SHARD, ((0,), (1,)), True, True, (0,), (SHARED_INDEX,))
 CATALOGUE = Catalogue((RELATION,))
@@ -331,5 +332,8 @@ MEMBERS: tuple[Any, ...] = (
     NexmarkSource(1000, 42),
     replace(PEEKS[0], trace_context="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     replace(WRITTEN_TABLE, added=("n",)),
+    ROW_COUNT,
+    replace(REVISION, row_counts=(ROW_COUNT,)),
+    replace(RELATION, rows=1024),
 )
 """The order is that of the lines of `members.tsv`."""

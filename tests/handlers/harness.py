@@ -54,6 +54,7 @@ class OperatorHarness:
         none = cast(Any, None)
         orchestrator = cast(Any, self.orchestrator)
         revisions = Revisions(none)
+        revisions._owners = set()  # all were listed, and there are none
         self.context = ReconcileContext(
             none, self.cache, Registry(), self.fleet, orchestrator, none, revisions, none, leadership
         )

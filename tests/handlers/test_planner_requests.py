@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
+from tests.gateway.registries import registry, shard_of
 from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.dataflow_state import Answer
+from tidemark_operator.catalogue.row_counts import counts_of
 from tidemark_operator.handlers.revisions.planner_requests import must_send, outcome_of_refusal, plan_request, remember
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS, MAX_PAUSE_MS
+from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
-from tidemark_protocol.ids import Digest
+from tidemark_protocol.ids import Digest, GlobalId
 from tidemark_protocol.messages.planning import Diagnostic, Planned, Refused
+from tidemark_protocol.messages.responses import IngestionStatus, TableReport
+from tidemark_protocol.plan.dataflow import SourceImport
 
 FLOW = Dataflow.parse(manifest({"sql": "SELECT 1 AS a", "index": {}}))
 Q, OTHER = Digest("q"), Digest("other")
@@ -100,3 +108,58 @@ def test_must_a_task_is_planned_with_its_watched_relation() -> None:
     request = plan_request(Dataflow.parse(manifest(spec)), [], [dataflow("orders", rev("orders", 1))])
 
     assert {relation.parent for relation in request.catalogue.relations} == {"orders"}
+
+
+JOIN = Dataflow.parse(manifest({"sql": "SELECT * FROM s.a JOIN s.b USING (k)", "index": {}}))
+
+
+def counted(*tables: TableReport, follows: Sequence[DataflowRevision] = ()) -> dict[str, int | None]:
+    """The row counts of a request about the source `s`, whose ingester reports this."""
+    known = registry()
+    known.sources("ns")[0].report = IngestionStatus(GlobalId("s"), "running", tables=tables)
+    request = plan_request(JOIN, known.sources("ns"), [], follows)
+    return {relation.name: relation.rows for relation in request.catalogue.relations}
+
+
+@pytest.mark.parametrize(
+    ("report", "rows"),
+    [
+        (TableReport("a", 6_001_215), 1 << 22),
+        (TableReport("a", 7), 1024),  # a new table may grow
+        (TableReport("a", 0), None),
+        (TableReport("a", 5_000, behind=0, unit="files"), 4096),
+        (TableReport("a", 5_000, behind=3, unit="files"), None),  # not read to its end yet
+        (TableReport("a", 5_000, behind=3, unit="bytes"), 4096),  # of PostgreSQL's log
+        (TableReport("a", 5_000, snapshot_percent=40, unit="bytes"), None),
+    ],
+)
+def test_row_counts_are_coarse_and_of_tables_that_are_there(report: TableReport, rows: int | None) -> None:
+    assert counted(report) == {"a": rows, "b": None}
+
+
+def test_must_an_edit_is_planned_with_the_row_counts_of_its_revision() -> None:
+    """Also with what was unknown then; only what the revision does not read has a new count."""
+    now = (TableReport("a", 1 << 20), TableReport("b", 1 << 20))
+    a, b = (SourceImport(GlobalId(f"s.{t}"), shard_of(f"s.{t}"), (0,)) for t in "ab")
+    revision = rev("d", 1).revision
+    both = replace(revision, description=replace(revision.description, source_imports=(a, b)))
+    one = replace(revision, description=replace(revision.description, source_imports=(b,)))
+    before = replace(both, row_counts=(RowCount(GlobalId("s.a"), 2048),))
+
+    assert counted(*now) == {"a": 1 << 20, "b": 1 << 20}
+    assert counted(*now, follows=[before]) == {"a": 2048, "b": None}
+    assert counted(*now, follows=[one]) == {"a": 1 << 20, "b": None}
+    # one that was stored and not marked, and then the active one
+    unmarked = replace(both, row_counts=(RowCount(GlobalId("s.a"), 4096), RowCount(GlobalId("s.b"), 8192)))
+    assert counted(*now, follows=[unmarked, one]) == {"a": 4096, "b": None}
+
+
+def test_the_row_counts_of_a_plan_are_those_of_what_it_reads() -> None:
+    known = registry()
+    known.sources("ns")[0].report = IngestionStatus(
+        GlobalId("s"), "running", tables=(TableReport("a", 3000), TableReport("b", 0))
+    )
+    request = plan_request(JOIN, known.sources("ns"), [])
+
+    assert counts_of(request.catalogue, [GlobalId("s.a"), GlobalId("s.b")]) == (RowCount(GlobalId("s.a"), 2048),)
+    assert counts_of(request.catalogue, [GlobalId("s.b")]) == ()

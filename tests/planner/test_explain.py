@@ -67,3 +67,35 @@ def test_a_later_view_reads_the_names_that_an_earlier_export_has(catalyst: Catal
     exports = (*asked.exports, replace(asked.exports[0], name="w", view="w"))
 
     assert "filter [(more > 2)]" in explained(catalyst, replace(asked, views=both, exports=exports))
+
+
+def test_estimates_stand_beside_what_is_counted(catalyst: Catalyst) -> None:
+    """Of imports, behind filters, of joins and groups; nothing where an input is not counted."""
+    sql = "SELECT t.s, count(*) AS n FROM s.t JOIN s.u USING (k) WHERE t.x = 3 GROUP BY t.s"
+    planned = plan(catalyst, one_view(sql))
+    assert isinstance(planned, Planned)
+    lines = explain_planned(planned, INDEXED, {GlobalId("s.t"): 1 << 20, GlobalId("s.u"): 5000}).splitlines()
+    shown = [(line.split()[0], line.partition(" (about ")[2]) for line in lines if " (about " in line]
+
+    assert shown == [
+        ("Reduce", "16,384 rows)"),
+        ("Join", "65,536 rows)"),
+        ("Mfp", "65,536 rows)"),
+        ("Get", "1,048,576 rows)"),
+        ("Get", "4,096 rows)"),
+    ]
+    half = explain_planned(planned, INDEXED, {GlobalId("s.u"): 5000})
+    assert [line.split()[0] for line in half.splitlines() if " (about " in line] == ["Get"]
+
+
+def test_estimates_of_later_objects_and_bindings(catalyst: Catalyst) -> None:
+    """A view that another reads, and a binding that is read twice."""
+    asked = one_view("SELECT DISTINCT k FROM s.t")
+    both = (*asked.views, ViewRequest("w", "SELECT a.k FROM v a JOIN v b ON a.k = b.k JOIN v c ON b.k = c.k LIMIT 100"))
+    planned = plan(catalyst, replace(asked, views=both, exports=(replace(asked.exports[0], name="w", view="w"),)))
+    assert isinstance(planned, Planned)
+    text = explain_planned(planned, INDEXED, {GlobalId("s.t"): 4096})
+
+    assert "Get u1/v" in text
+    assert [line for line in text.splitlines() if "Get u1/v" in line and "(about 1,024 rows)" not in line] == []
+    assert "limit 100L (about 64 rows)" in text, text

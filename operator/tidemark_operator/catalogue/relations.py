@@ -12,7 +12,8 @@ the key; and readers of the new SQL may begin at times before the shard was corr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
@@ -23,6 +24,8 @@ from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relati
 from tidemark_protocol.plan.ingestion import DEAD_LETTER
 from tidemark_protocol.plan.successors import spec_name
 
+NOT_COUNTED: Mapping[GlobalId, int | None] = MappingProxyType({})
+
 
 def catalogue(
     sources: Iterable[SourceState],
@@ -30,12 +33,14 @@ def catalogue(
     without: str | None = None,
     instance: str | None = None,
     named_in: str | None = None,
+    rows: Mapping[GlobalId, int | None] = NOT_COUNTED,
 ) -> Catalogue:
     """The planner's catalogue. `without`: the Dataflow that is planned; a plan never reads its own exports. `instance`:
     where the plan will run; it may import that instance's indexes. `named_in`: SQL; relations whose parent's name does
-    not occur in it are left out, so that the cost of a plan does not grow with the namespace."""
+    not occur in it are left out, so that the cost of a plan does not grow with the namespace. `rows`: row counts of
+    tables."""
     text = None if named_in is None else named_in.lower()
-    tables = [relation for s in sources if text is None or s.key.name in text for relation in _tables(s)]
+    tables = [relation for s in sources if text is None or s.key.name in text for relation in _tables(s, rows)]
     others = [d for d in dataflows if d.key.name != without and (text is None or d.key.name in text)]
     exports = [relation for d in others for relation in _exports(d, shares=d.instance == instance)]
     return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
@@ -97,13 +102,23 @@ def named_alone(parent: str, names: Sequence[str]) -> str | None:
     return main[0] if len(main) == 1 else None
 
 
-def _tables(source: SourceState) -> Iterator[Relation]:
+def _tables(source: SourceState, rows: Mapping[GlobalId, int | None]) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
     found = [(name, ingested) for name, ingested in source.tables() if name == spec_name(name)]
     parent, alone = source.key.name, named_alone(source.key.name, [name for name, _ in found])
     for name, ingested in found:
         table, short = ingested.table, name == alone
-        yield Relation(parent, name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic, short)
+        yield Relation(
+            parent,
+            name,
+            ingested.id,
+            table.columns,
+            ingested.shard,
+            table.keys,
+            table.monotonic,
+            short,
+            rows=rows.get(ingested.id),
+        )
 
 
 def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:

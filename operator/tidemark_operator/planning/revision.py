@@ -25,6 +25,15 @@ class Parent:
         return f"{self.kind} {self.name}"
 
 
+@wire_name("RowCount")
+@dataclass(frozen=True)
+class RowCount:
+    """How many rows a relation had, roughly, when a plan was chosen."""
+
+    id: GlobalId
+    rows: int
+
+
 @dataclass(frozen=True)
 class Written:
     """A shard, and the kind of export that writes it."""
@@ -39,7 +48,8 @@ class DataflowRevision:
     """A stored revision.
 
     `identity`: equal for equal plans. `writer_term`: the term under which it writes its tables. `spec_digest`: of the
-    spec that it was first planned from. `kept`: adopted shards that were finished then, and that it does not write."""
+    spec that it was first planned from. `kept`: adopted shards that were finished then, and that it does not write.
+    `row_counts`: those that its plan was chosen by."""
 
     description: DataflowDescription
     exports: tuple[PlannedExport, ...]
@@ -48,6 +58,7 @@ class DataflowRevision:
     writer_term: int
     spec_digest: str
     kept: tuple[ShardId, ...] = ()
+    row_counts: tuple[RowCount, ...] = ()
 
     def view_shard(self, export: str) -> ShardMetadata | None:
         """The shard that a view or a task is written to; None for an index, and for an unknown name."""

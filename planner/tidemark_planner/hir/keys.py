@@ -6,6 +6,7 @@ that this holds for its monotonic scans.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice, product
 
 from tidemark_planner.hir.nodes import (
@@ -29,7 +30,7 @@ from tidemark_planner.hir.nodes import (
     inputs_of,
 )
 from tidemark_protocol.functions.registry import reads_clock
-from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
 
 Key = tuple[int, ...]
 _MAX_KEYS = 8
@@ -162,6 +163,22 @@ def has_one_row(node: Hir) -> bool:
     if isinstance(node, Join):
         return not node.predicates and all(map(has_one_row, node.inputs))
     return isinstance(node, Project) and has_one_row(node.input)
+
+
+def is_one_row(predicates: Iterable[ScalarExpr], keys: Iterable[Key]) -> bool:
+    """Whether equalities with constants leave one row at most, as they fix one of these unique keys."""
+    fixed = {column for predicate in predicates for column in _fixed(predicate)}
+    return any(fixed.issuperset(key) for key in keys)
+
+
+def _fixed(predicate: ScalarExpr) -> tuple[int, ...]:
+    """The column that the predicate makes equal to a constant."""
+    if not isinstance(predicate, Call) or predicate.function not in ("=", "<=>"):
+        return ()
+    sides = predicate.arguments
+    if all(map(columns_of, sides)):
+        return ()
+    return tuple(side.index for side in sides if isinstance(side, ColumnRef))
 
 
 def is_monotonic(node: Hir) -> bool:

@@ -88,8 +88,9 @@ def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
 
 def _join_input(node: Hir, imports: Imports, inputs: int) -> JoinInput:
     """An input of a join of so many `inputs`. Two have one order, so nothing needs to be known of their rows."""
-    known = known_rows(node) if inputs > 2 else KnownRows()
-    return JoinInput(_to_lir(node, imports), imports.indexed_input(*fuse(node)), known)
+    plan = _to_lir(node, imports)
+    known = known_rows(node, plan, imports.rows) if inputs > 2 else KnownRows()
+    return JoinInput(plan, imports.indexed_input(*fuse(node)), known)
 
 
 def _with_mfp(plan: lir.Plan, fused: FilterProject) -> lir.Plan:

@@ -17,11 +17,12 @@ from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
 from tidemark_planner.lir.joins.inputs import IndexedInput, Key, indexes_used
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.functions.registry import is_fallible, reads_clock
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import Catalogue, Relation, SharedIndex
 from tidemark_protocol.plan import lir
 from tidemark_protocol.plan.dataflow import IndexImport, SourceImport
 from tidemark_protocol.plan.expr import map_columns
+from tidemark_protocol.plan.row_estimates import exponent, rows_of
 from tidemark_protocol.types import ColumnType
 
 
@@ -36,7 +37,7 @@ class Imports:
         own: Iterable[tuple[GlobalId, Key]] = (),
     ) -> None:
         """`whole`: shards that are imported with all columns, even if no object reads them. `own`: the objects and keys
-        of the indexes that the dataflow exports.
+        of the indexes that the dataflow exports. `rows`: estimates of what plans read (plan/row_estimates.py).
         """
         self._own = tuple(dict.fromkeys((id, key) for id, key in own if key))
         self._relations = {r.id: r for r in catalogue.relations}
@@ -46,6 +47,7 @@ class Imports:
             for scan in _scans(hir):
                 used.setdefault(scan.id, set()).update(scan.columns)
         self._columns = {id: tuple(sorted(columns)) for id, columns in used.items()}
+        self.rows = dict[GlobalId | LocalId, int](row_estimates(catalogue))
 
     def check_readable(self, hir: Hir) -> None:
         """Raise Refusal where the object reads an index of another instance."""
@@ -87,6 +89,11 @@ class Imports:
         """Whether a collection is known to have one row at most for each value of these columns."""
         relation = self._relations.get(id)
         return relation is not None and any(set(unique) <= set(key) for unique in relation.keys)
+
+    def built(self, id: GlobalId, plan: lir.Plan) -> None:
+        """An object is planned, which later ones may read."""
+        if (rows := rows_of(plan, self.rows)) is not None:
+            self.rows[id] = rows
 
     @property
     def inside_a_loop(self) -> Imports:
@@ -133,6 +140,13 @@ class Imports:
                 if any(index.id == plan.id for index in relation.indexes):
                     return relation.indexes
         return ()
+
+
+def row_estimates(catalogue: Catalogue) -> Iterator[tuple[GlobalId, int]]:
+    """The estimates of the relations whose row counts are known, and of their indexes."""
+    for relation in catalogue.relations:
+        if relation.rows is not None:
+            yield from ((id, exponent(relation.rows)) for id in (relation.id, *(i.id for i in relation.indexes)))
 
 
 def _check_readable(relation: Relation) -> None:

@@ -93,7 +93,9 @@ def assemble(
 def _build(built_as: GlobalId, hir: Hir, imports: Imports) -> BuildDesc:
     with _about(built_as):
         imports.check_readable(hir)
-        return BuildDesc(built_as, to_lir(hir, imports))
+        built = BuildDesc(built_as, to_lir(hir, imports))
+    imports.built(built_as, built.plan)
+    return built
 
 
 def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId] | None, id_prefix: str) -> tuple[BuildDesc, ...]:

@@ -43,7 +43,8 @@ class Relation:
     """A name that SQL may read: table `name` of `parent` (a DataSource or a Dataflow).
 
     `shard` None: the export is an index; if `indexes` is empty, it belongs to another instance, and only peeks read it.
-    `short`: the name `parent` alone also means it. `index_key`: the key by which a peek can look rows up.
+    `short`: the name `parent` alone also means it. `index_key`: the key by which a peek can look rows up. `rows`: how
+    many it has, roughly; None: unknown.
     """
 
     parent: str
@@ -56,6 +57,7 @@ class Relation:
     short: bool = False
     index_key: tuple[int, ...] | None = None
     indexes: tuple[SharedIndex, ...] = ()
+    rows: int | None = None
 
 
 @wire_name("Catalogue")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.row_counts import row_counts
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
@@ -39,7 +40,9 @@ async def explain(
     known = catalogue(
         context.registry.sources(namespace), context.registry.dataflows(namespace), instance=state.instance
     )
-    return explain_dataflow(state.active.revision.description, _columns_of_indexes(known))
+    revision = state.active.revision
+    rows = {count.id: count.rows for count in revision.row_counts}
+    return explain_dataflow(revision.description, _columns_of_indexes(known), rows)
 
 
 async def _of_sql(
@@ -49,14 +52,16 @@ async def _of_sql(
     dataflows = context.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
-    known = catalogue(context.registry.sources(namespace), dataflows, instance=instance, named_in=sql)
+    sources = context.registry.sources(namespace)
+    known = catalogue(sources, dataflows, instance=instance, named_in=sql, rows=row_counts(sources))
     request = PlanRequest(
         "explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "", dialect
     )
     planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise refusal(planned)
-    return explain_planned(planned, _columns_of_indexes(known))
+    rows = {relation.id: relation.rows for relation in known.relations if relation.rows is not None}
+    return explain_planned(planned, _columns_of_indexes(known), rows)
 
 
 def _columns_of_indexes(known: Catalogue) -> dict[GlobalId, tuple[str, ...]]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
+from tidemark_operator.catalogue.row_counts import counts_of
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -38,7 +39,7 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import DataflowRevision, Parent, Written, view_shards
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, RowCount, Written, view_shards
 from tidemark_operator.planning.shards import (
     HasEnded,
     ShardLocations,
@@ -50,7 +51,7 @@ from tidemark_operator.planning.shards import (
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest, ShardId, Time
-from tidemark_protocol.messages.planning import Planned, PlannedExport
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.plan.codec import digest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView, published_folder, published_location
@@ -65,10 +66,11 @@ class Draft:
     exports: tuple[PlannedExport, ...]
     reads: tuple[Parent, ...]
     shards: Mapping[str, ShardMetadata]
+    row_counts: tuple[RowCount, ...]
 
     def revision(self, as_of: Time, term: int, spec: str, kept: tuple[ShardId, ...]) -> DataflowRevision:
         description = at(self.description, as_of)
-        return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept)
+        return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept, self.row_counts)
 
 
 class RevisionPlanner:
@@ -112,15 +114,18 @@ class RevisionPlanner:
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
     ) -> PlanRefused | WaitingForInputs | None:
         """Plans a revision, stores it and marks it. `joining`: the replacement that it will be part of."""
-        active, view = state.active, as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
-        outcome = await self._ask(state, dataflow, view)
+        stored, active = await self._marks.stored(dataflow.meta), state.active
+        view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
+        sources = self._context.registry.sources(state.key.namespace)
+        request = plan_request(dataflow, sources, view, _followed(stored, active))
+        outcome = await self._ask(state, dataflow, request)
         if not isinstance(outcome, Planned):
             return outcome
         _check_published(dataflow, outcome)
-        reads = parents(self._context.registry.sources(state.key.namespace), view, outcome.references)
+        reads = parents(sources, view, outcome.references)
+        counts = counts_of(request.catalogue, outcome.references)
         self._check_cycle(state, reads)
-        stored = await self._marks.stored(dataflow.meta) if active is not None else {}
-        given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
+        given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
         storage = running.config.storage_location
         if dataflow.publishes:
             folder = published_folder(storage, state.key.namespace, state.key.name)
@@ -128,7 +133,7 @@ class RevisionPlanner:
         published = _published(dataflow, storage)
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, published, dataflow.sinks)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
-        draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
+        draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, counts)
         superseded = state.ends.superseded
         if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
             mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
@@ -136,7 +141,7 @@ class RevisionPlanner:
             return None
         if active is not None:
             shards = await self._unless_finished(state, outcome, draft.description, shards, running, given)
-            draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
+            draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, counts)
             if any(m.name in superseded and m.revision.identity == draft.identity for m in state.marks):
                 raise Waiting("Replacing", "waits until a replica confirms that its table is finished")
         await self._store(state, dataflow, running, joining, draft)
@@ -198,10 +203,9 @@ class RevisionPlanner:
                 raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
 
     async def _ask(
-        self, state: DataflowState, dataflow: Dataflow, view: Sequence[DataflowState]
+        self, state: DataflowState, dataflow: Dataflow, request: PlanRequest
     ) -> Planned | PlanRefused | WaitingForInputs:
         """The planner's outcome. A request that was answered is not sent again, unless the planner itself failed."""
-        request = plan_request(dataflow, self._context.registry.sources(state.key.namespace), view)
         question: Digest = digest(request)
         answer = state.planning.answer
         if answer is None or must_send(answer, question, now_ms()):
@@ -265,6 +269,13 @@ class RevisionPlanner:
     async def _locations(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> ShardLocations:
         location = running.config.storage_location
         return await shard_locations(self._context.registry, self._deleter, state, location, adopts)
+
+
+def _followed(stored: Mapping[int, DataflowRevision], active: ActiveRevision | None) -> list[DataflowRevision]:
+    """The revisions that a plan follows. An operator may have died before it marked the newest one: it is found again
+    if the plan is the same."""
+    newest = [stored[max(stored)]] if stored else []
+    return newest if active is None else [*newest, active.revision]
 
 
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:

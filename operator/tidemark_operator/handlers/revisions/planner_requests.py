@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.row_counts import counts_with, row_counts
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
+from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.resources.conditions import diagnostics
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
@@ -16,14 +18,27 @@ from tidemark_protocol.ids import Digest
 from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused
 
 
-def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> PlanRequest:
+def plan_request(
+    dataflow: Dataflow,
+    sources: Sequence[SourceState],
+    dataflows: Iterable[DataflowState],
+    follows: Iterable[DataflowRevision] = (),
+) -> PlanRequest:
+    """`follows`: the revisions that the plan is to follow, and by whose row counts it is chosen."""
     meta = dataflow.meta
     named_in = " ".join([*(view.sql for view in dataflow.views), *(e.task.watch for e in dataflow.exports if e.task)])
     return PlanRequest(
         dataflow=meta.name,
         views=dataflow.views,
         exports=dataflow.exports,
-        catalogue=catalogue(sources, dataflows, without=meta.name, instance=dataflow.instance, named_in=named_in),
+        catalogue=catalogue(
+            sources,
+            dataflows,
+            without=meta.name,
+            instance=dataflow.instance,
+            named_in=named_in,
+            rows=counts_with(follows, row_counts(sources)),
+        ),
         id_prefix=Named(meta.name, meta.uid).id_prefix,
         dialect=dataflow.dialect.value,
     )

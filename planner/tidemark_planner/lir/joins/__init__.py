@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_planner.lir.joins.delta import delta_join
-from tidemark_planner.lir.joins.equalities import equalities
 from tidemark_planner.lir.joins.inputs import (
     JoinInput,
     JoinProblem,
@@ -27,13 +26,15 @@ from tidemark_planner.lir.joins.inputs import (
     join_problem,
     starts,
 )
-from tidemark_planner.lir.joins.linear import linear_join
+from tidemark_planner.lir.joins.linear import linear_join, lookups_after_each
 from tidemark_planner.lir.joins.order import fewest_arrangements, fewest_rows, first_input
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.plan.expr import ScalarExpr, map_columns
 from tidemark_protocol.plan.lir import Join, refs
 
 __all__ = ["JoinInput", "join_plan"]
+# Of more inputs each as the first one would take too long to compare.
+_MOST_COMPARED = 16
 
 
 def join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
@@ -45,13 +46,11 @@ def _first_input_first(
     candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject
 ) -> tuple[Sequence[JoinInput], Sequence[ScalarExpr], FilterProject]:
     """The join with the input that the others are met with in the first place: hydration follows its path."""
-    begins = starts([c.plan for c in candidates])
-    columns = [range(begin, begin + len(c.plan.schema)) for begin, c in zip(begins, candidates, strict=True)]
-    bound = [e.reads for e in equalities(predicates) if all(e.reads)]
-    connected = [any(side.issubset(own) for sides in bound for side in sides) for own in columns]
-    first = first_input([c.known for c in candidates], connected)
+    first = _first_input(candidates, predicates, after)
     if first == 0:
         return candidates, predicates, after
+    begins = starts([c.plan for c in candidates])
+    columns = [range(begin, begin + len(c.plan.schema)) for begin, c in zip(begins, candidates, strict=True)]
     order = [first, *(at for at in range(len(candidates)) if at != first)]
     place = {column: to for to, column in enumerate(c for at in order for c in columns[at])}
 
@@ -63,6 +62,13 @@ def _first_input_first(
         moved(predicates),
         FilterProject(moved(after.predicates), moved(after.outputs)),
     )
+
+
+def _first_input(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> int:
+    if not 2 < len(candidates) <= _MOST_COMPARED:
+        return 0
+    problem = join_problem(candidates, frozenset(), predicates, after)
+    return first_input([c.known for c in candidates], lookups_after_each(problem))
 
 
 def _join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:

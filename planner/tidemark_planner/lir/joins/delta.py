@@ -44,7 +44,6 @@ def delta_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join |
 class _Planner:
     def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
         self._problem, self._columns, self._prefer = problem, problem.columns, prefer
-        self._row_keys = problem.row_keys
         self._indexed, self._unique = problem.indexed, problem.unique
         self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
         # Arrangements that exist, or that an earlier path needs: input, columns.
@@ -91,9 +90,10 @@ class _Planner:
         return Lookup(
             at,
             len(bound),
-            any(bound.issuperset(key) for key in self._row_keys[at]),
+            any(bound.issuperset(key) for key in self._problem.row_keys[at]),
             (at, bound) in self._arranged,
             replace(known, share=0, is_one=False) if self._indexed[at] else known,
+            self._problem.values_of(frozenset[int]().union(*(columns_of(m.stream) for m in step[1]))),
         )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from tidemark_planner.lir.joins.order import KnownRows
@@ -88,7 +89,19 @@ class JoinProblem:
             for key in keys
         )
 
-    @property
+    def values_of(self, bound: frozenset[int]) -> int | None:
+        """How many values the columns `bound` of the rows that are met have, as an exponent: as many as the rows of an
+        input of which they hold a unique key. None: unknown.
+        """
+        return min((rows for key, rows in self._counted_keys if bound.issuperset(key)), default=None)
+
+    @cached_property
+    def _counted_keys(self) -> list[tuple[Key, int]]:
+        """Unique keys of inputs whose rows before filters are known, and these rows."""
+        counts = [self.known_rows(at).before for at in range(len(self.inputs))]
+        return [(key, n) for keys, n in zip(self.row_keys, counts, strict=True) if n is not None for key in keys]
+
+    @cached_property
     def row_keys(self) -> list[list[Key]]:
         """The columns of each input that no two of its rows share, as positions in all columns."""
         known = map(self.known_rows, range(len(self.inputs)))

@@ -29,9 +29,15 @@ def linear_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join:
     return _Planner(problem, prefer).plan()
 
 
+def lookups_after_each(problem: JoinProblem) -> list[list[Lookup]]:
+    """For each input the lookups that follow it, if it is the first."""
+    planner = _Planner(problem, fewest_rows)
+    return [planner.lookups(first) for first in range(len(problem.inputs))]
+
+
 class _Planner:
     def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
-        self._problem, self._prefer, self._row_keys = problem, prefer, problem.row_keys
+        self._problem, self._prefer = problem, prefer
         self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
         self._columns = problem.columns
         self._index_keys, self._unique = problem.indexed, problem.unique
@@ -40,7 +46,7 @@ class _Planner:
         self._waiting = list(problem.predicates)
 
     def plan(self) -> Join:
-        order = self._order()
+        order = [0, *(lookup.input for lookup in self.lookups(0))]
         stream = sorted(self._columns[order[0]])
         stages = []
         for at, lookup in enumerate(order[1:], start=2):
@@ -49,25 +55,28 @@ class _Planner:
             stages.append(stage)
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
 
-    def _order(self) -> list[int]:
-        order, left = [0], list(range(1, len(self._inputs)))
+    def lookups(self, first: int) -> list[Lookup]:
+        """The lookups of the other inputs, in the order in which they follow the input `first`."""
+        order, known, left = [], self._columns[first], [i for i in range(len(self._inputs)) if i != first]
         while left:
-            known = frozenset[int]().union(*(self._columns[i] for i in order))
-            chosen = next_lookup([self._lookup(known, i) for i in left], self._prefer).input
+            chosen = next_lookup([self._lookup(known, i) for i in left], self._prefer)
             order.append(chosen)
-            left.remove(chosen)
+            known |= self._columns[chosen.input]
+            left.remove(chosen.input)
         return order
 
     def _lookup(self, known: frozenset[int], at: int) -> Lookup:
         """An input as the next one. All its equalities hold for the rows that are met, on an index or as filters."""
         possible = self._key_equalities(known, at)
         bound = frozenset(m.lookup.index for m in possible if isinstance(m.lookup, ColumnRef))
+        met = frozenset(m.stream.index for m in possible if isinstance(m.stream, ColumnRef))
         return Lookup(
             at,
             len(possible),
-            any(bound.issuperset(key) for key in self._row_keys[at]),
+            any(bound.issuperset(key) for key in self._problem.row_keys[at]),
             bool(self._on_index(possible, at, "lookup")),
             self._problem.known_rows(at),
+            self._problem.values_of(met),
         )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:

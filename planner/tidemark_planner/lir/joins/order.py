@@ -1,10 +1,10 @@
-"""The order in which a join meets its inputs, by what is known without statistics.
+"""The order in which a join meets its inputs, by what is known of them.
 
     order_id 7 of orders  →  items, of one order  →  parts, one for each item  →  stock, many for each part
 
-The first input is the query's first one, or one that has one row at most. The next one is the best lookup that an
-equality makes possible: by a unique key, which adds no rows; in an arrangement that exists; by more columns, unless
-they are a unique key; of an input whose filters leave fewer rows. Where nothing is known, the order is the query's.
+The next input is the best lookup that an equality makes possible: by a unique key, which adds no rows; in an
+arrangement that exists; that makes fewer rows, where row counts are known; by more columns; of an input whose filters
+leave fewer rows. Where nothing is known, the order is the query's.
 """
 
 from __future__ import annotations
@@ -12,23 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemark_planner.hir.keys import Key, has_one_row, unique_keys
+from tidemark_planner.hir.keys import Key, has_one_row, is_one_row, unique_keys
 from tidemark_planner.hir.nodes import Hir
-from tidemark_planner.hir.selectivity import is_one_row, share_kept
 from tidemark_planner.lir.mfp import fuse
+from tidemark_protocol.plan.lir import Mfp, Plan
+from tidemark_protocol.plan.row_estimates import LEAST_SHARE, Exponents, rows_of, share_kept
 
 
 @dataclass(frozen=True)
 class KnownRows:
-    """What is known of an input's rows.
+    """What is known of an input's rows; numbers are exponents of two.
 
-    `unique_keys`: columns of the input that no two rows share. `share`: the part of the rows that its filters keep, as
-    a power of two. `is_one`: there is one row at most.
+    `unique_keys`: columns of the input that no two rows share. `share`: the part of the rows that its filters keep.
+    `is_one`: there is one row at most. `before`: the rows before its filters; None: unknown.
     """
 
     unique_keys: tuple[Key, ...] = ()
     share: int = 0
     is_one: bool = False
+    before: int | None = None
+
+    @property
+    def rows(self) -> int | None:
+        """The rows that filters leave; None: unknown."""
+        if self.is_one:
+            return 0
+        return None if self.before is None else max(0, self.before + self.share)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Lookup:
     """A lookup of `input` that may come next: by `columns` columns, 0 for a cross join.
 
     `unique`: a row meets one row at most. `arranged`: by an arrangement that exists. `rows`: of the input, as far as
-    its filters run before or with the lookup.
+    its filters run before or with the lookup. `values`: an exponent, how many values the columns have; None: unknown.
     """
 
     input: int
@@ -44,32 +53,46 @@ class Lookup:
     unique: bool
     arranged: bool
     rows: KnownRows
+    values: int | None = None
+
+    @property
+    def growth(self) -> int | None:
+        """How many rows a row meets, as an exponent; None: unknown."""
+        if self.unique:
+            return LEAST_SHARE if self.rows.is_one else self.rows.share
+        if self.rows.rows is None or self.rows.before is None:
+            return None
+        if self.columns == 0:
+            return self.rows.rows
+        values = self.rows.before // 2 if self.values is None else min(self.values, self.rows.before)
+        return self.rows.rows - values
 
 
 # The lookup with the least value goes first.
 Preference = Callable[[Lookup], tuple[int, ...]]
 
 
-def known_rows(node: Hir) -> KnownRows:
-    """What is known of the rows of an input."""
+def known_rows(node: Hir, plan: Plan, known: Exponents) -> KnownRows:
+    """What is known of the rows of an input, whose plan is `plan`. `known`: estimates of what plans read."""
     base, row = fuse(node)
     one = has_one_row(node) or is_one_row(row.predicates, unique_keys(base))
-    return KnownRows(unique_keys(node), share_kept(row.predicates), one)
+    before = rows_of(plan.input if isinstance(plan, Mfp) else plan, known)
+    return KnownRows(unique_keys(node), share_kept(row.predicates), one, before)
 
 
 def fewest_rows(lookup: Lookup) -> tuple[int, ...]:
     """Prefers lookups that make few rows: where two are alike, the query's order."""
-    return lookup.columns == 0, not lookup.unique, not lookup.arranged, *_by_filters(lookup)
+    return lookup.columns == 0, not lookup.unique, not lookup.arranged, *_by_rows(lookup)
 
 
 def fewest_arrangements(lookup: Lookup) -> tuple[int, ...]:
     """As `fewest_rows`, but prefers arrangements that exist to unique keys."""
-    return lookup.columns == 0, not lookup.arranged, not lookup.unique, *_by_filters(lookup)
+    return lookup.columns == 0, not lookup.arranged, not lookup.unique, *_by_rows(lookup)
 
 
-def _by_filters(lookup: Lookup) -> tuple[int, ...]:
-    columns = 0 if lookup.unique else -lookup.columns
-    return columns, not lookup.rows.is_one, lookup.rows.share, lookup.input
+def _by_rows(lookup: Lookup) -> tuple[int, ...]:
+    growth, columns = lookup.growth, 0 if lookup.unique else -lookup.columns
+    return growth is None, growth or 0, columns, not lookup.rows.is_one, lookup.rows.share, lookup.input
 
 
 def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
@@ -77,10 +100,30 @@ def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
     return min(lookups, key=prefer)
 
 
-def first_input(known: Sequence[KnownRows], connected: Sequence[bool]) -> int:
-    """The input that the others are met with: the first one that has one row at most, else the first one.
+def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
+    """The input that the others are met with: the query's first one, unless less is known to make fewer rows.
 
-    `connected`: whether an equality binds each input to another. A row that nothing binds would make a cross join.
+    `orders`: the lookups that follow each input, if it is the first. Where all rows are known, the first input is the
+    one whose order makes the fewest; else one that has one row at most and that an equality binds to another.
     """
-    ones = (at for at, rows in enumerate(known) if rows.is_one and connected[at])
+    costs = [_rows_made(rows, lookups) for rows, lookups in zip(known, orders, strict=True)]
+    found = [cost for cost in costs if cost is not None]
+    if len(found) == len(known):
+        return costs.index(min(found))
+    ones = (at for at, rows in enumerate(known) if rows.is_one and orders[at][0].columns)
     return 0 if known[0].is_one else next(ones, 0)
+
+
+def _rows_made(first: KnownRows, lookups: Sequence[Lookup]) -> int | None:
+    """The rows that a join has met after its first input and after each lookup, together; None: unknown."""
+    rows = first.rows
+    if rows is None:
+        return None
+    made = 1 << rows
+    for lookup in lookups:
+        growth = lookup.growth
+        if growth is None:
+            return None
+        rows = max(0, rows + growth)
+        made += 1 << rows
+    return made

@@ -1,0 +1,61 @@
+"""Row counts of tables that plans are chosen by, and where they come from.
+
+    ingester's report ──► rounded down to a power of two ──► request ──► plan ──► stored with the revision
+                                                               ▲                        │
+                                                               └── an edit, for what ───┘
+                                                                   the revision reads
+
+A revision keeps the counts that it was planned with, and an edit is planned with them: new counts alone never change a
+plan. A table that is not read to its end yet has no count, and a small one counts as 1,024 rows, since it may grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.planning.revision import DataflowRevision, RowCount
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue
+from tidemark_protocol.messages.responses import TableReport
+from tidemark_protocol.plan.row_estimates import exponent
+
+_FEWEST = 1024
+"""PostgreSQL takes a table without statistics for ten pages at least, for the same reason."""
+RowCounts = Mapping[GlobalId, int | None]
+
+
+def row_counts(sources: Iterable[SourceState]) -> dict[GlobalId, int | None]:
+    """The row counts of the sources' tables, as their ingesters reported last."""
+    counts: dict[GlobalId, int | None] = {}
+    for source in sources:
+        reports = {report.table: report for report in source.report.tables} if source.report else {}
+        for _, ingested in source.tables():
+            report = reports.get(ingested.table.name)
+            counts[ingested.id] = None if report is None else _count(report)
+    return counts
+
+
+def _count(report: TableReport) -> int | None:
+    """PostgreSQL's slot keeps bytes of the log behind even if the table lacks no row."""
+    lacks_rows = report.behind and report.unit != "bytes"
+    if lacks_rows or report.snapshot_percent is not None or report.rows <= 0:
+        return None
+    return max(_FEWEST, 1 << exponent(report.rows))
+
+
+def counts_with(revisions: Iterable[DataflowRevision], current: RowCounts) -> RowCounts:
+    """The row counts for a plan that is to follow the revisions: for what they read those of the last of them, else
+    current ones."""
+    counts = dict(current)
+    for revision in revisions:
+        counts |= dict.fromkeys(revision.description.import_ids)
+        counts |= {count.id: count.rows for count in revision.row_counts}
+    return counts
+
+
+def counts_of(known: Catalogue, references: Iterable[GlobalId]) -> tuple[RowCount, ...]:
+    """The row counts of the relations that a plan reads, as it was planned with them."""
+    read = frozenset(references)
+    counted = {r.id: r.rows for r in known.relations if r.rows is not None and r.id in read}
+    return tuple(RowCount(id, rows) for id, rows in sorted(counted.items()))
