@@ -284,3 +284,4 @@ def test_the_last_of_the_tables_that_got_columns_is_adopted(tmp_path: Path) -> N
     (table,) = kept.pinned.tables
     assert (table.table.name, table.table.keys, table.shard.shard_id) == ("t.3", (), "old/t.3/v1")
     assert [each.name for each in kept.pinned.source.tables] == ["t.3"]
+    assert open_shard(f"{tmp_path}/ns/s/t/v1").refresh().term == TERM

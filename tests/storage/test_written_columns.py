@@ -88,6 +88,19 @@ def test_an_update_of_the_new_column_alone_changes_nothing_of_the_table_before(t
     assert open_shard(f"{tmp_path}/keyed").size().rows == before
 
 
+def test_an_update_leaves_the_new_column_as_it_is(tmp_path: Path) -> None:
+    """It sets the name, and its rows were made before the column came."""
+    writer = Writer(tmp_path)
+    edit(writer, with_column(writer.spec, "keyed", VIP))
+    writer.tick()
+    writer.call("keyed", b"id,name,vip\n1,a,7\n2,b,8\n")
+    call = writer.put_parts("keyed", [("delete", b"id,name\n2,\n"), ("update", b"id,name\n1,A\n")])
+    writer.tick()
+    assert call.answer(0) is not None
+    assert oks(tmp_path, "keyed.2") == [(1, "A", None, None, 7)]
+    assert oks(tmp_path, "keyed") == [(1, "A", None, None)]
+
+
 def test_a_key_of_before_is_known(tmp_path: Path) -> None:
     """Also that of a delete by the whole row, which has not the new column: it means the rows with NULL in it."""
     writer = Writer(tmp_path)

@@ -85,8 +85,8 @@ async def newest_source(locations: ShardLocations, tables: Sequence[str], look_u
 async def last_tables(
     locations: ShardLocations, found: SourceTables, tables: Sequence[str], look_up: ShardLookup
 ) -> tuple[SourceTables, dict[str, str]]:
-    """The tables of the source in the version that was found, those among them to which columns were added later, and
-    the stored names of the last ones that hold data, by their names in the spec. Raises Waiting."""
+    """The source in the version that was found, with the last of each table and of those that followed it with further
+    columns; and their stored names by their names in the spec. One that holds no data has not begun. Raises Waiting."""
     shards, last = dict(found.shards), {table: table for table in tables}
     first, newest = 2, 1
     while first - newest <= GAP:
@@ -95,8 +95,8 @@ async def last_tables(
         for (name, _), shard in sorted(there.items(), key=lambda each: number(each[0][0])):
             newest = max(newest, number(name))
             if _holds(shard):
-                shards[name] = shard
-                last[spec_name(name)] = name
+                shards.pop(last[spec_name(name)], None)
+                shards[name], last[spec_name(name)] = shard, name
         first += PROBED_AT_ONCE
     return replace(found, shards=shards), last
 
