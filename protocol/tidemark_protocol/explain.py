@@ -1,4 +1,4 @@
-"""LIR printed as an indented tree.
+"""LIR as a tree for people, and printed as an indented one (explained_plan.py has other forms).
 
     Reduce key=[c0] accumulable [sum(c1), count(*)]
       Join linear: 0 → 1 on [c0 = c1] keep [c1 | c0]
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from tidemark_protocol.explained_plan import ExplainedOperator, ExplainedPlan, lines
 from tidemark_protocol.functions.sql_text import literal_sql, positional, to_sql
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned
@@ -53,6 +54,7 @@ from tidemark_protocol.plan.lir import (
     Mfp,
     OrderKey,
     Plan,
+    RecursiveBinding,
     Reduce,
     ReducePlan,
     TopK,
@@ -73,65 +75,71 @@ NOT_COUNTED: Mapping[GlobalId, int] = MappingProxyType({})
 
 def explain(plan: Plan) -> str:
     """The tree by positions alone, one node per line, inputs indented below."""
-    return "\n".join(_Printer(None).lines(plan, 0)) + "\n"
+    return "\n".join(lines(_Printer(None).operator(plan))) + "\n"
 
 
 def explain_dataflow(
     description: DataflowDescription,
     known: Mapping[GlobalId, Names] = NOTHING_KNOWN,
     rows: Mapping[GlobalId, int] = NOT_COUNTED,
-) -> str:
+) -> ExplainedPlan:
     """The whole dataflow: its imports, its objects and its exports. `known`: the columns of imported indexes, by the
     ids of the indexes or their objects. `rows`: row counts of imports; operators are shown with estimates of theirs."""
     names = RowNames(description.source_imports, description.index_imports, known)
-    estimates = RowEstimates(rows)
     exported = [(i.on, i.columns) for i in description.index_exports]
     exported += [(s.on, s.sink.shard.columns) for s in description.sink_exports if isinstance(s.sink, ShardSink)]
-    parts = [*_imports(description.source_imports, description.index_imports, names)]
-    parts += _objects(description.objects, exported, names, estimates)
-    parts.append("\n")
+    imports = tuple(_imports(description.source_imports, description.index_imports, names))
+    objects = tuple(_objects(description.objects, exported, names, rows))
+    exports = []
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
-        parts.append(f"index on {export.on} by [{key}]\n")
-    parts += [
-        f"{_SINKS[type(sink.sink)]} of {sink.on}{_sink_details(sink.sink)}\n" for sink in description.sink_exports
+        exports.append(f"index on {export.on} by [{key}]")
+    exports += [
+        f"{_SINKS[type(sink.sink)]} of {sink.on}{_sink_details(sink.sink)}" for sink in description.sink_exports
     ]
     if description.until is not None:
-        parts.append(f"until {description.until}\n")
-    return "".join(parts)
+        exports.append(f"until {description.until}")
+    return ExplainedPlan(imports, objects, tuple(exports))
 
 
 def explain_planned(
     planned: Planned, known: Mapping[GlobalId, Names] = NOTHING_KNOWN, rows: Mapping[GlobalId, int] = NOT_COUNTED
-) -> str:
+) -> ExplainedPlan:
     """A plan that is not a dataflow yet: its imports and objects. `known`, `rows`: as of `explain_dataflow`."""
     names = RowNames(planned.source_imports, planned.index_imports, known)
     exported = [(export.on, export.columns) for export in planned.exports]
-    imports = _imports(planned.source_imports, planned.index_imports, names)
-    return "".join([*imports, *_objects(planned.objects, exported, names, RowEstimates(rows))]).lstrip("\n")
+    imports = tuple(_imports(planned.source_imports, planned.index_imports, names))
+    return ExplainedPlan(imports, tuple(_objects(planned.objects, exported, names, rows)))
 
 
 def _imports(sources: Iterable[SourceImport], indexes: Iterable[IndexImport], names: RowNames) -> Iterator[str]:
     for source in sources:
         columns = ", ".join(source.shard.columns[c].name for c in source.columns)
-        yield f"import {source.id} [{columns}]\n"
+        yield f"import {source.id} [{columns}]"
     for index in indexes:
         row = Get(index.id, index.schema)
-        yield f"import index {index.on} by {_list(index.key, shown(names.of(row)))}\n"
+        yield f"import index {index.on} by {_list(index.key, shown(names.of(row)))}"
 
 
 def _objects(
     objects: Iterable[BuildDesc],
     exported: Iterable[tuple[GlobalId, Sequence[Column]]],
     names: RowNames,
-    estimates: RowEstimates,
-) -> Iterator[str]:
+    rows: Mapping[GlobalId, int],
+) -> Iterator[tuple[str, ExplainedOperator]]:
+    estimates = RowEstimates(rows)
     for on, columns in exported:
         names.export(on, columns)
     for built in objects:
         names.built(built.id, built.plan)
-        yield f"\n{built.id} =\n" + "\n".join(_Printer(names, estimates).lines(built.plan, 0)) + "\n"
+        yield built.id, _Printer(names, estimates).operator(built.plan)
         estimates.bind(built.id, built.plan)
+
+
+def _binding(binding: RecursiveBinding) -> str:
+    ends = "" if binding.return_at_limit else ", else an error"
+    limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times{ends}"
+    return f"{binding.id}{limit} ="
 
 
 def _sink_details(sink: object) -> str:
@@ -157,30 +165,23 @@ class _Printer:
     def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None) -> None:
         self._names, self._estimates = names, estimates or RowEstimates({})
 
-    def lines(self, plan: Plan, depth: int) -> Iterator[str]:
-        pad = "  " * depth
+    def operator(self, plan: Plan) -> ExplainedOperator:
+        """The plan's tree."""
         if isinstance(plan, Let):
-            yield f"{pad}Let {plan.id} ="
-            yield from self.lines(plan.value, depth + 2)
+            value = self.operator(plan.value)
             self._estimates.bind(plan.id, plan.value)
-            yield f"{pad}in"
-            yield from self.lines(plan.body, depth + 1)
-            return
+            return ExplainedOperator(f"Let {plan.id} =", (self.operator(plan.body),), bindings=(("", value),))
         if isinstance(plan, LetRec):
-            yield f"{pad}LetRec"
-            for binding in plan.bindings:
-                ends = "" if binding.return_at_limit else ", else an error"
-                limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times{ends}"
-                yield f"{pad}  {binding.id}{limit} ="
-                yield from self.lines(binding.value, depth + 2)
-            yield f"{pad}in"
-            yield from self.lines(plan.body, depth + 1)
-            return
-        yield pad + self._node(plan) + self._estimates.shown(plan)
-        if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin):
-            yield from (f"{pad}    path {self._path(plan, path)}" for path in plan.plan.paths)
-        for below in inputs_of(plan):
-            yield from self.lines(below, depth + 1)
+            bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
+            return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
+        paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
+        return ExplainedOperator(
+            self._node(plan),
+            tuple(map(self.operator, inputs_of(plan))),
+            self._estimates.of(plan),
+            tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else (),
+            reads=plan.id if isinstance(plan, Get) else "",
+        )
 
     def _row(self, plan: Plan) -> Shown:
         """The columns of the plan's output."""

@@ -92,7 +92,11 @@ class Scripted(GatewayServicer):
         return pb.CopyReply()
 
     def Explain(self, request: pb.ExplainRequest, context: grpc.ServicerContext) -> pb.ExplainReply:
-        return pb.ExplainReply(text=f"the plan of {request.subject} in {request.namespace}\n")
+        plan = f"the plan of {request.subject} in {request.namespace}"
+        if request.subject == "early":  # the operator of an earlier version knows no forms
+            return pb.ExplainReply(text=f"{plan}\n")
+        form = "" if request.output == "text" else f" as {request.output}"
+        return pb.ExplainReply(text=f"{plan}{form}\n", output=request.output)
 
     def Why(self, request: pb.WhyRequest, context: grpc.ServicerContext) -> pb.WhyReply:
         replica = pb.Cause(subject="replica r1", kind="replica", write=9_000, says="has taken in all")
@@ -213,6 +217,16 @@ def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixtur
     """As the operator draws it."""
     assert main(["explain", "delays", "-n", "prod"]) == 0
     assert capsys.readouterr().out == "the plan of delays in prod\n"
+
+
+def test_explain_prints_the_form_that_is_asked_for(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator of an earlier version prints text, and nothing that is not asked for."""
+    assert main(["explain", "delays", "-n", "prod", "-o", "mermaid"]) == 0
+    assert capsys.readouterr().out == "the plan of delays in prod as mermaid\n"
+    assert main(["explain", "early", "-n", "prod"]) == 0
+    assert capsys.readouterr().out == "the plan of early in prod\n"
+    assert main(["explain", "early", "-n", "prod", "-o", "json"]) == 1
+    assert "earlier version" in capsys.readouterr().err
 
 
 def test_a_strict_or_targeted_query_says_so_to_the_gateway(gateway: Scripted) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from tests.planner.catalogue import one_view
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.explain import explain_planned
+from tidemark_protocol.explained_plan import ExplainedPlan
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, ViewRequest
 
@@ -20,7 +24,7 @@ INDEXED = {GlobalId("live/object"): ("k", "n")}
 def explained(catalyst: Catalyst, request: PlanRequest) -> str:
     planned = plan(catalyst, request)
     assert isinstance(planned, Planned), planned
-    return explain_planned(planned, INDEXED)
+    return explain_planned(planned, INDEXED).text()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ def test_estimates_stand_beside_what_is_counted(catalyst: Catalyst) -> None:
     sql = "SELECT t.s, count(*) AS n FROM s.t JOIN s.u USING (k) WHERE t.x = 3 GROUP BY t.s"
     planned = plan(catalyst, one_view(sql))
     assert isinstance(planned, Planned)
-    lines = explain_planned(planned, INDEXED, {GlobalId("s.t"): 1 << 20, GlobalId("s.u"): 5000}).splitlines()
+    lines = explain_planned(planned, INDEXED, {GlobalId("s.t"): 1 << 20, GlobalId("s.u"): 5000}).text().splitlines()
     shown = [(line.split()[0], line.partition(" (about ")[2]) for line in lines if " (about " in line]
 
     assert shown == [
@@ -84,7 +88,7 @@ def test_estimates_stand_beside_what_is_counted(catalyst: Catalyst) -> None:
         ("Get", "1,048,576 rows)"),
         ("Get", "4,096 rows)"),
     ]
-    half = explain_planned(planned, INDEXED, {GlobalId("s.u"): 5000})
+    half = explain_planned(planned, INDEXED, {GlobalId("s.u"): 5000}).text()
     assert [line.split()[0] for line in half.splitlines() if " (about " in line] == ["Get"]
 
 
@@ -94,8 +98,57 @@ def test_estimates_of_later_objects_and_bindings(catalyst: Catalyst) -> None:
     both = (*asked.views, ViewRequest("w", "SELECT a.k FROM v a JOIN v b ON a.k = b.k JOIN v c ON b.k = c.k LIMIT 100"))
     planned = plan(catalyst, replace(asked, views=both, exports=(replace(asked.exports[0], name="w", view="w"),)))
     assert isinstance(planned, Planned)
-    text = explain_planned(planned, INDEXED, {GlobalId("s.t"): 4096})
+    text = explain_planned(planned, INDEXED, {GlobalId("s.t"): 4096}).text()
 
     assert "Get u1/v" in text
     assert [line for line in text.splitlines() if "Get u1/v" in line and "(about 1,024 rows)" not in line] == []
     assert "limit 100L (about 64 rows)" in text, text
+
+
+TWO = "SELECT a.k, count(*) AS n FROM v a JOIN v b ON a.k = b.k JOIN s.u ON b.k = u.k WHERE u.s <> '\"<#' GROUP BY a.k"
+
+
+def two_views(catalyst: Catalyst) -> ExplainedPlan:
+    """One view that another reads twice, in a delta join."""
+    asked = one_view("SELECT DISTINCT k FROM s.t")
+    export = replace(asked.exports[0], name="w", view="w")
+    request = replace(asked, views=(*asked.views, ViewRequest("w", TWO)), exports=(export,))
+    planned = plan(catalyst, request)
+    assert isinstance(planned, Planned), planned
+    return explain_planned(planned, INDEXED, {GlobalId("s.t"): 4096, GlobalId("s.u"): 4096})
+
+
+def test_json_has_the_tree_of_the_text(catalyst: Catalyst) -> None:
+    """Operators in their order, their details and estimates."""
+    explained = two_views(catalyst)
+    document = json.loads(explained.form("json"))
+
+    def drawn(node: dict[str, Any], depth: int) -> list[str]:
+        about = f" (about {node['rows']:,} rows)" if "rows" in node else ""
+        own = [f"{'  ' * depth}{node['operator']}{about}"]
+        own += [f"{'  ' * depth}    {detail}" for detail in node.get("details", ())]
+        return own + [line for below in node.get("inputs", ()) for line in drawn(below, depth + 1)]
+
+    text = explained.form("text")
+    assert document["imports"] == [line for line in text.splitlines() if line.startswith("import")]
+    assert [o["id"] for o in document["objects"]] == ["u1/v", "u1/w"]
+    for built in document["objects"]:
+        assert "\n".join([f"{built['id']} =", *drawn(built["plan"], 0), ""]) in text
+    assert "(about " in text
+
+
+def test_a_picture_has_a_node_for_each_operator(catalyst: Catalyst) -> None:
+    """Arrows lead from inputs to readers, dotted ones from an object to its readers; labels end nowhere early."""
+    explained = two_views(catalyst)
+    chart = explained.form("mermaid")
+    labels = dict(re.findall(r'^ +(n\d+)\["([^"<>]*(?:<br/>[^"<>]*)*)"\]$', chart, re.MULTILINE))
+    arrows = re.findall(r"^ +(n\d+) (-->|-\.->) (n\d+)$", chart, re.MULTILINE)
+    known = r'flowchart BT|  subgraph o\d+\["[^"]*"\]|  end|    n\d+\[".*"\]|  (  )?n\d+ (-->|-\.->) n\d+'
+
+    assert [line for line in chart.splitlines() if not re.fullmatch(known, line)] == []
+    assert len(labels) == len(re.findall(r"^ +\w+", explained.form("text"), re.MULTILINE)) - 3 + 2  # paths; two roots
+    assert {end for one, _, other in arrows for end in (one, other)} == set(labels)
+    assert sorted(labels[to].partition("<br/>")[0] for _, kind, to in arrows if kind == "-.->") == ["Get u1/v"] * 2
+    roots = [node for node in labels if all(one != node or kind == "-.->" for one, kind, _ in arrows)]
+    assert [labels[root].split()[0] for root in roots] == ["Reduce", "Reduce"]
+    assert "#34;#60;#35;" in chart

@@ -54,7 +54,7 @@ def outcome(catalyst: Catalyst, sql: str) -> str:
 def check_printed_with_names(planned: Planned) -> None:
     """The plan prints with the names of columns as it does by position, in as many lines: no operator is unknown."""
     names = {r.id: tuple(c.name for c in r.columns) for r in CATALOGUE.relations}
-    lines = explain_planned(planned, names)
+    lines = explain_planned(planned, names).text()
     body = lines[lines.index(f"{planned.objects[0].id} =") :]
     by_position = "\n".join(f"x\n{explain(o.plan)}" for o in planned.objects)
     assert len(body.split("\n")) == len(by_position.split("\n"))

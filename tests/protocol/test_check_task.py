@@ -76,7 +76,7 @@ def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
 
 def test_a_task_explains_its_watched_relation() -> None:
     """The printed dataflow names the task."""
-    message = explain_dataflow(with_object(CHANGES))
+    message = explain_dataflow(with_object(CHANGES)).text()
 
     assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in message
     assert f"Changes\n  Get {SOURCE}" in message

@@ -124,7 +124,7 @@ def test_must_refuse_an_invalid_schedule(schedule: RefreshSchedule, why: str) ->
 
 def test_explain_tells_it() -> None:
     """The printed schedule includes its end."""
-    explanation = explain_dataflow(refreshed(HOURLY, until=9))
+    explanation = explain_dataflow(refreshed(HOURLY, until=9)).text()
 
     assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in explanation
     assert explanation.endswith("until 9\n")

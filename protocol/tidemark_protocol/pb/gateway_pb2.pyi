@@ -169,20 +169,24 @@ class TopReply(_message.Message):
     def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "dialect")
+    __slots__ = ("namespace", "subject", "dialect", "output")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     dialect: str
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ...) -> None: ...
+    output: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("text",)
+    __slots__ = ("text", "output")
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
     text: str
-    def __init__(self, text: _Optional[str] = ...) -> None: ...
+    output: str
+    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect", "parts")

@@ -133,14 +133,10 @@ class RowEstimates:
 
     def bind(self, id: GlobalId | LocalId, plan: Plan) -> None:
         """The name of an object or a binding, which later plans read."""
-        if (rows := self.of(plan)) is not None:
+        if (rows := rows_of(plan, self._known)) is not None:
             self._known[id] = rows
 
     def of(self, plan: Plan) -> int | None:
-        """The estimate of a plan's rows, as an exponent; None: unknown."""
-        return rows_of(plan, self._known) if self._known else None
-
-    def shown(self, plan: Plan) -> str:
-        """For people, behind the node; empty where nothing is known."""
-        rows = self.of(plan)
-        return "" if rows is None else f" (about {1 << rows:,} rows)"
+        """About how many rows a plan has; None: unknown, or nothing was counted."""
+        rows = rows_of(plan, self._known) if self._known else None
+        return None if rows is None else 1 << rows

@@ -11,6 +11,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_protocol.explain import explain_dataflow, explain_planned
+from tidemark_protocol.explained_plan import ExplainedPlan
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, PlanRequest, Refused, ViewRequest
 
@@ -22,8 +23,8 @@ async def explain(
     namespace: str,
     subject: str,
     dialect: str = "spark",
-) -> str:
-    """The plan as text. `subject`: a Dataflow's name, or SQL in `dialect`.
+) -> ExplainedPlan:
+    """The plan. `subject`: a Dataflow's name, or SQL in `dialect`.
 
     Raises:
         QueryRefused: there is no such Dataflow or no plan of it, or the planner refuses the SQL.
@@ -47,7 +48,7 @@ async def explain(
 
 async def _of_sql(
     context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str, dialect: str
-) -> str:
+) -> ExplainedPlan:
     """The plan of a view with this text. Where the namespace has several instances, the plan imports no indexes."""
     dataflows = context.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}

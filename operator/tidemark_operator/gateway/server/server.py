@@ -52,6 +52,7 @@ from tidemark_operator.introspection.retained_tables import RetainedTables, reta
 from tidemark_operator.introspection.top import top
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol import tracing
+from tidemark_protocol.explained_plan import OUTPUTS
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
 from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
@@ -189,8 +190,12 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Explain(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
+            output = request.output or OUTPUTS[0]
+            if output not in OUTPUTS:
+                raise QueryRefused(f"output {output!r} is none of {', '.join(OUTPUTS)}")
             arguments = (access.caller, request.namespace, request.subject, request.dialect or SPARK)
-            return gateway_pb2.ExplainReply(text=await explain(self._context, self._limits.planner, *arguments))
+            plan = await explain(self._context, self._limits.planner, *arguments)
+            return gateway_pb2.ExplainReply(text=plan.form(output), output=output)
 
     async def Why(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

@@ -1,0 +1,128 @@
+"""A plan for people, as a tree of operators, and its forms: text, JSON, and a picture in Mermaid's language.
+
+text      Join linear: 0 → 1 on [k = k] keep [s | y]        mermaid    n1["Join linear: ..."]
+            Get s.t (about 1,048,576 rows)                             n2["Get s.t<br/>about ... rows"] --> n1
+            Get s.u                                                    n3["Get s.u"] --> n1
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+OUTPUTS = ("text", "json", "mermaid")
+_MOST_SHOWN = 160
+"""Characters of an operator in a picture."""
+
+
+@dataclass(frozen=True)
+class ExplainedOperator:
+    """An operator. `rows`: an estimate, None: unknown. `details`: lines below its own. `bindings`: what is computed
+    first, each with its heading. `reads`: the collection that it reads."""
+
+    text: str
+    inputs: tuple[ExplainedOperator, ...] = ()
+    rows: int | None = None
+    details: tuple[str, ...] = ()
+    bindings: tuple[tuple[str, ExplainedOperator], ...] = ()
+    reads: str = ""
+
+
+@dataclass(frozen=True)
+class ExplainedPlan:
+    """Lines about imports, objects by their ids in the order in which they are built, and lines about exports."""
+
+    imports: tuple[str, ...]
+    objects: tuple[tuple[str, ExplainedOperator], ...]
+    exports: tuple[str, ...] = ()
+
+    def form(self, output: str) -> str:
+        """The plan as `output`, one of OUTPUTS."""
+        forms = {"text": self.text, "json": self.json, "mermaid": self.mermaid}
+        return forms[output]()
+
+    def text(self) -> str:
+        parts = [f"{line}\n" for line in self.imports]
+        for id, root in self.objects:
+            parts.append(f"\n{id} =\n" + "\n".join(lines(root)) + "\n")
+        return "".join(parts + ["\n"] * bool(self.exports) + [f"{line}\n" for line in self.exports]).lstrip("\n")
+
+    def json(self) -> str:
+        """`imports` and `exports` as in the text; an operator without estimates has no `rows`."""
+        objects = [{"id": id, "plan": _object(root)} for id, root in self.objects]
+        document = {"imports": self.imports, "objects": objects, "exports": self.exports}
+        return json.dumps(document, indent=2) + "\n"
+
+    def mermaid(self) -> str:
+        """A flow chart: rows flow along arrows; dotted ones lead from an object to who reads it."""
+        return "\n".join(["flowchart BT", *_Chart().lines(self)]) + "\n"
+
+
+def lines(operator: ExplainedOperator, depth: int = 0) -> Iterator[str]:
+    """One operator per line, inputs indented below."""
+    pad = "  " * depth
+    about = "" if operator.rows is None else f" (about {operator.rows:,} rows)"
+    yield f"{pad}{operator.text}{about}"
+    yield from (f"{pad}    {detail}" for detail in operator.details)
+    for heading, value in operator.bindings:
+        if heading:
+            yield f"{pad}  {heading}"
+        yield from lines(value, depth + 2)
+    if operator.bindings:
+        yield f"{pad}in"
+    for below in operator.inputs:
+        yield from lines(below, depth + 1)
+
+
+def _object(operator: ExplainedOperator) -> dict[str, Any]:
+    made: dict[str, Any] = {"operator": operator.text}
+    if operator.rows is not None:
+        made["rows"] = operator.rows
+    if operator.details:
+        made["details"] = operator.details
+    if operator.bindings:
+        made["bindings"] = [{"name": heading, "plan": _object(value)} for heading, value in operator.bindings]
+    if operator.inputs:
+        made["inputs"] = [_object(below) for below in operator.inputs]
+    return made
+
+
+@dataclass
+class _Chart:
+    """Numbers operators, and knows which one an object is."""
+
+    count: int = 0
+    objects: dict[str, int] = field(default_factory=dict)
+
+    def lines(self, plan: ExplainedPlan) -> Iterator[str]:
+        for at, (id, root) in enumerate(plan.objects):
+            yield f'  subgraph o{at}["{_label(id)}"]'
+            links = list[str]()
+            for line in self._operator(root, links):
+                yield f"    {line}"
+            yield "  end"
+            yield from (f"  {link}" for link in links)
+            self.objects[id] = self.count - 1
+
+    def _operator(self, operator: ExplainedOperator, links: list[str]) -> Iterator[str]:
+        """The inputs, then the operator: the last one of an object is its root."""
+        below = list[int]()
+        for each in (*(value for _, value in operator.bindings), *operator.inputs):
+            yield from self._operator(each, links)
+            below.append(self.count - 1)
+        own, self.count = self.count, self.count + 1
+        about = "" if operator.rows is None else f"<br/>about {operator.rows:,} rows"
+        details = "".join(f"<br/>{_label(detail)}" for detail in operator.details)
+        yield f'n{own}["{_label(operator.text)}{details}{about}"]'
+        yield from (f"n{each} --> n{own}" for each in below)
+        if operator.reads in self.objects:
+            links.append(f"n{self.objects[operator.reads]} -.-> n{own}")
+
+
+def _label(text: str) -> str:
+    """The text in a label, where Mermaid knows characters by their numbers."""
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+    return re.sub(r"[^\w\s.,:=()\[\]+*/→|'-]|[\n\r]", lambda found: f"#{ord(found[0])};", shown)
