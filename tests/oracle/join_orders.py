@@ -10,15 +10,17 @@ import pytest
 
 from tidemark_planner.lir import joins
 from tidemark_planner.lir.joins import delta, linear
-from tidemark_planner.lir.joins.order import Lookup, Preference
+from tidemark_planner.lir.joins.order import Lookup, Preference, first_input
 
 Choice = Callable[[Sequence[Lookup], Preference], Lookup]
-# The next lookup, the first of so many inputs, and whether the join may be a delta join.
-Order = tuple[Choice, Callable[[int], int], bool]
+# The first of so many inputs; None: the one that planning chooses.
+First = Callable[[int], int] | None
+# The next lookup, the first input, and whether the join may be a delta join.
+Order = tuple[Choice, First, bool]
 
 
 @contextmanager
-def forced(choose: Choice, first: Callable[[int], int], by_paths: bool = True) -> Iterator[None]:
+def forced(choose: Choice, first: First, by_paths: bool = True) -> Iterator[None]:
     """Joins that are planned in the block have this order; `by_paths` False: none is a delta join."""
 
     def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
@@ -27,7 +29,8 @@ def forced(choose: Choice, first: Callable[[int], int], by_paths: bool = True) -
     with pytest.MonkeyPatch.context() as patch:
         for module in (linear, delta):
             patch.setattr(module, "next_lookup", next_lookup)
-        patch.setattr(joins, "first_input", lambda known, connected: first(len(known)))
+        rule = first_input if first is None else lambda known, orders: first(len(known))
+        patch.setattr(joins, "FIRST_INPUTS", (rule,))
         if not by_paths:
             patch.setattr(joins, "delta_join", lambda problem, prefer: None)
         yield
@@ -42,7 +45,8 @@ def last(inputs: int) -> int:
 
 
 def orders(random: Random) -> Iterator[Order]:
-    """From the last input on the worst lookup; from any input on any lookup."""
+    """From the last input on the worst lookup; from the chosen input and from any on any lookup."""
     for by_paths in (True, False):
         yield worst, last, by_paths
+        yield lambda lookups, prefer: random.choice(lookups), None, by_paths
         yield lambda lookups, prefer: random.choice(lookups), random.randrange, by_paths

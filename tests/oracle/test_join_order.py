@@ -32,21 +32,31 @@ INPUTS = (
     "(SELECT a, count(d) AS n FROM u GROUP BY a)",
     "(SELECT DISTINCT a, b AS n FROM t WHERE a = 1)",
 )
+# Of one row at most: with these planning may begin.
+ROWS = (
+    "(SELECT max(a) AS a, 1 AS n FROM u)",
+    "(SELECT a, count(*) AS n FROM t WHERE a = 1 GROUP BY a)",
+)
 
 
 def random_join(random: Random) -> str:
-    """Inputs that equalities connect as a tree, and perhaps by more of them; some are of expressions."""
+    """Inputs that equalities connect as a tree, and perhaps by more of them; some are of expressions. Half have an
+    input of one row.
+    """
     names = "wxyz"[: random.choice((3, 3, 4))]
     on = []
     for at, name in enumerate(names[1:], start=1):
         other, column = random.choice(names[:at]), random.choice("aan")
-        on.append(f"{other}.{column} = {name}.a")
+        on.append(f"{other}.{column} {random.choice(('=', '=', 'IS NOT DISTINCT FROM'))} {name}.a")
         if random.random() < 0.3:
             on.append(f"{random.choice(names[:at])}.n {random.choice(('=', '<'))} {name}.n")
     if random.random() < 0.3:
         on.append(f"coalesce({names[0]}.n, 0) = coalesce({names[-1]}.n, 0)")
     shown = ", ".join(f"{name}.a AS {name}a, {name}.n AS {name}n" for name in names)
-    return f"SELECT {shown} FROM {', '.join(f'{random.choice(INPUTS)} {n}' for n in names)} WHERE {' AND '.join(on)}"
+    inputs = [random.choice(INPUTS) for _ in names]
+    if random.random() < 0.5:
+        inputs[random.randrange(len(names))] = random.choice(ROWS)
+    return f"SELECT {shown} FROM {', '.join(map(' '.join, zip(inputs, names, strict=True)))} WHERE {' AND '.join(on)}"
 
 
 @pytest.mark.parametrize("seed", seeds(8))

@@ -40,6 +40,12 @@ MANY = """
     WHERE o_clerk = l_shipmode AND o_clerk = s_phone
 """
 
+# The one row of the maximum can be looked up, but nothing can be looked up from it alone.
+LARGEST = """
+    SELECT l_quantity, o_totalprice FROM tpch.lineitem, tpch.orders, (SELECT max(c_acctbal) AS m FROM tpch.customer) x
+    WHERE l_orderkey = o_orderkey AND x.m = greatest(l_extendedprice, o_totalprice)
+"""
+
 
 def planned(catalyst: Catalyst, sql: str, rows: Mapping[str, int]) -> Planned:
     relations = tuple(replace(r, rows=rows.get(r.id)) for r in CATALOGUE.relations)
@@ -73,6 +79,12 @@ def test_a_join_begins_where_the_fewest_rows_are(catalyst: Catalyst) -> None:
 def test_fewer_rows_go_first(catalyst: Catalyst) -> None:
     assert hydration(planned(catalyst, MANY, TPCH)) == ["supplier", "orders", "lineitem"]
     assert hydration(planned(catalyst, MANY, {})) == ["orders", "lineitem", "supplier"]
+
+
+def test_a_row_that_would_make_a_cross_join_is_not_the_first(catalyst: Catalyst) -> None:
+    """However few rows it has: a cross join arranges the other table by no key."""
+    assert hydration(planned(catalyst, LARGEST, TPCH))[-1] == "customer"
+    assert hydration(planned(catalyst, LARGEST, {}))[-1] == "customer"
 
 
 def test_tables_without_row_counts_are_met_as_without_any(catalyst: Catalyst) -> None:

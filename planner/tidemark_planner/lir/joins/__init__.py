@@ -14,12 +14,12 @@ Reading order: `inputs` (the problem), `equalities`, `order`, `linear`, `delta`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import (
     JoinInput,
-    JoinProblem,
     Key,
     arrangement_count,
     indexes_used,
@@ -27,68 +27,94 @@ from tidemark_planner.lir.joins.inputs import (
     starts,
 )
 from tidemark_planner.lir.joins.linear import linear_join, lookups_after_each
-from tidemark_planner.lir.joins.order import fewest_arrangements, fewest_rows, first_input
+from tidemark_planner.lir.joins.order import (
+    Preference,
+    fewest_arrangements,
+    fewest_rows,
+    first_input,
+    query_first,
+    query_order,
+)
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.plan.expr import ScalarExpr, map_columns
-from tidemark_protocol.plan.lir import Join, refs
+from tidemark_protocol.plan.lir import Join, LinearJoin, refs
 
 __all__ = ["JoinInput", "join_plan"]
+# Orders are tried by each of these rules. The last ones are the query's order: no choice keeps more state than it does.
+FIRST_INPUTS = (first_input, query_first)
+PREFERENCES = (fewest_rows, fewest_arrangements, query_order)
 # Of more inputs each as the first one would take too long to compare.
 _MOST_COMPARED = 16
+# Inputs by their place in the query.
+_Inputs = frozenset[int]
 
 
 def join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
     """Join the inputs; `predicates` and `after` are over all their columns, side by side."""
-    return _join_plan(*_first_input_first(candidates, predicates, after))
+    return _Planner(candidates, predicates, after).plan()
 
 
-def _first_input_first(
-    candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject
-) -> tuple[Sequence[JoinInput], Sequence[ScalarExpr], FilterProject]:
-    """The join with the input that the others are met with in the first place: hydration follows its path."""
-    first = _first_input(candidates, predicates, after)
-    if first == 0:
-        return candidates, predicates, after
-    begins = starts([c.plan for c in candidates])
-    columns = [range(begin, begin + len(c.plan.schema)) for begin, c in zip(begins, candidates, strict=True)]
-    order = [first, *(at for at in range(len(candidates)) if at != first)]
-    place = {column: to for to, column in enumerate(c for at in order for c in columns[at])}
+@dataclass(frozen=True)
+class _Attempt:
+    """A join, how many arrangements it keeps itself, and the inputs that it meets in an index."""
 
-    def moved(exprs: Sequence[ScalarExpr]) -> tuple[ScalarExpr, ...]:
-        return tuple(map_columns(e, place.__getitem__) for e in exprs)
-
-    return (
-        [candidates[at] for at in order],
-        moved(predicates),
-        FilterProject(moved(after.predicates), moved(after.outputs)),
-    )
+    join: Join
+    arrangements: int
+    indexed: _Inputs
 
 
-def _first_input(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> int:
-    if not 2 < len(candidates) <= _MOST_COMPARED:
-        return 0
-    problem = join_problem(candidates, frozenset(), predicates, after)
-    return first_input([c.known for c in candidates], lookups_after_each(problem))
+class _Planner:
+    def __init__(self, candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> None:
+        self._candidates, self._predicates, self._after = candidates, predicates, after
+        self._first_inputs, self._attempt = cache(self._find_first_inputs), cache(self._make_attempt)
 
+    def plan(self) -> Join:
+        """The join with the fewest arrangements: if possible a delta join, and one that makes few rows."""
+        if len(self._candidates) <= 2:
+            return self._settled(0, fewest_rows).join
+        attempts = [self._settled(rule, prefer) for rule in range(len(FIRST_INPUTS)) for prefer in PREFERENCES]
+        return min(attempts, key=lambda a: (a.arrangements, isinstance(a.join.plan, LinearJoin))).join
 
-def _join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
-    indexed = frozenset(i for i, c in enumerate(candidates) if c.indexed is not None)
-    while True:
-        problem = join_problem(candidates, indexed, predicates, after)
-        plan = _cheapest_join(problem)
-        met = dict(reversed([*indexes_used(plan, problem.index_keys)]))
-        if met.keys() == indexed:
-            return _name_indexes(plan, candidates, met)
-        indexed = frozenset(met)
+    def _settled(self, rule: int, prefer: Preference) -> _Attempt:
+        """The join that uses each index in which it reads an input. It begins as `rule` of FIRST_INPUTS says."""
+        indexed = frozenset(at for at, c in enumerate(self._candidates) if c.indexed is not None)
+        while True:
+            attempt = self._attempt(self._first_inputs(indexed)[rule], prefer, indexed)
+            if attempt.indexed == indexed:
+                return attempt
+            indexed = attempt.indexed
 
+    def _find_first_inputs(self, indexed: _Inputs) -> tuple[int, ...]:
+        """The input, by each rule, that the others are met with in the first place: hydration follows its path."""
+        if not 2 < len(self._candidates) <= _MOST_COMPARED:
+            return (0,) * len(FIRST_INPUTS)
+        problem = join_problem(self._candidates, indexed, self._predicates, self._after)
+        known, orders = [*map(problem.read_rows, range(len(self._candidates)))], lookups_after_each(problem)
+        return tuple(find(known, orders) for find in FIRST_INPUTS)
 
-def _cheapest_join(problem: JoinProblem) -> Join:
-    """The join with the fewest arrangements: if possible a delta join, and one that makes few rows."""
-    has_choice = len(problem.inputs) > 2
-    preferences = (fewest_rows, fewest_arrangements) if has_choice else (fewest_rows,)
-    deltas = [join for prefer in preferences if (join := delta_join(problem, prefer))]
-    linear = [linear_join(problem, prefer) for prefer in (preferences if any(problem.index_keys) else (fewest_rows,))]
-    return min([*deltas, *linear], key=lambda join: arrangement_count(join, problem.index_keys))
+    def _make_attempt(self, first: int, prefer: Preference, indexed: _Inputs) -> _Attempt:
+        order = [first, *(at for at in range(len(self._candidates)) if at != first)]
+        candidates = [self._candidates[at] for at in order]
+        places = frozenset(place for place, at in enumerate(order) if at in indexed)
+        problem = join_problem(candidates, places, *self._in_order(order))
+        linear, delta = linear_join(problem, prefer), delta_join(problem, prefer)
+        count, join = min(
+            ((arrangement_count(each, problem.index_keys), each) for each in (delta, linear) if each),
+            key=lambda counted: counted[0],
+        )
+        met = dict(reversed([*indexes_used(join, problem.index_keys)]))
+        return _Attempt(_name_indexes(join, candidates, met), count, frozenset(order[place] for place in met))
+
+    def _in_order(self, order: Sequence[int]) -> tuple[Sequence[ScalarExpr], FilterProject]:
+        """The predicates, and what runs after the join, over the columns of the inputs in this order."""
+        begins = starts([c.plan for c in self._candidates])
+        columns = [range(at, at + len(c.plan.schema)) for at, c in zip(begins, self._candidates, strict=True)]
+        place = {column: to for to, column in enumerate(c for at in order for c in columns[at])}
+
+        def moved(exprs: Sequence[ScalarExpr]) -> tuple[ScalarExpr, ...]:
+            return tuple(map_columns(e, place.__getitem__) for e in exprs)
+
+        return moved(self._predicates), FilterProject(moved(self._after.predicates), moved(self._after.outputs))
 
 
 def _name_indexes(plan: Join, candidates: Sequence[JoinInput], met: Mapping[int, Key]) -> Join:

@@ -13,12 +13,12 @@ the first input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tidemark_planner.lir.joins.equalities import (
     Equality,
     KeyEquality,
     equalities,
+    equalities_by_input,
     equalities_on_index,
     equalities_on_key,
 )
@@ -45,7 +45,8 @@ class _Planner:
     def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
         self._problem, self._columns, self._prefer = problem, problem.columns, prefer
         self._indexed, self._unique = problem.indexed, problem.unique
-        self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
+        of_columns = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
+        self._candidates = equalities_by_input(of_columns, self._columns)
         # Arrangements that exist, or that an earlier path needs: input, columns.
         self._arranged = {(at, frozenset(key)) for at, keys in enumerate(self._indexed) for key in keys}
 
@@ -86,19 +87,18 @@ class _Planner:
     def _lookup(self, step: _Step) -> Lookup:
         """A step as the next one. What filters an input with an index runs at the end of the join."""
         at, bound = _arrangement(step)
-        known = self._problem.known_rows(at)
         return Lookup(
             at,
             len(bound),
             any(bound.issuperset(key) for key in self._problem.row_keys[at]),
             (at, bound) in self._arranged,
-            replace(known, share=0, is_one=False) if self._indexed[at] else known,
+            self._problem.read_rows(at),
             self._problem.values_of(frozenset[int]().union(*(columns_of(m.stream) for m in step[1]))),
         )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         """The equalities of a lookup: those on the key of an index, else one for every column that has one."""
-        possible = [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
+        possible = [m for e in self._candidates[lookup] if (m := e.between(known, self._columns[lookup]))]
         if found := equalities_on_index(possible, self._indexed[lookup], "lookup", self._unique):
             return found
         columns = sorted({c for m in possible for c in columns_of(m.lookup)})

@@ -56,6 +56,11 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
     return found
 
 
+def equalities_by_input(found: Sequence[Equality], columns: Sequence[frozenset[int]]) -> list[list[Equality]]:
+    """For each input, by its columns, the equalities of which it is a side of its own: those that can look it up."""
+    return [[e for e in found if e.reads[0] <= own or e.reads[1] <= own] for own in columns]
+
+
 def equalities_on_index(
     meetings: Sequence[KeyEquality], keys: Sequence[Key], side: str, unique: Collection[Key]
 ) -> list[KeyEquality] | None:

@@ -68,6 +68,11 @@ class JoinProblem:
         """What is known of the rows of an input."""
         return self.known[at] if self.known else KnownRows()
 
+    def read_rows(self, at: int) -> KnownRows:
+        """What is known of an input's rows as they are read: what filters an input with an index runs in the join."""
+        known = self.known_rows(at)
+        return replace(known, share=0, is_one=known.is_one and not known.share) if self.index_keys[at] else known
+
     @property
     def schema(self) -> Schema:
         return tuple(c for i in self.inputs for c in i.schema)

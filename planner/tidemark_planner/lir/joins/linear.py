@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_index
+from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_by_input, equalities_on_index
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.order import Lookup, Preference, fewest_rows, next_lookup
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
@@ -41,7 +41,7 @@ class _Planner:
         self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
         self._columns = problem.columns
         self._index_keys, self._unique = problem.indexed, problem.unique
-        self._candidates = equalities(problem.predicates)
+        self._candidates = equalities_by_input(equalities(problem.predicates), problem.columns)
         # Predicates that no stage has applied yet.
         self._waiting = list(problem.predicates)
 
@@ -80,7 +80,7 @@ class _Planner:
         )
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
-        return [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
+        return [m for e in self._candidates[lookup] if (m := e.between(known, self._columns[lookup]))]
 
     def _on_index(self, possible: list[KeyEquality], input: int, side: str) -> list[KeyEquality] | None:
         """The equalities on the key of an index of an input; None if no index of it serves the lookup."""

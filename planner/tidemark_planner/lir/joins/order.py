@@ -90,6 +90,11 @@ def fewest_arrangements(lookup: Lookup) -> tuple[int, ...]:
     return lookup.columns == 0, not lookup.arranged, not lookup.unique, *_by_rows(lookup)
 
 
+def query_order(lookup: Lookup) -> tuple[int, ...]:
+    """Prefers arrangements that exist, then the query's order: of some joins this needs the fewest arrangements."""
+    return lookup.columns == 0, not lookup.arranged, lookup.input
+
+
 def _by_rows(lookup: Lookup) -> tuple[int, ...]:
     growth, columns = lookup.growth, 0 if lookup.unique else -lookup.columns
     return growth is None, growth or 0, columns, not lookup.rows.is_one, lookup.rows.share, lookup.input
@@ -103,15 +108,27 @@ def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
 def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
     """The input that the others are met with: the query's first one, unless less is known to make fewer rows.
 
-    `orders`: the lookups that follow each input, if it is the first. Where all rows are known, the first input is the
-    one whose order makes the fewest; else one that has one row at most and that an equality binds to another.
+    `known`: the rows of each input as they are read. `orders`: the lookups that follow each input, if it is the first.
+    Orders with the fewest cross joins count alone. Where all rows are known, the first input is the one whose order
+    makes the fewest; else one that has one row at most and that an equality binds to one other input.
     """
-    costs = [_rows_made(rows, lookups) for rows, lookups in zip(known, orders, strict=True)]
+    crossings = [_crossings(lookups) for lookups in orders]
+    left = [at for at, each in enumerate(crossings) if each == min(crossings)]
+    costs = [_rows_made(known[at], orders[at]) for at in left]
     found = [cost for cost in costs if cost is not None]
-    if len(found) == len(known):
-        return costs.index(min(found))
-    ones = (at for at, rows in enumerate(known) if rows.is_one and orders[at][0].columns)
-    return 0 if known[0].is_one else next(ones, 0)
+    if len(found) == len(left):
+        return left[costs.index(min(found))]
+    return next((at for at in left if known[at].is_one and orders[at][0].columns), left[0])
+
+
+def query_first(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
+    """The query's first input, whatever is known."""
+    return 0
+
+
+def _crossings(lookups: Sequence[Lookup]) -> tuple[int, bool]:
+    """How many lookups are cross joins, and whether the first one is, with all rows of an input."""
+    return sum(lookup.columns == 0 for lookup in lookups), lookups[0].columns == 0
 
 
 def _rows_made(first: KnownRows, lookups: Sequence[Lookup]) -> int | None:
