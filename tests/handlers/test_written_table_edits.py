@@ -101,7 +101,8 @@ def test_an_edit_that_does_more_than_to_add_columns_changes_nothing(tmp_path: Pa
 
 
 def test_a_table_stays_for_one_that_is_read_still(tmp_path: Path) -> None:
-    """The spec names none of them any more, and `t.2` has not begun: `t` goes after that, and `t.2` with its reader."""
+    """The spec names none of them any more, and `t.2` has not begun: `t` goes after that, and the others go with the
+    reader of `t.2`."""
 
     async def scenario(place: Written) -> None:
         for names in ("a", "ab", "abc"):
@@ -110,9 +111,9 @@ def test_a_table_stays_for_one_that_is_read_still(tmp_path: Path) -> None:
         registry, reader = place.source.harness.context.registry, planned("t.2")
         registry.put_dataflow(reader)
         del place.tables[0]
-        assert await place.reconcile() == ["t", "u", "t.2"]
+        assert await place.reconcile() == ["t", "u", "t.2", "t.3"]
         place.begins("t.2")
-        assert await place.reconcile() == ["u", "t.2"]
+        assert await place.reconcile() == ["u", "t.2", "t.3"]
         registry.forget(reader.key)
         assert await place.reconcile() == ["u"]
 
@@ -127,5 +128,62 @@ def test_a_chain_of_tables_stays_until_the_last_has_begun(tmp_path: Path) -> Non
         for name, left in (("t.2", ["u", "t.2", "t.3"]), ("t.3", ["u", "t.3"])):
             place.begins(name)
             assert await place.reconcile() == left
+
+    written(tmp_path, scenario)
+
+
+def test_a_table_that_is_named_again_has_the_values_of_its_added_columns(tmp_path: Path) -> None:
+    """Where a view of before keeps the first table, the last one stays beside it, also if nobody reads it."""
+
+    async def scenario(place: Written) -> None:
+        registry, reader = place.source.harness.context.registry, planned("t")
+        for names in ("a", "ab", "abc"):
+            await place.reconcile(*names)
+        place.begins("t.2")
+        place.begins("t.3")
+        registry.put_dataflow(reader)
+        table = place.tables.pop(0)
+        for _ in range(2):
+            assert (await place.reconcile(), place.again) == (["t", "u", "t.3"], EDIT_SECONDS)
+            assert place.state.edit is not None
+            assert (place.state.edit.reason, place.source.deleted) == ("TableInUse", [f"{UID}/t.2/v1"])
+        place.tables.insert(0, table)
+        assert (await place.reconcile(), place.state.edit) == (["t", "u", "t.3"], None)
+        del place.tables[0]
+        registry.forget(reader.key)
+        assert await place.reconcile() == ["u"]
+
+    written(tmp_path, scenario)
+
+
+def test_a_table_whose_successor_has_not_begun_is_named_again(tmp_path: Path) -> None:
+    """Without its reader of before: its rows are still to be copied."""
+
+    async def scenario(place: Written) -> None:
+        registry, reader = place.source.harness.context.registry, planned("t")
+        await place.reconcile("a")
+        await place.reconcile("a", "b")
+        registry.put_dataflow(reader)
+        table = place.tables.pop(0)
+        assert await place.reconcile() == ["t", "u", "t.2"]
+        place.tables.insert(0, table)
+        registry.forget(reader.key)
+        for _ in range(2):
+            assert (await place.reconcile(), place.again) == (["t", "u", "t.2"], EDIT_SECONDS)
+        assert (place.state.edit, place.source.deleted) == (None, [])
+        place.begins("t.2")
+        assert await place.reconcile() == ["u", "t.2"]
+
+    written(tmp_path, scenario)
+
+
+def test_two_additions_in_a_row_delete_nothing(tmp_path: Path) -> None:
+    """The spec names neither `t` nor `t.2` any more, and `t.3` is to begin with their rows."""
+
+    async def scenario(place: Written) -> None:
+        for names in ("a", "ab", "abc", "abc", "abc"):
+            await place.reconcile(*names)
+        assert (place.source.ingested, place.source.deleted) == (["t", "u", "t.2", "t.3"], [])
+        assert (place.again, place.state.edit) == (EDIT_SECONDS, None)
 
     written(tmp_path, scenario)

@@ -255,8 +255,55 @@ def test_columns_that_are_added_to_a_written_table_are_a_successor_with_its_rows
     again = table_edit(now, written(new, Column("b", DOUBLE)))
     assert again.added is not None
     assert [(t.name, t.added) for t in again.added.tables] == [("w.3", ("vip", "b"))]  # type: ignore[union-attr]
-    assert edits.awaited_by(now.tables[0], now) == now.tables[1]
-    assert edits.awaited_by(now.tables[1], now) is None
+
+
+GENERATIONS = tuple(replace(WRITTEN, name=name) for name in ("w", "w.2", "w.3", "w.4", "x"))
+
+
+@pytest.mark.parametrize(
+    ("pinned_names", "removed", "read", "begun", "gone"),
+    [
+        ("w w.2", "w", "", "", ""),
+        ("w w.2", "w", "", "w.2", "w"),
+        ("w w.2", "w", "w", "w.2", ""),
+        ("w w.2 w.3", "w w.2", "", "", ""),
+        ("w w.2 w.3", "w w.2", "", "w.2", "w"),
+        ("w w.2 w.3", "w w.2", "", "w.2 w.3", "w w.2"),
+        ("w w.3", "w", "", "", ""),
+        ("w.2 w w.4", "w w.2", "", "w.2", "w"),
+        ("w w.2", "w w.2", "", "", "w w.2"),
+        ("w w.2 x", "w w.2 x", "w.2", "", "x"),
+        ("w w.2", "w w.2", "w.2", "w.2", "w"),
+        ("w w.2 x", "w w.2 x", "w", "w.2", "x"),
+        ("w w.2 w.3 x", "w w.2 w.3", "w", "w.2 w.3", "w.2"),
+        ("w w.2 w.3 x", "w w.2 w.3", "w", "w.2", ""),
+    ],
+)
+def test_a_written_table_goes_once_nothing_needs_it(
+    pinned_names: str, removed: str, read: str, begun: str, gone: str
+) -> None:
+    """One that stays begins with its rows; and the last one is needed where the spec can name the table again."""
+    known = {table.name: table for table in GENERATIONS}
+    now = pinned_written(*(known[name] for name in pinned_names.split()))
+    asked = [table for table in now.tables if table.table.name in removed.split()]
+    found = edits.removable(now, asked, read.split(), lambda table: table.table.name in begun.split())
+    assert sorted(table.table.name for table in found) == gone.split()
+
+
+def test_no_columns_are_added_where_those_that_were_added_are_gone() -> None:
+    """They would be NULL in rows that had values. The table as it was first may be named again."""
+    now = replace(pinned_written(), removed=("w.2",))
+    edit = table_edit(now, written(Column("vip", BIGINT)))
+    assert (edit.added, edit.removed, edit.reason) == (None, (), "TableNameUsed")
+    assert "columns were added to it before" in edit.refused
+    assert table_edit(now, written()).is_empty
+
+
+def test_a_table_with_the_name_of_dead_letters_does_not_go_with_another_one() -> None:
+    now = pinned_written(WRITTEN, replace(WRITTEN, name="w_dead_letter"))
+    edit = table_edit(now, WrittenSource((replace(WRITTEN, name="w_dead_letter"),)))
+    assert names_of(edit) == ["w"]
+    assert [t.table.name for t in edits.removable(now, now.tables, ["w_dead_letter"], lambda _: True)] == ["w"]
 
 
 def test_another_order_of_a_written_tables_columns_is_no_edit() -> None:

@@ -21,7 +21,7 @@ from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written import source
 from tidemark_replica.storage.written.inbox import WriteAnswer
-from tidemark_replica.storage.written.refusal import WriteRefused
+from tidemark_replica.storage.written.refusal import WriteNotPossible, WriteRefused
 
 VIP = Column("vip", BIGINT)
 
@@ -156,12 +156,31 @@ def test_errors_of_the_table_before_are_errors(tmp_path: Path) -> None:
 
 
 def test_a_table_whose_rows_are_gone_does_not_begin_empty(tmp_path: Path) -> None:
+    """It is stopped. The other tables go on, also one that begins; calls that it has are answered as before."""
     writer = Writer(tmp_path)
-    writer.call("keyed", b"id\n1\n")
-    edit(writer, without(with_column(writer.spec, "keyed", VIP), "keyed"))
-    with pytest.raises(SourceUnusable, match=r"table keyed\.2 begins with the rows of a table that is gone"):
-        writer.tick()
-    assert upper(tmp_path, "keyed.2") == 0
+    first = writer.call("keyed", b"id\n1\n", key="k")
+    writer.call("plain", b"id\n1\n")
+    spec = with_column(with_column(writer.spec, "keyed", VIP), "plain", VIP)
+    edit(writer, without(with_column(spec, "keyed", replace(VIP, name="b")), "keyed"))
+    writer.tick()
+    assert oks(tmp_path, "plain.2") == [(1, *[None] * 4)]
+    for _ in range(2):
+        with pytest.raises(WriteNotPossible, match=r"^RowsGone: table keyed\.3 begins with the rows of a table that"):
+            writer.call("keyed", b"id\n2\n")
+        assert writer.call("keyed", b"id\n1\n", key="k") == replace(first, repeated=True)
+        writer.call("plain", b"id,vip\n2,3\n")
+        assert (upper(tmp_path, "keyed.2"), upper(tmp_path, "keyed.3")) == (0, 0)
+        assert upper(tmp_path, "plain.2") == upper(tmp_path, "log") == writer.now + 1
+        stopped = writer.ingester._source.stopped()
+        assert {name: text.partition(":")[0] for name, text in stopped.items()} == {
+            "keyed.2": "RowsGone",
+            "keyed.3": "RowsGone",
+        }
+        assert not writer.ingester._source.retries()
+        writer.restart()
+    edit(writer, without(writer.spec, "keyed.2", "keyed.3"))
+    writer.tick()
+    assert writer.ingester._source.stopped() == {}
 
 
 def test_a_copy_that_is_not_wanted_any_more_ends(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ A table of a spec may have a second one beside it, for its dead letters, which g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,6 +70,8 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
         if (grown := _with_added_columns(table, known.get(name))) is not None:
             if grown.refused:
                 refused, reason = grown.refused, COLUMNS_NOT_ADDED
+            elif grown.table is not None and number(name) < number(newest(every)[table.name]):
+                refused, reason = _later_gone(table.name), TableEdit.reason
             elif grown.table is not None:
                 added.append(replace(grown.table, name=successor(table.name, every)))
             del known[name]  # it is kept until its successor is there
@@ -91,12 +93,18 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             )
         elif isinstance(table, KafkaTable) and isinstance(before, KafkaTable) and before.on_gap != table.on_gap:
             changed.append(replace(before, on_gap=table.on_gap))
-    gone = frozenset(known) | {name + DEAD_LETTER for name in known}
-    removed = tuple(table for table in pinned.tables if table.table.name in gone)
+    removed = tuple(table for table in pinned.tables if named_in(pinned, table) in known)
     if known and len(pinned.removed) + len(known) > MAX_REMOVED:
         refused, reason = f"more than {MAX_REMOVED} tables were removed: make another DataSource", TableEdit.reason
         removed = ()
     return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused, reason)
+
+
+def named_in(pinned: IngestionDescription, table: IngestedTable) -> str:
+    """The table of the source that this one is, or whose dead letters it has."""
+    assert not isinstance(pinned.source, GeneratedSource)
+    name = table.table.name
+    return name if any(each.name == name for each in pinned.source.tables) else name.removesuffix(DEAD_LETTER)
 
 
 def edited(
@@ -200,6 +208,13 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
     return _AddedColumns(refused=f"table {table.name}: {what}")
 
 
+def _later_gone(name: str) -> str:
+    return (
+        f"table {name}: columns were added to it before, and what they had went when the table was removed from the "
+        "spec, so none is added: give the table another name, or make another DataSource"
+    )
+
+
 def _pointers(table: WrittenTable, names: Collection[str]) -> dict[str, str]:
     return {each.name: each.value for each in table.pointers if each.name in names}
 
@@ -212,13 +227,35 @@ def with_rows_of(table: SourceTable, before: SourceTable) -> SourceTable:
     return replace(table, columns=columns, keys=keys, monotonic=table.monotonic and before.monotonic)
 
 
-def awaited_by(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable | None:
-    """The written table that begins with the rows of this one; None if there is none."""
+def removable(
+    pinned: IngestionDescription,
+    removed: Iterable[IngestedTable],
+    read: Collection[str],
+    has_begun: Callable[[IngestedTable], bool],
+) -> tuple[IngestedTable, ...]:
+    """Those of the tables that the spec does not name, and that nobody reads, which nothing needs. `read`: names of
+    tables with readers, or that may have some. A written table is needed by the next one of its name as long as that
+    one stays and, as far as is known, has not begun with its rows; the last one by the name, which the spec may name
+    again, as long as one before it is read."""
+    idle = [table for table in removed if named_in(pinned, table) not in read]
     if not isinstance(pinned.source, WrittenSource):
-        return None
+        return tuple(idle)
+    names = {table.table.name for table in pinned.tables}
+    last = newest(names)
+    stay = names - {table.table.name for table in idle} | {last[one] for one in map(spec_name, read) if one in last}
+    for table in sorted(idle, key=lambda each: number(each.table.name), reverse=True):
+        later = _next(table, pinned)
+        if later is not None and later.table.name in stay and not has_begun(later):
+            stay.add(table.table.name)
+    return tuple(table for table in idle if table.table.name not in stay)
+
+
+def _next(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable | None:
+    """The next pinned table of this one's name in the spec; None if there is none."""
     name = table.table.name
-    later = (t for t in pinned.tables if spec_name(t.table.name) == spec_name(name))
-    return next((t for t in later if number(t.table.name) == number(name) + 1), None)
+    same = (each for each in pinned.tables if spec_name(each.table.name) == spec_name(name))
+    later = [each for each in same if number(each.table.name) > number(name)]
+    return min(later, key=lambda each: number(each.table.name), default=None)
 
 
 def with_more_columns(

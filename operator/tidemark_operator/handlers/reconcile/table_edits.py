@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import sample
 from time import monotonic
 
@@ -39,8 +40,9 @@ from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
     MAX_TABLES,
     TableEdit,
-    awaited_by,
     edited,
+    named_in,
+    removable,
     table_edit,
     with_more_columns,
     with_rows_of,
@@ -50,7 +52,6 @@ from tidemark_operator.resources.manifest.data_source import DataSource, Deletio
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.ingestion import (
-    DEAD_LETTER,
     DeltaSource,
     GeneratedSource,
     IngestedTable,
@@ -109,8 +110,7 @@ class TableEdits:
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
         readers = self._readers(state, edit.removed)
-        idle = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
-        removed = self._not_awaited(state, idle)
+        removed = removable(state.pinned, edit.removed, readers.keys(), partial(self._has_begun, state))
         try:
             if removed or added.tables or edit.changed:
                 await self._store(state, source, removed, added, edit.changed)
@@ -119,18 +119,13 @@ class TableEdits:
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
         follows = any(number(each.table.name) > 1 for each in added.tables)  # then the table before it is to go
-        return state.edit is not None or follows or len(removed) < len(idle)
+        waits = any(each not in removed and named_in(state.pinned, each) not in readers for each in edit.removed)
+        return state.edit is not None or follows or waits
 
-    def _not_awaited(self, state: SourceState, idle: Sequence[IngestedTable]) -> tuple[IngestedTable, ...]:
-        """Those of the tables that nobody reads from which no table that stays is to begin, as far as is known."""
-        assert state.pinned is not None
-        book, gone = self._context.fleet.book(state.key.namespace), set(idle)
-        for table in sorted(idle, key=lambda each: number(each.table.name), reverse=True):
-            later = awaited_by(table, state.pinned)
-            known = None if later is None else book.frontiers(later.shard.shard_id)
-            if later is not None and later not in gone and (known is None or known.upper == Frontier.minimum()):
-                gone.discard(table)
-        return tuple(table for table in idle if table in gone)
+    def _has_begun(self, state: SourceState, table: IngestedTable) -> bool:
+        """Whether a replica has reported that the table has rows, or could have some."""
+        known = self._context.fleet.book(state.key.namespace).frontiers(table.shard.shard_id)
+        return known is not None and known.upper != Frontier.minimum()
 
     def _look_failure(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
         looked = self._looks.get(state.key)
@@ -254,6 +249,7 @@ class TableEdits:
     def _readers(self, state: SourceState, removed: Sequence[IngestedTable]) -> dict[str, list[str]]:
         """The Dataflows that read removed tables, by the table's name in the spec. One whose plan is being stored may
         read any of them."""
+        assert state.pinned is not None
         readers: dict[str, list[str]] = {}
         for key in self._context.registry.users(state.key):
             user = self._context.registry.dataflow(key)
@@ -263,8 +259,7 @@ class TableEdits:
             storing = any(p.kind == state.key.resource.kind and p.name == state.key.name for p in user.planning.reads)
             for table in removed:
                 if storing or GlobalId(table.shard.shard_id) in imported:
-                    name = table.table.name.removesuffix(DEAD_LETTER)
-                    readers.setdefault(name, []).append(key.name)
+                    readers.setdefault(named_in(state.pinned, table), []).append(key.name)
         return readers
 
 

@@ -30,11 +30,11 @@ from tidemark_persist import (
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, WrittenSource, WrittenTable
 from tidemark_protocol.plan.successors import newest, number, spec_name
-from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.staged_bindings import Entry
 from tidemark_replica.storage.update_rows import error_rows, stamped
 
 Place = tuple[IngestedTable, Shard]
+ROWS_GONE = "RowsGone"
 
 
 def written_now(spec: WrittenSource) -> dict[str, WrittenTable]:
@@ -73,22 +73,26 @@ class Generations:
         return [table.table.name for table in every if self.begun_at(table) is None]
 
     def to_begin(self) -> list[tuple[Place, Shard]]:
-        """The tables that have not begun, each with the shard of the last one before it that has.
-
-        Raises:
-            SourceUnusable: there is none.
-        """
+        """The tables that have not begun, each with the shard of the last one before it that has, if there is one."""
         found = []
         for places in self._places.values():
             base: Shard | None = None
             for table, shard in places:
                 if self.begun_at(table) is not None:
                     base = shard
-                elif base is None:
-                    raise SourceUnusable(f"table {table.table.name} begins with the rows of a table that is gone")
-                else:
+                elif base is not None:
                     found.append(((table, shard), base))
         return found
+
+    def stopped(self) -> dict[str, str]:
+        """Why tables cannot begin, by their names: there is no table before them that has."""
+        can_begin = {table.table.name for (table, _), _ in self.to_begin()}
+        return {
+            name: f"{ROWS_GONE}: table {name} begins with the rows of a table that is gone: remove it, and write the "
+            "rows to a table of another name"
+            for name in self.not_begun()
+            if name not in can_begin
+        }
 
 
 def begun(table: IngestedTable) -> Entry:

@@ -50,7 +50,7 @@ class PendingWrite:
         self._outcome: WriteAnswer | Exception | None = None
 
     def answer(self, timeout_s: float) -> WriteAnswer | None:
-        """The answer; None where there is none yet. Raises WriteRefused, WriteUnknown."""
+        """The answer; None where there is none yet. Raises WriteRefused, WriteNotPossible, WriteUnknown."""
         if not self._ended.wait(timeout_s):
             return None
         if isinstance(self._outcome, WriteAnswer):
@@ -107,7 +107,7 @@ class WriteInbox:
                     taken.append(pending)
         return taken
 
-    def refuse(self, pending: PendingWrite, refusal: WriteRefused) -> None:
+    def refuse(self, pending: PendingWrite, refusal: WriteRefused | WriteNotPossible) -> None:
         """Answers at once: nothing is written."""
         self._end([(pending, refusal)])
 

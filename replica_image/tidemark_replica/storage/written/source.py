@@ -38,7 +38,7 @@ from tidemark_replica.storage.written.generations import (
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite
-from tidemark_replica.storage.written.refusal import KEY_REUSED, ROWS_MISSING, WriteRefused
+from tidemark_replica.storage.written.refusal import KEY_REUSED, ROWS_MISSING, WriteNotPossible, WriteRefused
 from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of_call
 
 SHARE_BYTES, SHARES_MAX = 8 << 20, 256
@@ -56,6 +56,7 @@ class WrittenIngestion(Source):
         self._inbox, self._bindings = inbox, StagedBindings()
         self._keys = WrittenKeys({})
         self._tables = Generations((), {})
+        self._stopped: dict[str, str] = {}
         self._accepted: list[tuple[PendingWrite, WrittenKey, bool]] = []
         self._new: dict[str, WrittenKey] = {}
         self._outdated: list[str] = []
@@ -66,6 +67,7 @@ class WrittenIngestion(Source):
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)
         self._tables = Generations(shards.tables, self._bindings.positions)
+        self._stopped = self._tables.stopped()
         self._keys = WrittenKeys(self._bindings.positions)
         self._inbox.restart()
 
@@ -78,6 +80,9 @@ class WrittenIngestion(Source):
             groups.setdefault(pending.write.table, []).append(pending)
         staged = dict[str, list[StagedFile]]()
         for name, group in groups.items():
+            if why := self._stopped.get(self._tables.last(name)[0].table.name):
+                self._put_off(group, why)
+                continue
             self._busy = monotonic(), f"writing {sum(p.write.rows for p in group)} rows to table {name}"
             large = group[0].write.size > SHARE_BYTES and len(group[0].write.parts) == 1
             if file := self._stage_large(name, group[0], time) if large else self._stage_small(name, group, time):
@@ -113,6 +118,13 @@ class WrittenIngestion(Source):
 
     def held(self) -> Collection[str]:
         return self._tables.not_begun()
+
+    def stopped(self) -> Mapping[str, str]:
+        return self._stopped
+
+    def retries(self) -> bool:
+        """Rows that are gone do not come back."""
+        return False
 
     def interrupt(self) -> None:
         self._is_interrupted = True
@@ -206,7 +218,13 @@ class WrittenIngestion(Source):
             self._accepted.append((pending, known, True))
         return True
 
-    def _refuse(self, pending: PendingWrite, refusal: WriteRefused) -> None:
+    def _put_off(self, group: Iterable[PendingWrite], why: str) -> None:
+        """The table is stopped: calls that it has are answered, and nothing of others is written."""
+        for pending in group:
+            if not self._is_known(pending):
+                self._refuse(pending, WriteNotPossible(why))
+
+    def _refuse(self, pending: PendingWrite, refusal: WriteRefused | WriteNotPossible) -> None:
         self._counts["refused_writes"] += 1
         self._inbox.refuse(pending, refusal)
 
