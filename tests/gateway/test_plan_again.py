@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,15 +11,20 @@ import pytest
 
 from tests.gateway.registries import add_dataflow, registry
 from tests.gateway.test_planner_admission import Anybody
+from tests.gateway.test_rights import LISTS, Caller
 from tests.protocol.samples import A
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import RelationChanged, StatementRefused
-from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import Limits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.auth.access import Forbidden
+from tidemark_operator.gateway.query import plan_again as again
 from tidemark_operator.gateway.query.query import QueryRequest
 from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.streams import query_answer
+from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.query_answer import Queries
+from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_protocol.ids import GlobalId
@@ -76,9 +81,38 @@ def test_a_statement_over_a_view_that_goes_while_it_is_planned_is_refused_as_if_
         described(known, planner)
 
 
-def test_a_relation_that_changes_at_each_attempt_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After as many plans as there are pauses, and one."""
-    monkeypatch.setattr(wait_policy, "PLAN_AGAIN_SECONDS", (0.0, 0.0))
+class Changes(Exception):
+    """What the second attempt raises."""
+
+
+@pytest.mark.parametrize("way", ["query", "subscribe", "copy"])
+def test_each_way_to_read_plans_again(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the relation changes after the plan was made, while the statement waits."""
+    outcomes: list[Exception] = [RelationChanged(), Changes()]
+
+    async def attempt(*_: object) -> object:
+        raise outcomes.pop(0)
+
+    context, limits, request = cast(Any, None), Limits(), SimpleNamespace(namespace="ns")
+    monkeypatch.setattr(query_answer, "prepare", attempt)
+    monkeypatch.setattr(Copies, "_begin", attempt)
+    monkeypatch.setattr(Subscribes, "_begin", attempt)
+    unused = cast(Any, None)
+    ways: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "query": lambda: Queries(context, unused, unused, limits).serve(Anybody(), ASKED, unused),
+        "subscribe": lambda: Subscribes(context, limits).serve(Anybody(), unused, request, unused),
+        "copy": lambda: Copies(context, limits).serve(Anybody(), request),
+    }
+    with pytest.raises(Changes):
+        asyncio.run(ways[way]())
+
+
+@pytest.mark.parametrize("rights", [LISTS, ()])
+def test_a_relation_that_changes_at_each_attempt_is_told_in_the_end(
+    rights: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After as many plans as there are pauses, and one. Who may not list objects learns of no name."""
+    monkeypatch.setattr(again, "PAUSES_SECONDS", (0.0, 0.0))
     plans = 0
 
     async def attempt() -> None:
@@ -86,6 +120,6 @@ def test_a_relation_that_changes_at_each_attempt_is_told_in_the_end(monkeypatch:
         plans += 1
         raise RelationChanged
 
-    with pytest.raises(RelationChanged):
-        asyncio.run(wait_policy.plan_again(attempt))
+    with pytest.raises(RelationChanged if rights else Forbidden):
+        asyncio.run(again.plan_again(Caller(*rights), "ns", attempt))
     assert plans == 3

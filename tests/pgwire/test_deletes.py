@@ -21,6 +21,7 @@ from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway import WRITE_SECONDS
+from tidemark_pgwire.session import writes
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
 from tidemark_protocol.ids import GlobalId
@@ -171,9 +172,25 @@ def test_an_upsert_replaces_whole_rows(tables: Written) -> None:
             "a = excluded.a"
         )
         assert sorted(tables.rows("pairs")) == [(1, "x", None), (2, "x", 21)]
+        twice = upsert.replace("(%s, 'x', %s)", "(5, 'x', 1), (5, 'x', 2)")
         with pytest.raises(psycopg.errors.UniqueViolation, match="KEY_TWICE"):
-            connection.cursor().executemany(upsert, [(5, 1), (5, 2)])
-    assert len(tables.rows("pairs")) == 2
+            connection.execute(twice.encode())
+        connection.cursor().executemany(upsert, [(5, 1), (5, 2)])
+    assert sorted(tables.rows("pairs"))[2:] == [(5, "x", 2)]
+
+
+def test_upserts_that_are_too_many_for_sections_are_one(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then none of them may have a key of another."""
+    upsert = "INSERT INTO shop.orders VALUES (%s, 'x') " + SET_NAME
+    monkeypatch.setattr(writes, "MIXED_SECTIONS", 3)
+    with tables.server.connect() as connection:
+        connection.cursor().executemany(upsert, [(n,) for n in range(9)])
+        assert len(tables.rows("orders")) == 9
+        with pytest.raises(psycopg.errors.UniqueViolation, match="KEY_TWICE"):
+            connection.cursor().executemany(upsert, [(1,)] * 5)
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+            connection.cursor().executemany("UPDATE shop.orders SET name = 'y' WHERE id = %s", [(n,) for n in range(5)])
+    assert {name for _, name in tables.rows("orders")} == {"x"}
 
 
 def test_a_transaction_inserts_upserts_and_deletes(tables: Written) -> None:

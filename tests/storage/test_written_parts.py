@@ -36,7 +36,8 @@ ROWS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("n", pa.int64())])
         ("keyed", [("delete", "1,"), ("insert", "2,x")], None),
         ("keyed", [("insert", "3,c"), ("insert", "3,c")], None),
         ("keyed", [("upsert", "1,x"), ("delete", "9,")], None),
-        ("keyed", [("update", "1,x 1,y"), ("update", "2,z")], [(1, "y"), (2, "z")]),
+        ("keyed", [("update", "1,x"), ("update", "1,y 2,z")], [(1, "y"), (2, "z")]),
+        ("keyed", [("update", "1,x 1,y")], None),
         ("keyed", [("update", "1,x"), ("delete", "1,"), ("insert", "1,new"), ("update", "1,y")], [(1, "y"), (2, "b")]),
         ("keyed", [("update", "2,b")], [(1, "a"), (2, "b")]),
         ("keyed", [("update", "1,x 9,y")], None),
@@ -122,7 +123,7 @@ def one_after_the_other(
     now, written, found = before, 0, 0
     try:
         for part, rows in pieces:
-            if part.operation == "upsert" and len(set(rows.column("id").to_pylist())) < rows.num_rows:
+            if part.operation in ("upsert", "update") and len(set(rows.column("id").to_pylist())) < rows.num_rows:
                 return None
             for change in rows.to_pylist() if part.changed else ():
                 there = [row for row in now.to_pylist() if row["id"] == change["id"]]
@@ -135,7 +136,7 @@ def one_after_the_other(
                 now = pa.Table.from_pylist(kept + made, now.schema)
             if part.changed:
                 continue
-            updates = updates_of(table, part, rows, now)
+            updates = updates_of(table, part.operation, rows, now)
             now = consolidate(pa.concat_tables([now, updates]))
             if part.operation == "delete":
                 found -= sum(updates.column(DIFF).to_pylist())

@@ -92,7 +92,7 @@ class Session:
         return found
 
     async def written_table(self, source: str, table: str, operation: str) -> WrittenTable:
-        """A table whose rows the user may insert, upsert or delete, as it was a second ago at most. Raises
+        """A table whose rows the user may write by the operation, as it was a second ago at most. Raises
         WireError."""
         asked, name, found = self._table
         now = time.monotonic()

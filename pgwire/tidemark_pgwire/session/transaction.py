@@ -33,8 +33,8 @@ LOST = (-1, -1)
 
 @dataclass(frozen=True)
 class Section:
-    """Rows of a body with which one thing is done. `begin`: how many rows are before them; `changed`: the columns that
-    an update or an upsert sets in rows that are there; empty: all."""
+    """Rows of a body with which one thing is done, by one statement where it finds rows by their key. `begin`: how many
+    rows are before them; `changed`: the columns that an update or an upsert sets in rows that are there; empty: all."""
 
     operation: str
     begin: int
@@ -46,7 +46,8 @@ class Pending:
     """Rows that are to be inserted into one table, upserted, updated and deleted, by a call with this key. `sections`:
     what is done with them, in order. `copied`: the data of the one COPY that they are of; None: they have other
     statements. `statements`: how many INSERTs, UPDATEs and DELETEs there were since the first of them. `since`: when
-    the first of them came, by the event loop's clock."""
+    the first of them came, by the event loop's clock. `has_kinds`: whether different things are done with rows, or some
+    of their columns are kept; `header_size`: about how many bytes the sections have in a call."""
 
     table: WrittenTable
     body: Body
@@ -55,6 +56,8 @@ class Pending:
     copied: Blocks | None = None
     statements: int = 0
     since: float = 0.0
+    has_kinds: bool = False
+    header_size: int = 0
 
 
 class Transaction:

@@ -19,7 +19,7 @@ from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.session.transaction import Pending, Section
 from tidemark_pgwire.statements.commands import CopyIn
-from tidemark_pgwire.statements.inserts import DELETE, INSERT, UPDATE, TableName, Write
+from tidemark_pgwire.statements.inserts import DELETE, INSERT, UPDATE, UPSERT, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
@@ -33,7 +33,9 @@ MAX_MESSAGE_BYTES = 1 << 20
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
 MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
-"""What the ingester takes of a call with several operations."""
+"""What the ingester takes of a call with sections."""
+HEADER_BYTES, SECTION_BYTES = 1 << 20, 24
+"""Of the sections of a call, in its first message; and of one section without names of columns."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
@@ -45,7 +47,7 @@ async def change(session: Session, command: Write, parameters: Sequence[Paramete
     is_small = len(command.rows) < LARGE_ROWS and _size(command, parameters) < LARGE_BYTES
     made, rows = make() if is_small else await asyncio.to_thread(make)
     if rows:
-        body = _body(session, table, command.operation, changed_columns(table, command))
+        body = _body(session, table, command.operation, changed_columns(table, command), len(made))
         await body.do_file_work(partial(body.append, made, rows), len(made))
     if session.transaction.pending is not None:
         session.transaction.pending.statements += 1
@@ -168,31 +170,46 @@ async def _table(session: Session, name: TableName, operation: str) -> WrittenTa
     return await session.written_table(name.source, name.table, operation)
 
 
-def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = ()) -> Body:
+def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = (), size: int = 0) -> Body:
     """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that it sets
-    in rows that are there; empty: all. Raises WireError: there are rows of another table, or too many for one call."""
+    in rows that are there; empty: all. `size`: of the rows, in bytes. Raises WireError: there are rows of another
+    table, or too many for one call."""
     pending = session.transaction.rows_of(table)
     if pending is None:
         body, key = Body(session.spool, session.user, header_of(table)), session.settings.write_key or uuid.uuid4().hex
-        pending = session.transaction.pending = Pending(table, body, key, [Section(operation, 0, changed)])
+        pending = session.transaction.pending = Pending(table, body, key, [])
         pending.since = asyncio.get_running_loop().time()
-        return body
-    pending.copied = None
-    last = pending.sections[-1]
-    if (last.operation, last.changed) != (operation, changed):
+    else:
+        pending.copied = None
+    last = pending.sections[-1] if pending.sections else None
+    is_other = last is not None and (last.operation, last.changed) != (operation, changed)
+    pending.has_kinds |= is_other or bool(changed)
+    # an upsert may write a key of the one before it, unless they are too many
+    follows = operation in (UPSERT, UPDATE) and len(pending.sections) <= MIXED_SECTIONS
+    if last is None or is_other or follows:
         pending.sections.append(Section(operation, pending.body.rows, changed))
-    is_large = len(pending.sections) > MIXED_SECTIONS or pending.body.size > MIXED_BYTES
-    if is_large and (len(pending.sections) > 1 or changed):
+        pending.header_size += SECTION_BYTES + sum(2 + len(name.encode()) for name in changed)
+    if pending.has_kinds and _is_large(pending, size):
         text = (
             "a transaction that sets some columns, or that inserts, upserts and deletes, has at most "
-            f"{MIXED_BYTES >> 20} MiB of rows, and changes at most {MIXED_SECTIONS} times between them"
+            f"{MIXED_BYTES >> 20} MiB of rows, and at most {MIXED_SECTIONS} statements that change between these, "
+            f"whose names of columns have {HEADER_BYTES >> 20} MiB"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
     return pending.body
 
 
+def _is_large(pending: Pending, more: int = 0) -> bool:
+    """Whether the rows, with so many bytes more, are too large for a call that has sections."""
+    size = pending.body.size + more
+    return len(pending.sections) > MIXED_SECTIONS or size > MIXED_BYTES or pending.header_size > HEADER_BYTES
+
+
 def _sections(pending: Pending) -> Iterator[pb.WriteSection]:
-    """The operations in order, without those that have no rows."""
+    """The operations in order, without those that have no rows. Upserts that are too many for sections are one."""
+    if not pending.has_kinds and _is_large(pending):
+        yield pb.WriteSection(operation=pending.sections[0].operation, rows=pending.body.rows)
+        return
     ends = [*(section.begin for section in pending.sections[1:]), pending.body.rows]
     for section, end in zip(pending.sections, ends, strict=True):
         if end > section.begin:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, NOT_IN_REPERTOIRE, SYNTAX_ERROR, TYPE_MISMATCH, WireError
+from tidemark_pgwire.errors import (
+    FEATURE_NOT_SUPPORTED,
+    LIMIT_EXCEEDED,
+    NOT_IN_REPERTOIRE,
+    SYNTAX_ERROR,
+    TYPE_MISMATCH,
+    WireError,
+)
 from tidemark_pgwire.statements.inserts import Cell, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.values.types import of_sql
@@ -30,6 +37,8 @@ _CASTS: dict[str, tuple[str, ...]] = {
 }
 """The types of columns for which the cast of a text means the text itself, or an error."""
 _ZONED = re.compile(ZONE)
+KEYED_BYTES = 8 << 20
+"""Of the rows of a statement that finds them by their key: it may repeat one long value for each."""
 
 
 def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:
@@ -43,6 +52,10 @@ def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], 
         rows = [row for row in dict.fromkeys(rows) if None not in row[command.changed :]]
     if not rows:
         return b"", 0
+    size = sum(len(text) for row in rows for text in row if text is not None)
+    if command.by_key and size > KEYED_BYTES:
+        text = f"{command.tag} has {size} characters of values, counted for each key; it may have {KEYED_BYTES}"
+        raise WireError(LIMIT_EXCEEDED, text, hint=f"{command.tag} fewer keys in a statement.")
     texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
     return csv_of(table, columns, texts, zone), len(rows)
 

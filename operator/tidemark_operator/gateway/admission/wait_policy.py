@@ -4,7 +4,7 @@
     QueryNotReady      COMMON_TIME_SECONDS    the operator has just begun, and no replica has reported yet
     NoCompleteTime     COMMON_TIME_SECONDS    the operator's knowledge of frontiers is a moment old
     NoReplicaAnswers   REPLICA_SECONDS        a lost replica is started again, or connects again
-    RelationChanged    PLAN_AGAIN_SECONDS     the statement is planned again, with the relations that there are now
+    RelationChanged    plan_again.py          the statement is planned again, with the relations that there are now
     (an answer)        QUERY_SECONDS          its computation; a copy: COPY_SECONDS; the client may set less (--timeout)
 
 An instance without replicas is refused at once: none will come. A statement that waits holds no memory of answers. One
@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
-from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, QueryNotReady, QueryRefused, RelationChanged
+from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, QueryNotReady, QueryRefused
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
 REPLICA_SECONDS = SILENT_SECONDS
-PLAN_AGAIN_SECONDS = (0.0, 0.1, 0.2, 0.5, 1.0)
-"""The pauses before a statement is planned again: a relation may change more than once while it is planned."""
 LOOK_AGAIN_SECONDS = 0.1
 QUERY_SECONDS, COPY_SECONDS = 3600.0, 12 * 3600.0
 WaitSlot = Callable[[], AbstractAsyncContextManager[Any]]
@@ -72,20 +70,6 @@ class Wait:
 async def when_possible(attempt: Callable[[], T], seconds: float | None = None, slot: WaitSlot = nullcontext) -> T:
     """`Wait.until` with deadlines of its own."""
     return await Wait(seconds, slot).until(attempt)
-
-
-async def plan_again(attempt: Callable[[], Awaitable[T]]) -> T:
-    """The result of `attempt`, which plans a statement; repeated while a relation changes between planning and use.
-
-    Raises:
-        RelationChanged: a relation changed at each attempt.
-    """
-    for pause in PLAN_AGAIN_SECONDS:
-        try:
-            return await attempt()
-        except RelationChanged:
-            await asyncio.sleep(pause)
-    return await attempt()
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
-                                                                    to insert, upsert or delete rows, create, update
+                                                                    to insert, change or delete rows, create, update
                                                                     or delete datasources/rows;
                                                                     to delete retained tables, delete dataflows/tables;
                                                                     to create, edit or delete a Dataflow, create, patch

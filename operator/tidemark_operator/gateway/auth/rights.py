@@ -34,21 +34,20 @@ async def check_rights(
         ReviewUnavailable: the API server does not answer.
     """
     tables = [id for id in reads if not is_introspection(id)]
-    gone = any(id not in found for id in tables)
-    if gone or not tables or len(tables) < len(reads):
-        await _see_objects(access, namespace)
-    if gone:
+    if any(id not in found for id in tables):
         raise RelationChanged()
+    if not tables or len(tables) < len(reads):
+        await see_objects(access, namespace)
     try:
         await access.check_rows(namespace, sorted({found[id] for id in tables}, key=str))
     except Forbidden:
-        await _see_objects(access, namespace)
+        await see_objects(access, namespace)
         raise
 
 
 async def raise_refusal(access: Access, namespace: str, refused: Refused) -> NoReturn:
     """Raise the planner's refusal as StatementRefused, or Forbidden where the caller may not list objects."""
-    await _see_objects(access, namespace)
+    await see_objects(access, namespace)
     raise refusal(refused)
 
 
@@ -59,7 +58,8 @@ def refusal(refused: Refused) -> StatementRefused:
     return StatementRefused(text, first.code, first.line, first.column)
 
 
-async def _see_objects(access: Access, namespace: str) -> None:
+async def see_objects(access: Access, namespace: str) -> None:
+    """Check the right to list objects. Raises Forbidden, as where a statement names what does not exist."""
     try:
         await access.check_objects(namespace)
     except Forbidden as error:

@@ -13,8 +13,9 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import Limits
-from tidemark_operator.gateway.admission.wait_policy import plan_again, time_limit
+from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.copy_location import FORMATS, copies_folder, copy_location
@@ -40,7 +41,7 @@ class Copies:
             TooMany, Forbidden, PlannerUnavailable: as `plan_subject`.
         """
         self._limits.copies.check(access.caller)
-        ready, made, location = await plan_again(lambda: self._begin(access, request))
+        ready, made, location = await plan_again(access, request.namespace, lambda: self._begin(access, request))
         async with self._limits.copies.hold(access.caller), time_limit(wait_policy.COPY_SECONDS):
             result = await ready.instance.clients.copy(made)
         if isinstance(result, CopyToFailed):

@@ -17,8 +17,9 @@ from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 from tidemark_operator.gateway.admission.limits import Limits
-from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, plan_again, time_limit
+from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
@@ -77,13 +78,11 @@ class Queries:
             QueryRefused, TooMany, Forbidden, PlannerUnavailable, ReviewUnavailable: as `prepare`.
         """
         with tracing.span("query", request.trace_context, tracing.SERVER, namespace=request.namespace):
-            await self._serve(access, request, client)
+            await plan_again(access, request.namespace, lambda: self._answer(access, request, client))
 
-    async def _serve(self, access: Access, request: QueryRequest, client: QueryClient) -> None:
+    async def _answer(self, access: Access, request: QueryRequest, client: QueryClient) -> None:
         slot = partial(self._limits.waits.hold, access.caller)
-        prepared = await plan_again(
-            lambda: prepare(self._context, self._statements, self._tables, access, request, slot)
-        )
+        prepared = await prepare(self._context, self._statements, self._tables, access, request, slot)
         memory = self._memory(prepared)
         async with hold_when_possible(memory, STASH_ABOVE_BYTES, access.caller, prepared.now, slot) as (query, held):
             async with time_limit(wait_policy.QUERY_SECONDS):
@@ -102,7 +101,9 @@ class Queries:
 
     async def describe(self, access: Access, request: QueryRequest) -> Sequence[Column]:
         """The columns of the answer, without it. Raises as `prepare`."""
-        return await plan_again(lambda: describe(self._context, self._statements, access, request))
+        return await plan_again(
+            access, request.namespace, lambda: describe(self._context, self._statements, access, request)
+        )
 
     def _memory(self, prepared: PreparedQuery) -> FairQueue:
         return self._limits.one_shots if prepared.one_shot else self._limits.peeks

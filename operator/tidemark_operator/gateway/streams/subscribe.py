@@ -22,9 +22,9 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeNotWhole, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
-from tidemark_operator.gateway.admission.wait_policy import plan_again
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
+from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
@@ -66,7 +66,7 @@ class Subscribes:
             QueryRefused, TooMany, Forbidden, PlannerUnavailable: as `plan_subject`.
         """
         self._limits.subscribes.check(access.caller)
-        ready, made = await plan_again(lambda: self._begin(access, request))
+        ready, made = await plan_again(access, request.namespace, lambda: self._begin(access, request))
         running = ready.instance.clients.subscribe(made)
         async with self._limits.subscribes.hold(access.caller), running as subscription:
             reads = ReadSet(request.namespace, ready.planned.references, ready.owners)

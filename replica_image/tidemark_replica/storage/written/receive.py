@@ -115,7 +115,7 @@ class Receiver:
         """The call, once its body is complete. Raises WriteRefused, WriteNotPossible, and what `pieces` raises."""
         table = self._checked(header)
         limit = self._limit_of(header)
-        where = "spec.table.maxTransactionBytes" if limit == self._limit else "of a call with several operations"
+        where = "spec.table.maxTransactionBytes" if limit == self._limit else "of a call with sections"
         with closing(self._spool.file()) as body:
             digest = hashlib.sha256(header.digest.encode())
             for piece in pieces:
@@ -161,7 +161,9 @@ class Receiver:
         file = self._spool.file()
         try:
             rows, size, limit = 0, 0, DECODED_FACTOR * self._limit_of(header)
-            needed = frozenset().union(*(needed_columns(table, each) for each in header.operations))
+            needed = frozenset().union(
+                *(needed_columns(table, each) for each in header.operations), *(part.changed for part in header.parts)
+            )
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), arrow_schema(table.columns), options=_COMPRESSED) as out:
                 for batch in decode(header.format, body.reader(), table, needed):
                     for part, piece in _pieces(batch, rows, header):

@@ -5,13 +5,12 @@
     insert     (none)        +row                       +row                 two rows
     upsert     primary key   -the row before, +row      +row                 KEY_TWICE
                (of columns)  -the row, +it, changed     +row                 KEY_TWICE
-    update     primary key   -the row, +it, changed     nothing              one after the other
+    update     primary key   -the row, +it, changed     nothing              KEY_TWICE
     delete     primary key   -the row                   nothing              KEY_TWICE
     delete     (whole row)   -row                       nothing              two of them, where they are there
 
 The parts of a call are done one after the other, each with what those before it left. Rows with different keys have
-nothing to do with each other: so the first part of each key is done at once, then the second of each, and so on. Each
-row of an update counts as a part.
+nothing to do with each other: so the first part of each key is done at once, then the second of each, and so on.
 
 A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key. An
 adopted table may have had a key with several rows before: KEY_NOT_UNIQUE, as nobody can tell which one is meant.
@@ -30,7 +29,7 @@ from tidemark_persist import DIFF, consolidate
 from tidemark_persist.files.spill import row_hash
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_replica.storage.keyed_rows.changes import places_by_key
-from tidemark_replica.storage.written.receive import DELETE, INSERT, UPDATE, UPSERT, Part
+from tidemark_replica.storage.written.receive import DELETE, INSERT, OPERATIONS, UPDATE, UPSERT, Part
 from tidemark_replica.storage.written.refusal import (
     DUPLICATE_KEY,
     KEY_NOT_UNIQUE,
@@ -59,41 +58,40 @@ def updates_of_call(
 ) -> tuple[pa.Table, int, int]:
     """The updates of one call, as `updates_of`, how many rows it writes, and how many it finds to delete or update.
     `rows`: those of its parts, in their order; of a single part any number. Raises WriteRefused."""
-    if len(parts) == 1 and parts[0].operation != UPDATE:
-        updates = updates_of(table, parts[0], rows, before)
-        return (updates, *_counts(parts[0], rows.num_rows, updates))
+    if len(parts) == 1 and not parts[0].changed:
+        updates = updates_of(table, parts[0].operation, rows, before)
+        return (updates, *_counts(parts[0].operation, rows.num_rows, updates))
     if len(parts) == 1:
         parts = [replace(parts[0], rows=rows.num_rows)]
     pieces, written, found = [_with_diff(rows.slice(0, 0), 1)], 0, 0
     for hashes, done in _rounds(table, parts, rows):
         before = before.filter(pa.array(np.isin(row_hash(before.select(found_by(table))), hashes)))
-        for part, some in done:
-            updates = updates_of(table, part, some, before)
+        for operation, some, sets in done:
+            updates = updates_of(table, operation, some, before, sets)
             before = consolidate(pa.concat_tables([before, updates]))
             pieces.append(updates)
-            counts = _counts(part, some.num_rows, updates)
+            counts = _counts(operation, some.num_rows, updates)
             written, found = written + counts[0], found + counts[1]
     return consolidate(pa.concat_tables(pieces)), written, found
 
 
 def _rounds(
     table: WrittenTable, parts: Sequence[Part], rows: pa.Table
-) -> Iterator[tuple[np.ndarray, list[tuple[Part, pa.Table]]]]:
+) -> Iterator[tuple[np.ndarray, list[tuple[str, pa.Table, np.ndarray]]]]:
     """The hashes of the keys of a round, which are among those of the round before it, and its rows by what is done
-    with them: rows of one part, or of different keys. Raises WriteRefused."""
+    with them: rows of one part, or of different keys; with the columns that each sets. Raises WriteRefused."""
     counts = [each.rows for each in parts]
-    kinds = {(each.operation, each.changed): each for each in parts}
-    kind = np.repeat([[*kinds].index((each.operation, each.changed)) for each in parts], counts)
-    begins = np.diff(np.repeat(np.arange(len(parts)), counts), prepend=-1) != 0
-    begins |= np.repeat([each.operation == UPDATE for each in parts], counts)
+    part = np.repeat(np.arange(len(parts)), counts)
+    operation = np.repeat([OPERATIONS.index(each.operation) for each in parts], counts)
+    sets = np.array([[not p.changed or column.name in p.changed for column in table.columns] for p in parts])
     key = row_hash(rows.select(found_by(table)))
-    turn = _turns(key, np.cumsum(begins))
+    turn = _turns(key, part)
     if turn.max(initial=0) >= ROUNDS_MAX:
         raise WriteRefused(TOO_LARGE, f"a row is written in more than {ROUNDS_MAX} parts of the call; divide it")
     for number in range(turn.max(initial=-1) + 1):
         now = turn == number
-        chosen = ((part, np.flatnonzero(now & (kind == index))) for index, part in enumerate(kinds.values()))
-        yield key[now], [(part, rows.take(pa.array(found))) for part, found in chosen if len(found)]
+        chosen = ((name, np.flatnonzero(now & (operation == index))) for index, name in enumerate(OPERATIONS))
+        yield key[now], [(name, rows.take(pa.array(at)), sets[part[at]]) for name, at in chosen if len(at)]
 
 
 def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -107,10 +105,12 @@ def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
     return found
 
 
-def updates_of(table: WrittenTable, part: Part, rows: pa.Table, before: pa.Table) -> pa.Table:
-    """The updates of rows with which `part` says what is done: user columns and `__diff`. `before`: consolidated rows
-    with `__diff`, of all that the operation may touch; others do no harm. Raises WriteRefused."""
-    operation = part.operation
+def updates_of(
+    table: WrittenTable, operation: str, rows: pa.Table, before: pa.Table, sets: np.ndarray | None = None
+) -> pa.Table:
+    """The updates of rows of one operation: user columns and `__diff`. `before`: consolidated rows with `__diff`, of
+    all that the operation may touch; others do no harm. `sets`: by row and column, what is set in a row that is there;
+    None: all. Raises WriteRefused."""
     if not table.primary_key:
         return _with_diff(rows, 1) if operation == INSERT else _without(table, rows, before)
     keys = found_by(table)
@@ -122,27 +122,32 @@ def updates_of(table: WrittenTable, part: Part, rows: pa.Table, before: pa.Table
         return _with_diff(rows, 1)
     _refuse_not_unique(there, keys)
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
-    if operation == UPSERT and not part.changed:
+    if operation == UPSERT and (sets is None or sets.all()):
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
-    made = [_changed(there, rows, keys, part.changed)] if part.changed else []
+    made = [_changed(there, rows, keys, sets)] if operation != DELETE else []
     if operation == UPSERT:
         new = rows.join(there.select(keys), keys=keys, join_type="left anti").select(rows.column_names)
         made.append(_with_diff(new, 1))
     return pa.concat_tables([gone, *made])
 
 
-def _changed(there: pa.Table, rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The rows that are there, with the values of these columns that `rows` have for their keys."""
-    places = pa.array(places_by_key(there, rows, keys))
-    for name in names:
+def _changed(there: pa.Table, rows: pa.Table, keys: Sequence[str], sets: np.ndarray | None) -> pa.Table:
+    """The rows that are there, with the values of `rows` for their keys in the columns that these set."""
+    assert sets is not None, "the columns that an update sets"
+    places = places_by_key(there, rows, keys)
+    for name, is_set in zip(rows.column_names, sets[places].T, strict=True):
+        if name in keys or not is_set.any():
+            continue
         at = there.schema.get_field_index(name)
-        there = there.set_column(at, there.schema.field(at), rows.column(name).take(places))
+        both = pa.concat_arrays([each.column(name).combine_chunks() for each in (there, rows)])
+        picked = np.where(is_set, places + there.num_rows, np.arange(there.num_rows))
+        there = there.set_column(at, there.schema.field(at), both.take(pa.array(picked)))
     return there
 
 
-def _counts(part: Part, rows: int, updates: pa.Table) -> tuple[int, int]:
+def _counts(operation: str, rows: int, updates: pa.Table) -> tuple[int, int]:
     """How many rows are written, and how many are found to delete or update, where so many are given."""
-    if part.operation not in (DELETE, UPDATE):
+    if operation not in (DELETE, UPDATE):
         return rows, 0
     diffs = updates.column(DIFF)
     return 0, -(pc.sum(diffs.filter(pc.less(diffs, 0))).as_py() or 0)
