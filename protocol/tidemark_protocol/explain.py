@@ -172,6 +172,7 @@ class _Printer:
             self._estimates.bind(plan.id, plan.value)
             return ExplainedOperator(f"Let {plan.id} =", (self.operator(plan.body),), bindings=(("", value),))
         if isinstance(plan, LetRec):
+            self._estimates.forget(binding.id for binding in plan.bindings)
             bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
             return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()

@@ -76,6 +76,25 @@ def test_an_edit_keeps_the_row_counts_of_what_was_read() -> None:
     asyncio.run(scenario())
 
 
+def test_an_edit_that_was_given_up_keeps_no_row_counts() -> None:
+    """What it read beside the active revision has a new count when it is read again."""
+
+    async def scenario() -> None:
+        edited, _ = counted()
+        report(edited, 4096)
+        await edited.revise("SELECT a FROM s.a")
+        await edited.revise("SELECT a FROM s.a JOIN s.b")
+        assert edited.state.pending is not None
+        await edited.revise("SELECT a FROM s.a")
+        assert edited.state.pending is None
+        report(edited, 1 << 20)
+        await edited.revise("SELECT a, 1 FROM s.a JOIN s.b")
+        assert edited.state.pending is not None
+        assert edited.state.pending.mark.revision.row_counts == (RowCount(A, 4096), RowCount(B, 1 << 20))
+
+    asyncio.run(scenario())
+
+
 def test_crash_a_stored_plan_is_found_again_by_its_row_counts() -> None:
     """The operator dies before the first revision is marked; meanwhile the table has grown."""
 
@@ -85,6 +104,7 @@ def test_crash_a_stored_plan_is_found_again_by_its_row_counts() -> None:
         edited.written.dies = True
         with pytest.raises(ConnectionError):
             await edited.revise("SELECT a FROM s.a")
+        edited.state.planning.answer = None  # the next operator has none
         report(edited, 1 << 20)
         await edited.revise("SELECT a FROM s.a")
 

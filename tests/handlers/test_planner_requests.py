@@ -13,7 +13,13 @@ from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.dataflow_state import Answer
 from tidemark_operator.catalogue.row_counts import counts_of
-from tidemark_operator.handlers.revisions.planner_requests import must_send, outcome_of_refusal, plan_request, remember
+from tidemark_operator.handlers.revisions.planner_requests import (
+    must_send,
+    outcome_of_refusal,
+    plan_request,
+    question_of,
+    remember,
+)
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS, MAX_PAUSE_MS
 from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
@@ -130,6 +136,8 @@ def counted(*tables: TableReport, follows: Sequence[DataflowRevision] = ()) -> d
         (TableReport("a", 5_000, behind=0, unit="files"), 4096),
         (TableReport("a", 5_000, behind=3, unit="files"), None),  # not read to its end yet
         (TableReport("a", 5_000, behind=3, unit="bytes"), 4096),  # of PostgreSQL's log
+        (TableReport("a", 5_000, behind=5_000, unit="offsets"), 4096),  # of a topic that is written all the time
+        (TableReport("a", 5_000, behind=5_001, unit="events"), None),
         (TableReport("a", 5_000, snapshot_percent=40, unit="bytes"), None),
     ],
 )
@@ -152,6 +160,18 @@ def test_must_an_edit_is_planned_with_the_row_counts_of_its_revision() -> None:
     # one that was stored and not marked, and then the active one
     unmarked = replace(both, row_counts=(RowCount(GlobalId("s.a"), 4096), RowCount(GlobalId("s.b"), 8192)))
     assert counted(*now, follows=[unmarked, one]) == {"a": 4096, "b": None}
+
+
+def test_other_row_counts_make_no_other_question() -> None:
+    """Otherwise each report of an ingester would send again what the planner refused, or failed at."""
+    known = registry()
+    questions = []
+    for rows in (3000, 1 << 20):
+        known.sources("ns")[0].report = IngestionStatus(GlobalId("s"), "running", tables=(TableReport("a", rows),))
+        questions.append(plan_request(JOIN, known.sources("ns"), []))
+    assert questions[0] != questions[1]
+    assert len(set(map(question_of, questions))) == 1
+    assert question_of(questions[0]) != question_of(replace(questions[0], dialect="postgres"))
 
 
 def test_the_row_counts_of_a_plan_are_those_of_what_it_reads() -> None:

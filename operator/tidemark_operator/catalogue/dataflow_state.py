@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS
 from tidemark_operator.controller.hydration.quarantine import Suspicion
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.planning.revision import ActiveRevision, Parent
+from tidemark_operator.planning.revision import ActiveRevision, Parent, RowCount
 from tidemark_operator.resources.conditions.dataflow import Plan, Planning, PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId
@@ -96,13 +96,14 @@ class RevisionEnds:
 class Answer:
     """The planner's outcome for the request with the digest `question`.
 
-    `again_ms`: when the same request may be sent again, where the planner itself failed; `tried`: how often it was
-    sent."""
+    `counts`: the row counts of what the plan reads, as the request had them. `again_ms`: when the same request may be
+    sent again, where the planner itself failed; `tried`: how often it was sent."""
 
     question: Digest
     outcome: Planned | PlanRefused | WaitingForInputs
     tried: int = 1
     again_ms: int | None = None
+    counts: tuple[RowCount, ...] = ()
 
 
 @dataclass

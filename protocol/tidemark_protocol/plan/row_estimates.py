@@ -34,6 +34,8 @@ from tidemark_protocol.plan.lir import (
 Exponents = Mapping[GlobalId | LocalId, int]
 _EQUAL, _RANGE, _GROUPS, _EXPLODED = -4, -2, -2, 2
 LEAST_SHARE = -16
+MOST = 62
+"""The largest estimate: cross joins of views multiply, and numbers of rows are 64 bits wide."""
 _RANGES = ("<", "<=", ">", ">=", "like", "startswith", "endswith", "contains", "rlike")
 
 
@@ -73,18 +75,19 @@ def rows_of(plan: Plan, known: Exponents) -> int | None:
             return known.get(plan.id)
         case Let():
             value = rows_of(plan.value, known)
-            return rows_of(plan.body, known if value is None else {**known, plan.id: value})
+            others = {id: rows for id, rows in known.items() if id != plan.id}
+            return rows_of(plan.body, others if value is None else {**others, plan.id: value})
         case LetRec():
             return None
         case Mfp():
-            return _at_least_one(rows_of(plan.input, known), share_kept(plan.mfp.predicates))
+            return grown(rows_of(plan.input, known), share_kept(plan.mfp.predicates))
         case FlatMap():
-            return _at_least_one(rows_of(plan.input, known), _EXPLODED + share_kept(plan.mfp_after.predicates))
+            return grown(rows_of(plan.input, known), _EXPLODED + share_kept(plan.mfp_after.predicates))
         case Join():
             return _joined(plan, known)
         case Reduce():
-            groups = _at_least_one(rows_of(plan.input, known), _GROUPS) if plan.key else 0
-            return _at_least_one(groups, share_kept(plan.mfp_after.predicates))
+            groups = grown(rows_of(plan.input, known), _GROUPS) if plan.key else 0
+            return grown(groups, share_kept(plan.mfp_after.predicates))
         case TopK():
             return _first_rows(plan, rows_of(plan.input, known))
         case Union():
@@ -98,15 +101,15 @@ def _joined(join: Join, known: Exponents) -> int | None:
     """A row of the largest input meets one row of each other; where nothing connects them, all rows."""
     inputs = [rows_of(each, known) for each in join.inputs]
     if not isinstance(join.plan, LinearJoin):
-        return _at_least_one(_largest(inputs), share_kept(join.plan.closure.predicates))
+        return grown(_largest(inputs), share_kept(join.plan.closure.predicates))
     kept = share_kept(p for stage in join.plan.stages for p in stage.closure.predicates)
     rows = inputs[join.plan.source]
     for stage in join.plan.stages:
         met = inputs[stage.lookup]
         if rows is None or met is None:
             return None
-        rows = max(rows, met) if stage.lookup_key else rows + met
-    return _at_least_one(rows, kept)
+        rows = max(rows, met) if stage.lookup_key else grown(rows, met)
+    return grown(rows, kept)
 
 
 def _first_rows(plan: TopK, rows: int | None) -> int | None:
@@ -121,8 +124,9 @@ def _largest(rows: Sequence[int | None]) -> int | None:
     return max(found) if found and len(found) == len(rows) else None
 
 
-def _at_least_one(rows: int | None, share: int) -> int | None:
-    return None if rows is None else max(0, rows + share)
+def grown(rows: int | None, by: int) -> int | None:
+    """An estimate times another one, or a part of it: from 0 to MOST."""
+    return None if rows is None else min(MOST, max(0, rows + by))
 
 
 class RowEstimates:
@@ -132,9 +136,16 @@ class RowEstimates:
         self._known: dict[GlobalId | LocalId, int] = {id: exponent(count) for id, count in rows.items()}
 
     def bind(self, id: GlobalId | LocalId, plan: Plan) -> None:
-        """The name of an object or a binding, which later plans read."""
+        """The name of an object or a binding, which later plans read. A local name may have been another object's."""
         if (rows := rows_of(plan, self._known)) is not None:
             self._known[id] = rows
+        else:
+            self._known.pop(id, None)
+
+    def forget(self, ids: Iterable[LocalId]) -> None:
+        """Names of bindings whose rows are unknown, as those of a recursion are."""
+        for id in ids:
+            self._known.pop(id, None)
 
     def of(self, plan: Plan) -> int | None:
         """About how many rows a plan has; None: unknown, or nothing was counted."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState, PendingRevision, Together
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
 from tidemark_operator.catalogue.row_counts import counts_of
@@ -31,7 +31,7 @@ from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.as_of_selection import first_as_of
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
-from tidemark_operator.handlers.revisions.planner_requests import must_send, plan_request, remember
+from tidemark_operator.handlers.revisions.planner_requests import must_send, plan_request, question_of, remember
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
@@ -52,7 +52,6 @@ from tidemark_operator.resources.conditions.dataflow import PlanRefused, Waiting
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
-from tidemark_protocol.plan.codec import digest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView, published_folder, published_location
 
@@ -117,13 +116,13 @@ class RevisionPlanner:
         stored, active = await self._marks.stored(dataflow.meta), state.active
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
-        request = plan_request(dataflow, sources, view, _followed(stored, active))
-        outcome = await self._ask(state, dataflow, request)
+        request = plan_request(dataflow, sources, view, _followed(stored, active, state.spec.digest))
+        answer = await self._ask(state, dataflow, request)
+        outcome = answer.outcome
         if not isinstance(outcome, Planned):
             return outcome
         _check_published(dataflow, outcome)
         reads = parents(sources, view, outcome.references)
-        counts = counts_of(request.catalogue, outcome.references)
         self._check_cycle(state, reads)
         given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
         storage = running.config.storage_location
@@ -133,7 +132,7 @@ class RevisionPlanner:
         published = _published(dataflow, storage)
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, published, dataflow.sinks)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
-        draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, counts)
+        draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
         superseded = state.ends.superseded
         if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
             mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
@@ -141,7 +140,7 @@ class RevisionPlanner:
             return None
         if active is not None:
             shards = await self._unless_finished(state, outcome, draft.description, shards, running, given)
-            draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, counts)
+            draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
             if any(m.name in superseded and m.revision.identity == draft.identity for m in state.marks):
                 raise Waiting("Replacing", "waits until a replica confirms that its table is finished")
         await self._store(state, dataflow, running, joining, draft)
@@ -202,18 +201,18 @@ class RevisionPlanner:
             if parent.name in users:
                 raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
 
-    async def _ask(
-        self, state: DataflowState, dataflow: Dataflow, request: PlanRequest
-    ) -> Planned | PlanRefused | WaitingForInputs:
-        """The planner's outcome. A request that was answered is not sent again, unless the planner itself failed."""
-        question: Digest = digest(request)
+    async def _ask(self, state: DataflowState, dataflow: Dataflow, request: PlanRequest) -> Answer:
+        """The planner's answer. A request that was answered is not sent again, unless the planner itself failed."""
+        question = question_of(request)
         answer = state.planning.answer
         if answer is None or must_send(answer, question, now_ms()):
             async with self._queue.turn(state.key):
                 response = await self._context.planner.plan(request)
             answer = remember(dataflow, response, question, answer, now_ms())
+            if isinstance(response, Planned):
+                answer = replace(answer, counts=counts_of(request.catalogue, response.references))
             state.planning.answer = answer
-        return answer.outcome
+        return answer
 
     async def _view_shards(
         self,
@@ -271,10 +270,12 @@ class RevisionPlanner:
         return await shard_locations(self._context.registry, self._deleter, state, location, adopts)
 
 
-def _followed(stored: Mapping[int, DataflowRevision], active: ActiveRevision | None) -> list[DataflowRevision]:
-    """The revisions that a plan follows. An operator may have died before it marked the newest one: it is found again
-    if the plan is the same."""
-    newest = [stored[max(stored)]] if stored else []
+def _followed(
+    stored: Mapping[int, DataflowRevision], active: ActiveRevision | None, spec_digest: str
+) -> list[DataflowRevision]:
+    """The revisions that a plan of this spec follows. An operator may have died before it marked the newest one: it is
+    found again if the plan is the same. One of another spec is an edit that was given up."""
+    newest = [stored[max(stored)]] if stored and stored[max(stored)].spec_digest == spec_digest else []
     return newest if active is None else [*newest, active.revision]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState
 from tidemark_operator.catalogue.registry import SourceState
@@ -15,7 +16,8 @@ from tidemark_operator.resources.conditions import diagnostics
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest
-from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused
+from tidemark_protocol.messages.planning import Catalogue, Planned, PlanRequest, Refused
+from tidemark_protocol.plan.codec import digest
 
 
 def plan_request(
@@ -42,6 +44,13 @@ def plan_request(
         id_prefix=Named(meta.name, meta.uid).id_prefix,
         dialect=dataflow.dialect.value,
     )
+
+
+def question_of(request: PlanRequest) -> Digest:
+    """The digest of a request without its row counts: these change with each report of an ingester, and a request that
+    the planner refused, or failed at, does not become another one by them."""
+    relations = tuple(replace(relation, rows=None) for relation in request.catalogue.relations)
+    return digest(replace(request, catalogue=Catalogue(relations)))
 
 
 def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRefused:

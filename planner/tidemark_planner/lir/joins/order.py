@@ -16,7 +16,7 @@ from tidemark_planner.hir.keys import Key, has_one_row, is_one_row, unique_keys
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.mfp import fuse
 from tidemark_protocol.plan.lir import Mfp, Plan
-from tidemark_protocol.plan.row_estimates import LEAST_SHARE, Exponents, rows_of, share_kept
+from tidemark_protocol.plan.row_estimates import LEAST_SHARE, MOST, Exponents, rows_of, share_kept
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,6 @@ def _rows_made(first: KnownRows, lookups: Sequence[Lookup]) -> int | None:
         growth = lookup.growth
         if growth is None:
             return None
-        rows = max(0, rows + growth)
+        rows = min(MOST, max(0, rows + growth))
         made += 1 << rows
     return made
