@@ -1,8 +1,9 @@
-"""The files of an arrangement store, as a test finds them on disk."""
+"""Files that tests look for on disk, or take away."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,3 +15,18 @@ def stored_files(root: Path) -> set[str]:
         with suppress(FileNotFoundError, NotADirectoryError):
             found |= {f"{folder.name}/{file.name}" for file in folder.iterdir()}
     return found
+
+
+@contextmanager
+def rows_away(table: Path, aside: Path) -> Iterator[None]:
+    """The files of a Delta table with its rows are in another folder."""
+    aside.mkdir()
+    taken = [(file, aside / file.name) for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
+    assert taken
+    for here, there in taken:
+        here.rename(there)
+    try:
+        yield
+    finally:
+        for here, there in taken:
+            there.rename(here)

@@ -92,11 +92,17 @@ class ShardReader:
         foreign = self._log.foreign
         return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
 
-    def mark_replaced(self) -> None:
-        """The caller knows that a backup is in the table's place, where no handle could notice: from now on the handle
-        has another epoch, and the contents another name, which the next append keeps."""
+    def mark_replaced(self, contents: str, reached: int) -> bool:
+        """A copy of the contents with this name was complete at time `reached`. Where these are the handle's contents,
+        and the table does not go beyond that time, a backup is in the table's place, which no handle could notice:
+        from now on the handle has another epoch, and the contents another name, which the next append keeps. All
+        handles that hear of this time take the same name. Returns whether it is so."""
         with self._lock:
-            self._log.continuity.replaced(self._log.version)
+            self._log.follow()
+            if self.contents_id != contents or reached < self.state().upper:
+                return False
+            self._log.continuity.replaced(self._log.version, reached)
+            return True
 
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""

@@ -57,7 +57,7 @@ class ExplainedPlan:
         return json.dumps(document, indent=2) + "\n"
 
     def mermaid(self) -> str:
-        """A flow chart: rows flow along arrows; dotted ones lead from an object to who reads it."""
+        """A flow chart: rows flow along arrows; dotted ones lead from an object to its readers."""
         return "\n".join(["flowchart BT", *_Chart().lines(self)]) + "\n"
 
 

@@ -33,15 +33,16 @@ def test_the_list_of_commands_repeats_their_own_help(name: str, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
-def test_examples_of_help_can_be_called(name: str) -> None:
-    """Word for word, as a shell reads them."""
+def test_examples_of_help_can_be_called(name: str, tmp_path: Path) -> None:
+    """Word for word, as a shell reads them; one that writes a file writes it into the test's folder."""
     command = tidemark.get_command(click.Context(tidemark), name)
     assert command is not None
     examples = [line for line in (command.epilog or "").splitlines() if line.startswith(f"{PROGRAM} ")]
     assert len(examples) > 1
     for line in examples:
         script = f'set -- {line}; shift 2; printf "%s\\n" "$@"'
-        words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+        words = done.stdout.splitlines()
         assert words[0] == name
         check_usage(words)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ import pytest
 from tests.e2e.subscription import following
 from tests.e2e.system import System, revisions, wait_for
 from tests.e2e.test_quarantine import POISON, holds, moves, poisonous
+from tests.stored_files import rows_away
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
 
@@ -95,7 +95,7 @@ def test_an_edit_whose_step_fails_does_not_take_over_whoever_operates(system: Sy
     """A file of its input is away. An operator that begins meanwhile hears of the failure at once: of no attempt."""
     system.dataflow("failing", COUNT)
     system.wait_up_to_date("failing")
-    with away(system.shard("tpch", "region"), kept_back.with_name("away")):
+    with rows_away(system.shard("tpch", "region"), kept_back.with_name("away")):
         system.dataflow("failing", "SELECT count(*) AS regions FROM tpch.region")
         told = system.wait_condition("dataflow", "failing", "Progressing", "False", "ReplacementFailed")
         assert "step failed" in told
@@ -115,19 +115,6 @@ def heard(system: System) -> str:
     """How many attempts of a step have failed, as the operator knows; empty where it knows of no failure."""
     rows = system.query("SELECT value FROM tidemark_introspection.statuses WHERE field = 'attempts'")["rows"]
     return str(rows[0]["value"]) if rows else ""
-
-
-@contextmanager
-def away(table: Path, aside: Path) -> Iterator[None]:
-    """The files of a table with its rows are elsewhere."""
-    aside.mkdir()
-    taken = [(file, aside / file.name) for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
-    assert taken
-    for here, there in taken:
-        here.rename(there)
-    yield
-    for here, there in taken:
-        there.rename(here)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ other restart it is not."""
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -91,7 +90,7 @@ def put_back(system: System) -> None:
     system.table.updates = [each for each in lost.updates if each[1] < system.table.upper]
 
 
-def test_a_published_table_is_made_anew_where_a_backup_was_put_in_place_while_nobody_ran(system: System) -> None:
+def test_a_published_table_is_made_anew_where_a_backup_was_put_in_place_while_no_replica_ran(system: System) -> None:
     """What comes at a later time than before is there once."""
     put_back(system)
     system.runs(40, ((5, "x"), 35, 1), as_of=9)
@@ -114,22 +113,51 @@ def test_any_other_restart_makes_nothing_anew(system: System) -> None:
     assert system.contents_id == "v"
 
 
+def test_a_destination_that_fails_at_first_is_asked_again(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server does that starts later than the replica."""
+    failures = [StorageError("connection refused"), StorageError("starting")]
+    progress_time = TableDestination.progress_time
+
+    def late(self: TableDestination, contents: str) -> int | None:
+        if failures:
+            raise failures.pop()
+        return progress_time(self, contents)
+
+    monkeypatch.setattr(TableDestination, "progress_time", late)
+    put_back(system)
+    system.runs(40, ((5, "x"), 35, 1), as_of=9)
+    assert system.rows() == system.table.at(39)
+    assert system.contents_id != "v"
+
+
+def test_handles_that_hear_of_one_time_take_the_same_name(system: System) -> None:
+    """Each marks a backup once, and none where the table goes beyond the time."""
+    one, other = open_shard(system.view.location), open_shard(system.view.location)
+    upper = one.refresh().upper
+    assert not one.mark_replaced("v", upper - 1)
+    assert not one.mark_replaced("another", upper)
+    assert one.mark_replaced("v", upper + 5)
+    assert not one.mark_replaced("v", upper + 5)
+    assert other.mark_replaced("v", upper + 5)
+    assert one.contents_id == other.contents_id == f"v@{upper + 5}"
+
+
 def test_a_destination_that_does_not_answer_keeps_the_view_waiting_for_a_bounded_time(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is known of it then."""
-    asked = list[float]()
+    looks, is_over = list[bool](), first_look.FirstLook.is_over
+
+    def noted(self: first_look.FirstLook) -> bool:
+        looks.append(is_over(self))
+        return looks[-1]
 
     def never(self: TableDestination, contents: str) -> None:
-        asked.append(time.monotonic())
         raise StorageError("no answer")
-
-    def unheard(self: first_look.FirstLook, kind: str, outcome: object) -> None:
-        """The answer does not come."""
 
     monkeypatch.setattr(first_look, "LOOK_SECONDS", 0.5)
     monkeypatch.setattr(TableDestination, "progress_time", never)
-    monkeypatch.setattr(first_look.FirstLook, "_looked", unheard)
+    monkeypatch.setattr(first_look.FirstLook, "is_over", noted)
     system.runs(30, ((6, "y"), 25, 1), as_of=19)
-    assert time.monotonic() - asked[0] >= 0.5
+    assert (looks[0], looks[-1]) == (False, True)
     assert system.rows() == system.table.at(29)

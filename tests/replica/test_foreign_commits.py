@@ -29,6 +29,7 @@ from tidemark_protocol.messages.responses import (
     SubscribeResponse,
 )
 from tidemark_protocol.plan.dataflow import ShardMetadata, SinkExport, SubscribeSink
+from tidemark_replica.dataflow.recomputation_pauses import QUIET_SECONDS
 
 pytestmark = pytest.mark.spark
 
@@ -100,6 +101,7 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     shutil.copytree(view.location, tmp_path / "backup")
     follows(table, view, 101)
 
+    began = time.monotonic()
     DeltaTable(view.location).delete("s = 'a'")
     version = DeltaTable(view.location).version()
     assert client.wait_end() is None
@@ -114,9 +116,11 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     DeltaTable(table.metadata.location).delete("s = 'b'")
     (message, *_) = client.wait_for(error_of_subscribe)
     assert f"(DELETE) to the table {table.metadata.location}" in message
-    (paused, *_) = client.wait_for(pauses)
-    assert "change 2 in a row, so the dataflow is computed again after a pause of 1 s" in paused
+    changed = time.monotonic() - began
     assert client.wait_end() is None
+    if changed < QUIET_SECONDS:  # else the first change counts no more
+        (paused, *_) = pauses(client.responses)
+        assert "change 2 in a row, so the dataflow is computed again after a pause of 1 s" in paused
     client.close()
     client = connected(replica, table, view)
     follows(table, view, 103)
@@ -178,11 +182,13 @@ def test_a_program_that_goes_on_changing_a_table_ends_few_streams_of_the_control
 
     program, began = threading.Thread(target=change), time.monotonic()
     program.start()
-    while time.monotonic() - began < 12:
-        is_there()
-        time.sleep(0.1)
-    stop.set()
-    program.join()
+    try:
+        while time.monotonic() - began < 12 or len(clients) < 3:
+            is_there()
+            time.sleep(0.1)
+    finally:
+        stop.set()
+        program.join()
     ended, took = len(clients) - 1, time.monotonic() - began
     assert 2 <= ended <= 2 + math.log2(took + 1), f"{ended} streams have ended in {took} s"
 

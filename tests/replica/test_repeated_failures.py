@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from tests.oracle.in_process import without_jobs
 from tests.replica.plans import copies
 from tests.replica.tables import Table
 from tests.replica.worker_loop import Loop
+from tests.stored_files import rows_away
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Failure, FailureKind, Frontiers
@@ -67,26 +67,12 @@ def replica(tmp_path: Path) -> Iterator[Replica]:
         made.end()
 
 
-@contextmanager
-def missing(table: Table, aside: Path) -> Iterator[None]:
-    """The table's files are not there."""
-    aside.mkdir()
-    folder = Path(table.metadata.location)
-    taken = [(file, aside / file.name) for file in folder.rglob("*.parquet") if "_delta_log" not in file.parts]
-    assert taken
-    for here, there in taken:
-        here.rename(there)
-    yield
-    for here, there in taken:
-        there.rename(here)
-
-
 def test_a_step_that_fails_is_told_to_each_client_until_it_succeeds(
     replica: Replica, table: Table, tmp_path: Path
 ) -> None:
     """In the words and with the number of the last attempt, and before the first frontiers."""
     plan = copies("d", 6, source=table.metadata, index=INDEX)
-    with missing(table, tmp_path / "aside"):
+    with rows_away(Path(table.metadata.location), tmp_path / "aside"):
         replica.dataflows.create(plan)
         replica.dataflows.schedule(INDEX)
         replica.run_until(lambda: len(replica.failures()) == 2)
@@ -111,7 +97,7 @@ def test_a_step_that_fails_is_not_told_to_a_client_that_wants_another_dataflow(
 ) -> None:
     """It goes with the client's reconciliation, and the one in its place has not been tried."""
     plan = copies("d", 6, source=table.metadata, index=INDEX)
-    with missing(table, tmp_path / "aside"):
+    with rows_away(Path(table.metadata.location), tmp_path / "aside"):
         replica.dataflows.create(plan)
         replica.dataflows.schedule(INDEX)
         replica.run_until(replica.failures)

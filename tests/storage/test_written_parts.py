@@ -184,7 +184,7 @@ def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(WriteRefused, match="TOO_LARGE: a row is written in more than 100 parts"):
         call.answer(0)
     monkeypatch.setattr(receive, "PARTS_MAX", 10)
-    with pytest.raises(WriteRefused, match="TOO_LARGE: a call changes at most 10 times"):
+    with pytest.raises(WriteRefused, match="TOO_LARGE: a call has at most 10 sections"):
         writer.put_parts("keyed", often)
     monkeypatch.setattr(receive, "PARTS_BYTES_MAX", 20)
     with pytest.raises(WriteRefused, match="TOO_LARGE: the body has more than 20 bytes"):

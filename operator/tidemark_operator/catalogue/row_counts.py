@@ -6,7 +6,8 @@
                                                                    the revision reads
 
 A revision keeps the counts that it was planned with, and an edit is planned with them: new counts alone never change a
-plan. A table that is not read to its end yet has no count, and a small one counts as 1,024 rows, since it may grow.
+plan. A table that is empty or not read to its end has no count, nor has a topic of which less than half is there. A
+small table counts as 1,024 rows, since it may grow.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ MAX_REMOVED = 1000
 class TableEdit:
     """`added`: the source with the new tables alone, None without any. `removed`: tables that the spec does not name.
     `changed`: pinned tables with the `onGap` that the spec has now. `refused`: why a table of the spec is not added,
-    empty if all are; `reason`: of that."""
+    empty if all are; `reason`: the condition's reason for that."""
 
     added: SourceSpec | None = None
     removed: tuple[IngestedTable, ...] = ()

@@ -32,7 +32,8 @@ ReadEntry = Callable[[int], LogEntry | None]
 @dataclass
 class Continuity:
     """`tip`: the name of the entry at the handle's version; None where it is not known. `foreign`: a number that
-    grows with each change by another program: the commit's time, or the time when the change was noticed."""
+    grows with each change by another program: the commit's time, the time when the change was noticed, or
+    a time that a copy of the lost contents has."""
 
     location: str
     tip: str | None = None
@@ -116,9 +117,10 @@ class Continuity:
         self._count(entry.timestamp)
         self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
 
-    def replaced(self, version: int) -> None:
-        """Another table is in the place of the one that was read, or that others know."""
-        self._count(int(time.time() * 1000))
+    def replaced(self, version: int, reached: int | None = None) -> None:
+        """Another table is in the place of the one that was read, or that others know. `reached`: the time that a copy
+        has, which counts the change alike for all processes that hear of it; None: the change counts as of now."""
+        self._count(int(time.time() * 1000) if reached is None else reached)
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
 
     def _unknown(self, before: int, after: int) -> None:

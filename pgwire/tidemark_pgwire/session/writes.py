@@ -191,9 +191,9 @@ def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[
         pending.header_size += SECTION_BYTES + sum(2 + len(name.encode()) for name in changed)
     if pending.has_kinds and _is_large(pending, size):
         text = (
-            "a transaction that sets some columns, or that inserts, upserts and deletes, has at most "
-            f"{MIXED_BYTES >> 20} MiB of rows, and at most {MIXED_SECTIONS} statements that change between these, "
-            f"whose names of columns have {HEADER_BYTES >> 20} MiB"
+            "a transaction with updates, with upserts that keep columns, or with statements of several kinds has at "
+            f"most {MIXED_BYTES >> 20} MiB of rows and {MIXED_SECTIONS} such statements, and {HEADER_BYTES >> 20} MiB "
+            "of names of the columns that these set"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
     return pending.body

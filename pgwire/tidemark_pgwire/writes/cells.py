@@ -37,8 +37,8 @@ _CASTS: dict[str, tuple[str, ...]] = {
 }
 """The types of columns for which the cast of a text means the text itself, or an error."""
 _ZONED = re.compile(ZONE)
-KEYED_BYTES = 8 << 20
-"""Of the rows of a statement that finds them by their key: it may repeat one long value for each."""
+KEYED_CHARACTERS = 8 << 20
+"""Of the values of a statement that finds rows by their key: it may repeat one long value for each key."""
 
 
 def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:
@@ -53,8 +53,8 @@ def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], 
     if not rows:
         return b"", 0
     size = sum(len(text) for row in rows for text in row if text is not None)
-    if command.by_key and size > KEYED_BYTES:
-        text = f"{command.tag} has {size} characters of values, counted for each key; it may have {KEYED_BYTES}"
+    if command.by_key and size > KEYED_CHARACTERS:
+        text = f"{command.tag} has {size} characters of values, counted for each key; it may have {KEYED_CHARACTERS}"
         raise WireError(LIMIT_EXCEEDED, text, hint=f"{command.tag} fewer keys in a statement.")
     texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
     return csv_of(table, columns, texts, zone), len(rows)

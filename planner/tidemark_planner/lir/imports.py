@@ -37,7 +37,8 @@ class Imports:
         own: Iterable[tuple[GlobalId, Key]] = (),
     ) -> None:
         """`whole`: shards that are imported with all columns, even if no object reads them. `own`: the objects and keys
-        of the indexes that the dataflow exports. `rows`: estimates of what plans read (plan/row_estimates.py).
+        of the indexes that the dataflow exports. The attribute `rows` has estimates of what plans
+        read (plan/row_estimates.py).
         """
         self._own = tuple(dict.fromkeys((id, key) for id, key in own if key))
         self._relations = {r.id: r for r in catalogue.relations}

@@ -80,14 +80,14 @@ def rows_of(plan: Plan, known: Exponents) -> int | None:
         case LetRec():
             return None
         case Mfp():
-            return grown(rows_of(plan.input, known), share_kept(plan.mfp.predicates))
+            return _grown(rows_of(plan.input, known), share_kept(plan.mfp.predicates))
         case FlatMap():
-            return grown(rows_of(plan.input, known), _EXPLODED + share_kept(plan.mfp_after.predicates))
+            return _grown(rows_of(plan.input, known), _EXPLODED + share_kept(plan.mfp_after.predicates))
         case Join():
             return _joined(plan, known)
         case Reduce():
-            groups = grown(rows_of(plan.input, known), _GROUPS) if plan.key else 0
-            return grown(groups, share_kept(plan.mfp_after.predicates))
+            groups = _grown(rows_of(plan.input, known), _GROUPS) if plan.key else 0
+            return _grown(groups, share_kept(plan.mfp_after.predicates))
         case TopK():
             return _first_rows(plan, rows_of(plan.input, known))
         case Union():
@@ -101,15 +101,15 @@ def _joined(join: Join, known: Exponents) -> int | None:
     """A row of the largest input meets one row of each other; where nothing connects them, all rows."""
     inputs = [rows_of(each, known) for each in join.inputs]
     if not isinstance(join.plan, LinearJoin):
-        return grown(_largest(inputs), share_kept(join.plan.closure.predicates))
+        return _grown(_largest(inputs), share_kept(join.plan.closure.predicates))
     kept = share_kept(p for stage in join.plan.stages for p in stage.closure.predicates)
     rows = inputs[join.plan.source]
     for stage in join.plan.stages:
         met = inputs[stage.lookup]
         if rows is None or met is None:
             return None
-        rows = max(rows, met) if stage.lookup_key else grown(rows, met)
-    return grown(rows, kept)
+        rows = max(rows, met) if stage.lookup_key else _grown(rows, met)
+    return _grown(rows, kept)
 
 
 def _first_rows(plan: TopK, rows: int | None) -> int | None:
@@ -124,7 +124,7 @@ def _largest(rows: Sequence[int | None]) -> int | None:
     return max(found) if found and len(found) == len(rows) else None
 
 
-def grown(rows: int | None, by: int) -> int | None:
+def _grown(rows: int | None, by: int) -> int | None:
     """An estimate times another one, or a part of it: from 0 to MOST."""
     return None if rows is None else min(MOST, max(0, rows + by))
 

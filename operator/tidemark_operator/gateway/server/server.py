@@ -192,7 +192,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             await access.check_objects(request.namespace)
             output = request.output or OUTPUTS[0]
             if output not in OUTPUTS:
-                raise QueryRefused(f"output {output!r} is none of {', '.join(OUTPUTS)}")
+                raise QueryRefused(f"output {output!r:.40} is none of {', '.join(OUTPUTS)}")
             arguments = (access.caller, request.namespace, request.subject, request.dialect or SPARK)
             plan = await explain(self._context, self._limits.planner, *arguments)
             return gateway_pb2.ExplainReply(text=plan.form(output), output=output)

@@ -130,8 +130,8 @@ class Inserts:
         state, pinned, table = self._resolve(target.namespace, target.source, target.table)
         if not _is_made_for(target.table_id, _id_of(pinned, table), operations):
             raise WriteRefused(
-                f"TABLE_CHANGED: {target.source}.{table} was made anew, or its columns or its key changed, since the "
-                "rows were made for it; make them anew"
+                f"TABLE_CHANGED: {target.source}.{table} was made anew, its key changed, or it got columns that "
+                "upserts would make NULL, since the rows were made for it; make them anew"
             )
         async with self._limits.writes.hold(access.caller):
             running = self._ingesting(state)

@@ -85,7 +85,7 @@ class _Planner:
             indexed = attempt.indexed
 
     def _find_first_inputs(self, indexed: _Inputs) -> tuple[int, ...]:
-        """The input, by each rule, that the others are met with in the first place: hydration follows its path."""
+        """The input that the join begins with, by each rule: hydration follows its path."""
         if not 2 < len(self._candidates) <= _MOST_COMPARED:
             return (0,) * len(FIRST_INPUTS)
         problem = join_problem(self._candidates, indexed, self._predicates, self._after)

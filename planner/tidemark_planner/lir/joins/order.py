@@ -106,11 +106,11 @@ def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
 
 
 def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
-    """The input that the others are met with: the query's first one, unless less is known to make fewer rows.
+    """The input that the join begins with: the query's first one, unless another one is known to make fewer rows.
 
     `known`: the rows of each input as they are read. `orders`: the lookups that follow each input, if it is the first.
     Orders with the fewest cross joins count alone. Where all rows are known, the first input is the one whose order
-    makes the fewest; else one that has one row at most and that an equality binds to one other input.
+    makes the fewest; else it is one that has one row at most and that an equality binds to one other input.
     """
     crossings = [_crossings(lookups) for lookups in orders]
     left = [at for at, each in enumerate(crossings) if each == min(crossings)]

@@ -1,11 +1,12 @@
-"""Whether a view's table is behind what its destinations have had: then a backup was put in its place while nobody ran.
+"""Whether a view's table is behind what its destinations have had: then a backup was put in its place while no replica
+ran.
 
     before the first append of a process:   time of each destination ──► upper of the table, read after that
                                             the upper is not beyond the time: another table is in its place
 
 A destination gets the contents of complete times alone, and an upper never goes back, so no other history leads there.
 The first append would hide it. The handle counts the change, and its next commit names other contents: all destinations
-are made anew, or stop. A destination that does not answer within LOOK_SECONDS keeps the view waiting no longer.
+are made anew, or stop. A destination that fails is asked again, for LOOK_SECONDS at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import partial
 from tidemark_persist import ShardNotFound
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Failed, Outcome, Pool
+from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Destination
 from tidemark_replica.values.failure_text import log_text
@@ -38,19 +40,35 @@ class FirstLook:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`shard`: the view's table."""
-        self._shard, self._destinations, self._handles = shard, tuple(destinations), handles
-        self._jobs, self._clock = jobs, clock
-        self._asked, self._until = 0, 0.0
+        self._shard, self._handles, self._jobs, self._clock = shard, handles, jobs, clock
+        self._to_ask, self._asked = list(destinations), 0
+        self._until: float | None = None
+        self._pause = Backoff(clock)
 
     def is_over(self) -> bool:
-        """Whether all destinations have answered, or the time for that has passed. The first call asks them."""
-        destinations, self._destinations = self._destinations, ()
-        if destinations:
-            self._asked, self._until = len(destinations), self._clock() + LOOK_SECONDS
-        for destination in destinations:
-            what = f"look at {destination.kind} of {self._shard.shard_id}"
-            self._jobs.submit(what, partial(self._look, destination), partial(self._looked, destination.kind))
-        return not self._asked or self._clock() >= self._until
+        """Whether all destinations have answered, or the time for that has passed. The first call asks them, and later
+        ones ask those that failed."""
+        if self._until is None:
+            self._until = self._clock() + LOOK_SECONDS
+        if self._clock() >= self._until:
+            self._give_up()
+        elif self._pause.has_elapsed:
+            asked, self._to_ask = self._to_ask, []
+            self._asked += len(asked)
+            for destination in asked:
+                what = f"look at {destination.kind} of {self._shard.shard_id}"
+                self._jobs.submit(what, partial(self._look, destination), partial(self._looked, destination))
+        return not (self._to_ask or self._asked)
+
+    def _give_up(self) -> None:
+        if self._to_ask or self._asked:
+            LOG.warning(
+                "how far the destinations of table %s are is not known after %g s: a backup that was put in the "
+                "table's place before would not be noticed",
+                self._shard.location,
+                LOOK_SECONDS,
+            )
+        self._to_ask, self._asked = [], 0
 
     def _look(self, destination: Destination) -> None:
         """Runs on the pool. Raises PersistError and OSError."""
@@ -59,17 +77,23 @@ class FirstLook:
         except ShardNotFound:
             return
         shard.refresh()
-        reached = destination.progress_time(shard.contents_id)
-        if reached is not None and reached >= shard.refresh().upper:
+        contents = shard.contents_id
+        reached = destination.progress_time(contents)
+        if reached is not None and shard.mark_replaced(contents, reached):
             LOG.warning(
                 "table %s ends before time %s, which %s has: a backup is in its place",
                 self._shard.location,
                 reached,
                 destination.kind,
             )
-            shard.mark_replaced()
 
-    def _looked(self, kind: str, outcome: Outcome[None]) -> None:
+    def _looked(self, destination: Destination, outcome: Outcome[None]) -> None:
+        if not self._asked:
+            return  # the time has passed
         self._asked -= 1
         if isinstance(outcome, Failed):
-            LOG.info("how far %s of %s is, is not known: %s", kind, self._shard.shard_id, log_text(outcome.error))
+            self._to_ask.append(destination)
+            self._pause.failed()
+            LOG.info(
+                "%s of %s does not tell its time: %s", destination.kind, self._shard.shard_id, log_text(outcome.error)
+            )

@@ -38,7 +38,7 @@ INSERT, DELETE, UPSERT, UPDATE = "insert", "delete", "upsert", "update"
 OPERATIONS = (INSERT, DELETE, UPSERT, UPDATE)
 KEY_LENGTH_MAX = 200
 PARTS_MAX, PARTS_BYTES_MAX = 10_000, 4 << 20
-"""Of a call with several parts, whose rows are in memory."""
+"""Of a call with parts, also of a single one: its rows are in memory."""
 DECODED_FACTOR = 8
 """Decoded rows take at most this many times `maxTransactionBytes`."""
 JSON_TURNS = threading.BoundedSemaphore(2)
@@ -48,8 +48,8 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update sets,
-    or an upsert, in rows that are there; these keep their other ones. Empty: an upsert replaces them whole."""
+    """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update or an
+    upsert sets in rows that are there, which keep their other columns. Empty: an upsert replaces whole rows."""
 
     operation: str
     rows: int
@@ -137,7 +137,7 @@ class Receiver:
         if table is None:
             raise WriteRefused(NO_SUCH_TABLE, f"no table {header.table!r:.80}: there are {', '.join(self._tables)}")
         if len(header.parts) > PARTS_MAX:
-            why = f"a call changes at most {PARTS_MAX} times between its operations; divide it"
+            why = f"a call has at most {PARTS_MAX} sections; divide it"
             raise WriteRefused(TOO_LARGE, why)
         if header.parts and (header.operation or any(part.rows <= 0 for part in header.parts)):
             raise WriteRefused(BAD_REQUEST, "a call has one operation, or sections, each of some rows")
