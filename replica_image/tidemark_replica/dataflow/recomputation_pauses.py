@@ -1,7 +1,7 @@
 """Pauses of dataflows that other programs' commits make begin anew again and again.
 
     commit ── at once ──► computed again ── commit ── 1 s ──► computed again ── commit ── 2 s ──► ... 300 s
-              QUIET_SECONDS without such a commit since it was computed again: at once
+              QUIET_SECONDS without such a commit since the last pause ended: at once
 
 Nothing is stored: a new process begins without pauses.
 """
