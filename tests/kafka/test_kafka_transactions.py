@@ -239,7 +239,8 @@ def test_a_late_table_joins(kafka: Broker, tmp_path: Path) -> None:
     shop.commit(("orders", 1, "b"), ("items", 1, "b"), ("items", 2, "b"))
     shop.connector.send(3)
     with Run(tmp_path, shop.spec()) as run:
-        run.until(lambda: all(is_settled(run, name) for name in NAMES))
+        joined(run)
+        run.until(lambda: contents(tmp_path, NAMES) == shown(shop.upstream.states[1], NAMES))
         shop.tick(run, 3)
         assert contents(tmp_path, NAMES) == shown(shop.upstream.states[1], NAMES)
         shop.connector.send_all()
