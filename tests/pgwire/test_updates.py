@@ -10,6 +10,7 @@ import pytest
 from tests.pgwire.test_deletes import MAY_WRITE
 from tests.pgwire.written import Written, written
 from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.session import writes
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.lexer import POSTGRES, split
 
@@ -105,6 +106,20 @@ def test_statements_that_set_different_columns_are_one_call(tables: Written) -> 
             connection.execute("UPDATE shop.wide SET y = NULL, x = 'B' WHERE id = 2")
             connection.execute("UPDATE shop.wide SET y = 12 WHERE id = 1")
     assert (sorted(tables.rows("wide")), len(tables.calls)) == ([(1, "A", 12), (2, "B", None)], 1)
+
+
+def test_statements_that_a_savepoint_takes_back_count_no_more(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upserts alone may be more than the sections of a call; with an UPDATE among them they may not."""
+    monkeypatch.setattr(writes, "MIXED_SECTIONS", 3)
+    upsert = "INSERT INTO shop.orders VALUES (%s, 'x') ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name"
+    with tables.server.connect() as connection, connection.transaction():
+        connection.execute(upsert.encode(), [0])
+        connection.execute("SAVEPOINT s")
+        connection.execute("UPDATE shop.orders SET name = 'y' WHERE id = 0")
+        connection.execute("ROLLBACK TO s")
+        for number in range(1, 6):
+            connection.execute(upsert.encode(), [number])
+    assert sorted(tables.rows("orders")) == [(number, "x") for number in range(6)]
 
 
 def test_a_long_value_is_not_repeated_for_many_keys(tables: Written) -> None:

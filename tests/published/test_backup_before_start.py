@@ -48,7 +48,7 @@ class System:
             running.end()
 
     def time(self) -> int | None:
-        """That the published table says."""
+        """The time that the published table names; None where there is no such table."""
         if not (Path(self.published.location) / "_delta_log").exists():
             return None
         history: list[dict[str, Any]] = DeltaTable(self.published.location).history(1)

@@ -40,7 +40,7 @@ class Changed(Scene):
         self.connect()
 
     def connect(self) -> list[Response]:
-        """Returns what the new client is told."""
+        """Returns the responses that the new client gets."""
         self.hear()
         verdicts = self.dataflows.reconcile(self.wanted, {})
         for verdict in verdicts:
@@ -52,7 +52,7 @@ class Changed(Scene):
         return self.hear()
 
     def change(self, of: DataflowDescription = A) -> list[Response]:
-        """Another program changes a table of the dataflow. Returns what is told of that."""
+        """Another program changes a table of the dataflow. Returns the responses of the replica."""
         driver = next(d for d in reversed(self.drivers) if d.dataflow.description == of)
         assert "stop" not in driver.calls
         driver.dataflow.outdated = CHANGE
@@ -183,7 +183,7 @@ def test_pauses_are_bounded_and_end_after_a_quiet_time() -> None:
 
 
 def test_an_index_cannot_be_read_in_the_pause() -> None:
-    """The reason is told at once: its arrangement is gone."""
+    """The replica gives the reason at once, as the arrangement of the index is gone."""
     scene, nobody = Changed(A), cast(Any, None)
     targets = InstalledPeekTargets(scene.dataflows, nobody, nobody, nobody, nobody, nobody)
     scene.change(), scene.connect()

@@ -47,7 +47,7 @@ class Replica:
         return [each for each in self.loop.said if isinstance(each, Failure)]
 
     def greeted(self, *wanted: DataflowDescription) -> list[Failure]:
-        """What a new client that wants these dataflows is told at once."""
+        """The Failures that the replica sends at once to a new client that wants these dataflows."""
         self.loop.said.clear()
         self.dataflows.reconcile(wanted, {})
         return self.failures()

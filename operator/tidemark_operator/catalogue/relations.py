@@ -12,11 +12,12 @@ the key; and readers of the new SQL may begin at times before the shard was corr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.row_counts import RowCounts
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_protocol.ids import GlobalId
@@ -24,7 +25,7 @@ from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relati
 from tidemark_protocol.plan.ingestion import DEAD_LETTER
 from tidemark_protocol.plan.successors import spec_name
 
-NOT_COUNTED: Mapping[GlobalId, int | None] = MappingProxyType({})
+NOT_COUNTED: RowCounts = MappingProxyType({})
 
 
 def catalogue(
@@ -33,7 +34,7 @@ def catalogue(
     without: str | None = None,
     instance: str | None = None,
     named_in: str | None = None,
-    rows: Mapping[GlobalId, int | None] = NOT_COUNTED,
+    rows: RowCounts = NOT_COUNTED,
 ) -> Catalogue:
     """The planner's catalogue. `without`: the Dataflow that is planned; a plan never reads its own exports. `instance`:
     where the plan will run; it may import that instance's indexes. `named_in`: SQL; relations whose parent's name does
@@ -102,7 +103,7 @@ def named_alone(parent: str, names: Sequence[str]) -> str | None:
     return main[0] if len(main) == 1 else None
 
 
-def _tables(source: SourceState, rows: Mapping[GlobalId, int | None]) -> Iterator[Relation]:
+def _tables(source: SourceState, rows: RowCounts) -> Iterator[Relation]:
     """The relations that SQL names: of tables whose columns became others, the last one."""
     found = [(name, ingested) for name, ingested in source.tables() if name == spec_name(name)]
     parent, alone = source.key.name, named_alone(source.key.name, [name for name, _ in found])

@@ -27,6 +27,8 @@ from tidemark_pgwire.writes.table import WrittenTable, other_table
 MAX_SAVEPOINTS, MAX_OF_NAME = 200, 10
 """Savepoints of a transaction; and of those of one name that follow each other, as some drivers set one before each
 statement, the newest ones that can be gone back to."""
+SECTION_BYTES = 24
+"""Of a section in the first message of a call, without the names of its columns."""
 LOST = (-1, -1)
 """The mark of older ones."""
 
@@ -39,6 +41,15 @@ class Section:
     operation: str
     begin: int
     changed: tuple[str, ...] = ()
+
+    @property
+    def header_bytes(self) -> int:
+        """About how many bytes the section has in the first message of a call."""
+        return SECTION_BYTES + sum(2 + len(name.encode()) for name in self.changed)
+
+    def is_like(self, other: Section) -> bool:
+        """Whether the same is done with the rows of both."""
+        return (self.operation, self.changed) == (other.operation, other.changed)
 
 
 @dataclass
@@ -58,6 +69,20 @@ class Pending:
     since: float = 0.0
     has_kinds: bool = False
     header_size: int = 0
+
+    def begin(self, section: Section) -> None:
+        """Add a section."""
+        self.has_kinds |= bool(section.changed) or (bool(self.sections) and not section.is_like(self.sections[-1]))
+        self.header_size += section.header_bytes
+        self.sections.append(section)
+
+    def keep(self, rows: int) -> None:
+        """Forget the sections behind the first `rows` rows; the first section stays."""
+        first, *others = self.sections
+        kept = [first, *(each for each in others if each.begin < rows)]
+        self.sections, self.has_kinds, self.header_size = [], False, 0
+        for section in kept:
+            self.begin(section)
 
 
 class Transaction:
@@ -163,8 +188,7 @@ class Transaction:
         if mark is None:
             self.forget_rows()
         elif self.pending is not None:
-            first, *others = self.pending.sections
-            self.pending.sections = [first, *(each for each in others if each.begin < mark[1])]
+            self.pending.keep(mark[1])
             body = self.pending.body
             await body.do_file_work(partial(body.back, mark))
         self.failed = False

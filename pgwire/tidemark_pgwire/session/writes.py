@@ -34,8 +34,8 @@ LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
 MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
 """What the ingester takes of a call with sections."""
-HEADER_BYTES, SECTION_BYTES = 1 << 20, 24
-"""Of the sections of a call, in its first message; and of one section without names of columns."""
+HEADER_BYTES = 1 << 20
+"""Of the sections of a call, in its first message."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
@@ -181,14 +181,11 @@ def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[
         pending.since = asyncio.get_running_loop().time()
     else:
         pending.copied = None
-    last = pending.sections[-1] if pending.sections else None
-    is_other = last is not None and (last.operation, last.changed) != (operation, changed)
-    pending.has_kinds |= is_other or bool(changed)
+    section = Section(operation, pending.body.rows, changed)
     # an upsert may write a key of the one before it, unless they are too many
     follows = operation in (UPSERT, UPDATE) and len(pending.sections) <= MIXED_SECTIONS
-    if last is None or is_other or follows:
-        pending.sections.append(Section(operation, pending.body.rows, changed))
-        pending.header_size += SECTION_BYTES + sum(2 + len(name.encode()) for name in changed)
+    if follows or not pending.sections or not section.is_like(pending.sections[-1]):
+        pending.begin(section)
     if pending.has_kinds and _is_large(pending, size):
         text = (
             "a transaction with updates, with upserts that keep columns, or with statements of several kinds has at "

@@ -239,7 +239,8 @@ class InstalledDataflows:
         return needed
 
     def _begin_pause(self, dataflow: InstalledDataflow, outdated: Outdated) -> Outdated:
-        """Before the dataflow is computed again; a subscribe or a copy is not. Returns what is to be told of it."""
+        """Begin the pause before the replica computes the dataflow again; subscribes and copies end for good. Returns
+        the reason that the replica gives to clients."""
         if dataflow.description.is_transient:
             return outdated
         pause = self._pauses.begin(export_set(dataflow.description))

@@ -53,8 +53,8 @@ class JoinInput:
 class JoinProblem:
     """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns.
 
-    `unique_keys`: the keys, of each input's existing arrangements, that have one row at most. `known`: what is known of
-    each input's rows.
+    `unique_keys`: the keys, of each input's existing arrangements, that have one row at most. `known`: what the
+    planner knows of each input's rows.
     """
 
     inputs: tuple[Plan, ...]
@@ -65,11 +65,11 @@ class JoinProblem:
     known: tuple[KnownRows, ...] = ()
 
     def known_rows(self, at: int) -> KnownRows:
-        """What is known of the rows of an input."""
+        """What the planner knows of the rows of an input."""
         return self.known[at] if self.known else KnownRows()
 
     def read_rows(self, at: int) -> KnownRows:
-        """What is known of an input's rows as they are read: what filters an input with an index runs in the join."""
+        """What the planner knows of an input's rows as the join reads them: with an index, filters run later."""
         known = self.known_rows(at)
         return replace(known, share=0, is_one=known.is_one and not known.share) if self.index_keys[at] else known
 
