@@ -85,7 +85,10 @@ def test_it_is_computed_again_at_once_and_then_after_pauses_that_grow() -> None:
         assert scene.needs_client(0.5)
     told = scene.connect()
     assert failures(told) == {}
-    assert [r.id for r in told if isinstance(r, Status) and r.kind == "table_changed"] == [*A.export_ids]
+    changes = {r.id: r.fields["message"] for r in told if isinstance(r, Status) and r.kind == "table_changed"}
+    assert changes == dict.fromkeys(
+        A.export_ids, f"{CHANGE.change}. The dataflow is computed again from the table as it is now"
+    )
     assert scene.drivers[-1].calls[-1] == "advance"
 
 

@@ -23,12 +23,19 @@ from tidemark_replica.dataflow.frontier_report import Observed
 
 @dataclass(frozen=True)
 class Outdated:
-    """Another program changed a table. `is_certain`: False where the replica cannot tell whether a program did.
-    `attempts`: how often in a row that has happened, where the dataflow pauses before it is computed again; else 0."""
+    """Another program changed a table, as `change` says. `is_certain`: False where the replica cannot tell whether a
+    program did. `attempts`: how often in a row that has happened, where the dataflow pauses before the replica computes
+    it again; else 0. `pause`: the sentence on that pause."""
 
-    why: str
+    change: str
     is_certain: bool
     attempts: int = 0
+    pause: str = ""
+
+    @property
+    def why(self) -> str:
+        """The change, and the pause if there is one."""
+        return f"{self.change}. {self.pause}" if self.pause else self.change
 
 
 class InstalledDataflow:

@@ -162,7 +162,8 @@ class InstalledDataflows:
     def _tell_of_change(self, dataflow: InstalledDataflow) -> None:
         for id in dataflow.exports:
             if outdated := self._outdated.get(id):
-                message = f"{outdated.why}. It is computed again from the table as it is now"
+                again = "" if dataflow.outdated else ". The dataflow is computed again from the table as it is now"
+                message = f"{outdated.change}{again}"
                 self.send(Status(id, "table_changed", {"message": message}))
         if dataflow.outdated is not None:
             self._tell_of_pause(dataflow, dataflow.outdated)
@@ -248,11 +249,11 @@ class InstalledDataflows:
             self._needs_client = True
             return outdated
         self._pauses_end = min(self._pauses_end, pause.until)
-        why = (
-            f"{outdated.why}. This is change {pause.begun} in a row, so the dataflow is computed again after a pause "
-            f"of {pause.seconds:.0f} s: end the program that goes on changing the table"
+        told = (
+            f"This is change {pause.begun} in a row, so the dataflow is computed again after a pause of "
+            f"{pause.seconds:.0f} s: end the program that goes on changing the table"
         )
-        return replace(outdated, why=why, attempts=pause.begun)
+        return replace(outdated, attempts=pause.begun, pause=told)
 
     def _end_pauses(self) -> None:
         """Asks for a client where a pause has ended: its reconciliation creates the dataflow anew."""
