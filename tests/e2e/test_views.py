@@ -102,8 +102,14 @@ def _has_its_rows_again(system: System, table: tuple[str, str], deleted: str) ->
         ),
         system.log,
     )
-    assert "(DELETE)" in system.wait_condition("dataflow", "revenue", "Erroring", "False", "NoErrors")
+    wait_for("the status to tell the change", lambda: _status_tells(system, "(DELETE)"), system.log)
     return wait_for(f"the view to be right after {table} was changed", lambda: _agrees(system), system.log)
+
+
+def _status_tells(system: System, text: str) -> bool:
+    """The status follows the Event."""
+    erroring = system.condition("dataflow", "revenue", "Erroring")
+    return erroring.get("reason") == "NoErrors" and text in erroring.get("message", "")
 
 
 def _agrees(system: System) -> int:
