@@ -39,6 +39,7 @@ COMMANDS = {
     "tables": "List the tables in storage that no object has; or delete one",
     "why": "Explain what holds a frontier back",
     "explain": "Print the plan of a Dataflow or of a SELECT",
+    "replan": "Have a Dataflow planned anew, by the row counts of now",
     "completion": "Print the completion script of a shell",
 }
 """Module of `commands` and short help of each command."""

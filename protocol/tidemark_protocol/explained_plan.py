@@ -33,11 +33,13 @@ class ExplainedOperator:
 
 @dataclass(frozen=True)
 class ExplainedPlan:
-    """Lines about imports, objects by their ids in the order in which they are built, and lines about exports."""
+    """Lines about imports, objects by their ids in the order in which they are built, lines about exports, and notes
+    about the plan as a whole."""
 
     imports: tuple[str, ...]
     objects: tuple[tuple[str, ExplainedOperator], ...]
     exports: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def form(self, output: str) -> str:
         """The plan as `output`, one of OUTPUTS."""
@@ -48,12 +50,15 @@ class ExplainedPlan:
         parts = [f"{line}\n" for line in self.imports]
         for id, root in self.objects:
             parts.append(f"\n{id} =\n" + "\n".join(lines(root)) + "\n")
-        return "".join(parts + ["\n"] * bool(self.exports) + [f"{line}\n" for line in self.exports]).lstrip("\n")
+        for below in (self.exports, self.notes):
+            parts += ["\n"] * bool(below) + [f"{line}\n" for line in below]
+        return "".join(parts).lstrip("\n")
 
     def json(self) -> str:
-        """`imports` and `exports` as in the text; an operator without estimates has no `rows`."""
+        """`imports`, `exports` and `notes` as in the text; an operator without estimates has no `rows`."""
         objects = [{"id": id, "plan": _object(root)} for id, root in self.objects]
         document = {"imports": self.imports, "objects": objects, "exports": self.exports}
+        document |= {"notes": self.notes} if self.notes else {}
         return json.dumps(document, indent=2) + "\n"
 
     def mermaid(self) -> str:

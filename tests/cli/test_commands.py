@@ -95,7 +95,10 @@ class Scripted(GatewayServicer):
         plan = f"the plan of {request.subject} in {request.namespace}"
         if request.subject == "early":  # the operator of an earlier version knows no forms
             return pb.ExplainReply(text=f"{plan}\n")
-        form = "" if request.output == "text" else f" as {request.output}"
+        form = "" if request.output in ("", "text") else f" as {request.output}"
+        if request.replan:
+            replan = "same" if request.subject == "same" else "other"
+            return pb.ExplainReply(text=f"{plan} by today's rows\n", output="text", replan=replan)
         return pb.ExplainReply(text=f"{plan}{form}\n", output=request.output)
 
     def Why(self, request: pb.WhyRequest, context: grpc.ServicerContext) -> pb.WhyReply:
@@ -226,6 +229,17 @@ def test_explain_prints_the_form_that_is_asked_for(gateway: Scripted, capsys: py
     assert main(["explain", "early", "-n", "prod"]) == 0
     assert capsys.readouterr().out == "the plan of early in prod\n"
     assert main(["explain", "early", "-n", "prod", "-o", "json"]) == 1
+    assert "earlier version" in capsys.readouterr().err
+
+
+def test_a_dry_replan_prints_both_plans(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one that is there and the one that it would get; one of them where they are the same."""
+    assert main(["replan", "delays", "-n", "prod", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("the plan of delays in prod\n") < printed.index("the plan of delays in prod by today's rows\n")
+    assert main(["replan", "same", "-n", "prod", "--dry-run"]) == 0
+    assert "the plan of same in prod\n" not in capsys.readouterr().out
+    assert main(["replan", "early", "-n", "prod", "--dry-run"]) == 1
     assert "earlier version" in capsys.readouterr().err
 
 

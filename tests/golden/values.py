@@ -335,5 +335,6 @@ MEMBERS: tuple[Any, ...] = (
     ROW_COUNT,
     replace(REVISION, row_counts=(ROW_COUNT,)),
     replace(RELATION, rows=1024),
+    replace(REVISION, row_counts=(ROW_COUNT,), replan="2026-11-28T05:55:00Z"),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -79,9 +79,11 @@ class Planner:
 
 
 class Edited:
-    """A view that serves, and an edit of it. `tables`: those that there are, how far, and under which term."""
+    """A view that serves, and an edit of it. `tables`: those that there are, how far, and under which term.
+    `annotations`: the object's."""
 
     def __init__(self) -> None:
+        self.annotations = dict[str, str]()
         self.harness = OperatorHarness()
         self.harness.put(READABLE, None)
         self.stored, self.written = Stored(), Written()
@@ -96,9 +98,10 @@ class Edited:
         key = key_of(DATAFLOWS, self.body("SELECT 1 AS a"))
         self.state = context.registry.put_dataflow(DataflowState(key, "u-d", "default"))
 
-    @staticmethod
-    def body(sql: str) -> Body:
-        return body("Dataflow", {"instance": "default", "materializedView": {}, "sql": sql}, "d", uid="u-d")
+    def body(self, sql: str) -> Body:
+        made = body("Dataflow", {"instance": "default", "materializedView": {}, "sql": sql}, "d", uid="u-d")
+        made["metadata"]["annotations"] = self.annotations
+        return made
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
         found = (self.described(id) for id, _ in shards)

@@ -6,23 +6,27 @@
                                                                    the revision reads
 
 A revision keeps the counts that it was planned with, and an edit is planned with them: new counts alone never change a
-plan. A table that is empty or not read to its end has no count, nor has a topic of which less than half is there. A
-small table counts as 1,024 rows, since it may grow.
+plan. The annotation `replan` asks for a plan by current ones. A table that is empty or not read to its end has no
+count, nor has a topic of which less than half is there. A small table counts as 1,024 rows, since it may grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue
 from tidemark_protocol.messages.responses import TableReport
+from tidemark_protocol.plan.lir import Join, Plan, inputs_of
 from tidemark_protocol.plan.row_estimates import exponent
 
 _FEWEST = 1024
 """PostgreSQL takes a table without statistics for ten pages at least, for the same reason."""
+_OUTDATED = 16
+"""By which factor a count differs from that of a plan, for the plan to be called outdated."""
 RowCounts = Mapping[GlobalId, int | None]
 
 
@@ -62,3 +66,31 @@ def counts_of(known: Catalogue, references: Iterable[GlobalId]) -> tuple[RowCoun
     read = frozenset(references)
     counted = {r.id: r.rows for r in known.relations if r.rows is not None and r.id in read}
     return tuple(RowCount(id, rows) for id, rows in sorted(counted.items()))
+
+
+@dataclass(frozen=True)
+class OutdatedCount:
+    """A relation that a plan reads: its rows when the plan was chosen (None: they were unknown), and now."""
+
+    id: GlobalId
+    then: int | None
+    now: int
+
+
+def outdated(revision: DataflowRevision, current: RowCounts) -> tuple[OutdatedCount, ...]:
+    """The relations by whose row counts of now the revision might have another plan: those that have grown or shrunk
+    much, if the plan has a join whose order was chosen."""
+    description = revision.description
+    if not any(_orders_inputs(built.plan) for built in description.objects):
+        return ()
+    then = {count.id: count.rows for count in revision.row_counts}
+    pairs = ((id, then.get(id), current.get(id)) for id in sorted(description.import_ids))
+    return tuple(OutdatedCount(id, old, now) for id, old, now in pairs if now is not None and _differs(old, now))
+
+
+def _differs(then: int | None, now: int) -> bool:
+    return then is None or max(then, now) >= _OUTDATED * min(then, now)
+
+
+def _orders_inputs(plan: Plan) -> bool:
+    return (isinstance(plan, Join) and len(plan.inputs) > 2) or any(map(_orders_inputs, inputs_of(plan)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark_operator.kube.client import Body, Resource
-from tidemark_operator.resources.manifest.meta import RELEASE
+from tidemark_operator.resources.manifest.meta import RELEASE, REPLAN
 
 T = TypeVar("T")
 
@@ -131,8 +131,8 @@ def _version(body: Body) -> int:
 def _intent(body: Body) -> tuple[object, ...]:
     metadata = body["metadata"]
     fields = ("uid", "generation", "deletionTimestamp", "finalizers", "labels")
-    release = (metadata.get("annotations") or {}).get(RELEASE)
-    return (*(metadata.get(field) for field in fields), release)
+    annotations = metadata.get("annotations") or {}
+    return (*(metadata.get(field) for field in fields), *(annotations.get(name) for name in (RELEASE, REPLAN)))
 
 
 def _slim(body: Body) -> Body:

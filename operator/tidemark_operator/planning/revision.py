@@ -49,7 +49,7 @@ class DataflowRevision:
 
     `identity`: equal for equal plans. `writer_term`: the term under which it writes its tables. `spec_digest`: of the
     spec that it was first planned from. `kept`: adopted shards that were finished then, and that it does not write.
-    `row_counts`: those that its plan was chosen by."""
+    `row_counts`: those that its plan was chosen by. `replan`: the annotation that had asked for a new plan by then."""
 
     description: DataflowDescription
     exports: tuple[PlannedExport, ...]
@@ -59,6 +59,7 @@ class DataflowRevision:
     spec_digest: str
     kept: tuple[ShardId, ...] = ()
     row_counts: tuple[RowCount, ...] = ()
+    replan: str = ""
 
     def view_shard(self, export: str) -> ShardMetadata | None:
         """The shard that a view or a task is written to; None for an index, and for an unknown name."""

@@ -169,24 +169,28 @@ class TopReply(_message.Message):
     def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "dialect", "output")
+    __slots__ = ("namespace", "subject", "dialect", "output", "replan")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    REPLAN_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     dialect: str
     output: str
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ...) -> None: ...
+    replan: bool
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[bool] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("text", "output")
+    __slots__ = ("text", "output", "replan")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    REPLAN_FIELD_NUMBER: _ClassVar[int]
     text: str
     output: str
-    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ...) -> None: ...
+    replan: str
+    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect", "parts")

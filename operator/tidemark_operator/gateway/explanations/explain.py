@@ -1,19 +1,27 @@
-"""The plan of a Dataflow, or of a SELECT, as a tree of operators."""
+"""The plan of a Dataflow, of a SELECT, or the one that a Dataflow would get by `replan`, as a tree of operators."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
-from tidemark_operator.catalogue.row_counts import row_counts
+from tidemark_operator.catalogue.row_counts import OutdatedCount, outdated, row_counts
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.handlers.revisions.import_frontiers import import_names
+from tidemark_operator.handlers.revisions.planner_requests import plan_request
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.explain import explain_dataflow, explain_planned
 from tidemark_protocol.explained_plan import ExplainedPlan
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Catalogue, ExportRequest, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Refused, ViewRequest
 
 
 async def explain(
@@ -33,17 +41,66 @@ async def explain(
     check_length(subject)
     if len(subject.split()) > 1:
         return await _of_sql(context, admission, caller, namespace, subject, dialect)
-    state = context.registry.dataflow(Key(DATAFLOWS, namespace, subject))
-    if state is None:
-        raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
-    if state.active is None:
-        raise QueryRefused(f"Dataflow {subject} has no plan: `kubectl describe dataflow {subject}` says why")
-    known = catalogue(
-        context.registry.sources(namespace), context.registry.dataflows(namespace), instance=state.instance
-    )
-    revision = state.active.revision
+    state, revision = _planned(context, namespace, subject)
+    sources = context.registry.sources(namespace)
+    known = catalogue(sources, context.registry.dataflows(namespace), instance=state.instance)
     rows = {count.id: count.rows for count in revision.row_counts}
-    return explain_dataflow(revision.description, _columns_of_indexes(known), rows)
+    plan = explain_dataflow(revision.description, _columns_of_indexes(known), rows)
+    names = import_names(context.registry, namespace, revision.description)
+    return replace(plan, notes=tuple(_notes(state.key, outdated(revision, row_counts(sources)), names)))
+
+
+async def explain_replan(
+    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, name: str
+) -> tuple[ExplainedPlan, bool]:
+    """The plan that the Dataflow would get by `replan` now, and whether it is the one that it has.
+
+    Raises:
+        QueryRefused, TooMany, PlannerUnavailable: as `explain`.
+    """
+    state, revision = _planned(context, namespace, name)
+    body = context.cache.get(state.key)
+    if body is None:
+        raise QueryRefused(f"Dataflow {name} is being deleted")
+    sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
+    request = plan_request(Dataflow.parse(body), sources, dataflows)
+    text = " ".join(("replan", name, *(view.sql for view in request.views)))
+    planned = await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))
+    if isinstance(planned, Refused):
+        raise refusal(planned)
+    plan = explain_planned(planned, _columns_of_indexes(request.catalogue), _rows(request.catalogue))
+    return plan, _is_of(planned, revision)
+
+
+def _planned(context: ReconcileContext, namespace: str, name: str) -> tuple[DataflowState, DataflowRevision]:
+    """The Dataflow and its active revision. Raises QueryRefused."""
+    state = context.registry.dataflow(Key(DATAFLOWS, namespace, name))
+    if state is None:
+        raise QueryRefused(f"there is no Dataflow {name} in namespace {namespace}")
+    if state.active is None:
+        raise QueryRefused(f"Dataflow {name} has no plan: `kubectl describe dataflow {name}` says why")
+    return state, state.active.revision
+
+
+def _is_of(planned: Planned, revision: DataflowRevision) -> bool:
+    """Whether the revision computes this plan. The ids of its exports are of the revision alone."""
+    of = revision.description
+    computed = (of.source_imports, of.index_imports, of.objects, of.settings)
+    return revision.exports == planned.exports and computed == (
+        planned.source_imports,
+        planned.index_imports,
+        planned.objects,
+        planned.settings,
+    )
+
+
+def _notes(key: Key, counts: tuple[OutdatedCount, ...], names: dict[GlobalId, str]) -> Iterator[str]:
+    """That the plan was chosen by row counts which are no longer true."""
+    for count in counts:
+        then = "was not known to have rows" if count.then is None else f"had about {count.then:,} rows"
+        yield f"planned when {names.get(count.id, count.id)} {then}; it has about {count.now:,} now"
+    if counts:
+        yield f"`kubectl tidemark replan {key.name} -n {key.namespace} --dry-run` shows the plan by the rows of now"
 
 
 async def _of_sql(
@@ -61,8 +118,11 @@ async def _of_sql(
     planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise refusal(planned)
-    rows = {relation.id: relation.rows for relation in known.relations if relation.rows is not None}
-    return explain_planned(planned, _columns_of_indexes(known), rows)
+    return explain_planned(planned, _columns_of_indexes(known), _rows(known))
+
+
+def _rows(known: Catalogue) -> dict[GlobalId, int]:
+    return {relation.id: relation.rows for relation in known.relations if relation.rows is not None}
 
 
 def _columns_of_indexes(known: Catalogue) -> dict[GlobalId, tuple[str, ...]]:

@@ -29,7 +29,7 @@ from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQ
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.definitions.definitions import Definitions
-from tidemark_operator.gateway.explanations.explain import explain
+from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
@@ -193,8 +193,12 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             output = request.output or OUTPUTS[0]
             if output not in OUTPUTS:
                 raise QueryRefused(f"output {output!r:.40} is none of {', '.join(OUTPUTS)}")
-            arguments = (access.caller, request.namespace, request.subject, request.dialect or SPARK)
-            plan = await explain(self._context, self._limits.planner, *arguments)
+            asked = (self._context, self._limits.planner, access.caller, request.namespace, request.subject)
+            if request.replan:
+                plan, same = await explain_replan(*asked)
+                replan = "same" if same else "other"
+                return gateway_pb2.ExplainReply(text=plan.form(output), output=output, replan=replan)
+            plan = await explain(*asked, request.dialect or SPARK)
             return gateway_pb2.ExplainReply(text=plan.form(output), output=output)
 
     async def Why(self, request: Any, rpc: Any) -> Any:

@@ -41,13 +41,11 @@ from tidemark_operator.resources.conditions.dataflow import Planning, PlanRefuse
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
-from tidemark_operator.resources.manifest.meta import RELEASE
+from tidemark_operator.resources.manifest.meta import RELEASE, annotation
 
 POLL_SECONDS = 1.0
 IN_LINE_SECONDS = 30.0
 """For a Dataflow in line for the planner. It is reconciled earlier when it is first in line."""
-MAX_RELEASE_CHARACTERS = 1024
-"""Of the annotation that releases from quarantine: the status stores it with the blame that it releases from."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ class DataflowReconciler:
             deleting=dataflow.meta.deleting and not self._context.registry.users(state.key),
             as_of=dataflow.as_of,
             lag_ms=state.spec.lag_ms if lag is None else max(lag, dataflow.history_ms),
-            release=(body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MAX_RELEASE_CHARACTERS],
+            release=annotation(body, RELEASE),
             generation=dataflow.meta.generation,
         )
         release_suspicions(state)

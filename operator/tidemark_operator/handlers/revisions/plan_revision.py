@@ -67,9 +67,9 @@ class Draft:
     shards: Mapping[str, ShardMetadata]
     row_counts: tuple[RowCount, ...]
 
-    def revision(self, as_of: Time, term: int, spec: str, kept: tuple[ShardId, ...]) -> DataflowRevision:
-        description = at(self.description, as_of)
-        return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept, self.row_counts)
+    def revision(self, as_of: Time, term: int, spec: str, kept: tuple[ShardId, ...], replan: str) -> DataflowRevision:
+        description, counts = at(self.description, as_of), self.row_counts
+        return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept, counts, replan)
 
 
 class RevisionPlanner:
@@ -116,7 +116,7 @@ class RevisionPlanner:
         stored, active = await self._marks.stored(dataflow.meta), state.active
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
-        request = plan_request(dataflow, sources, view, _followed(stored, active, state.spec.digest))
+        request = plan_request(dataflow, sources, view, _followed(stored, active, state.spec.digest, dataflow.replan))
         answer = await self._ask(state, dataflow, request)
         outcome = answer.outcome
         if not isinstance(outcome, Planned):
@@ -137,6 +137,11 @@ class RevisionPlanner:
         if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
             mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
+            if dataflow.replan not in ("", active.revision.replan):
+                text = (
+                    f"planned anew ({dataflow.replan:.64}), it has the plan of {active.name}: nothing is computed again"
+                )
+                await self._context.events.note(state.key, state.uid, "PlanUnchanged", text)
             return None
         if active is not None:
             shards = await self._unless_finished(state, outcome, draft.description, shards, running, given)
@@ -165,7 +170,7 @@ class RevisionPlanner:
             stored = await self._marks.stored(dataflow.meta)
             term = self._next_term(running, state, draft.description, stored)
             kept = self._finished(running, draft.shards) if active is None else ()
-            revision = draft.revision(as_of, term, wanted, kept)
+            revision = draft.revision(as_of, term, wanted, kept, dataflow.replan)
             mark = replace(await self._marks.store(state, dataflow.meta, stored, revision), spec_digest=wanted)
             if active is None:
                 await self._marks.serve(state, dataflow.meta, mark, alone=not stored)
@@ -203,7 +208,7 @@ class RevisionPlanner:
 
     async def _ask(self, state: DataflowState, dataflow: Dataflow, request: PlanRequest) -> Answer:
         """The planner's answer. A request that was answered is not sent again, unless the planner itself failed."""
-        question = question_of(request)
+        question = question_of(request, dataflow.replan)
         answer = state.planning.answer
         if answer is None or must_send(answer, question, now_ms()):
             async with self._queue.turn(state.key):
@@ -271,12 +276,14 @@ class RevisionPlanner:
 
 
 def _followed(
-    stored: Mapping[int, DataflowRevision], active: ActiveRevision | None, spec_digest: str
+    stored: Mapping[int, DataflowRevision], active: ActiveRevision | None, spec_digest: str, replan: str
 ) -> list[DataflowRevision]:
     """The revisions that a plan of this spec follows. An operator may have died before it marked the newest one: it is
-    found again if the plan is the same. One of another spec is an edit that was given up."""
+    found again if the plan is the same. One of another spec is an edit that was given up. `replan`: the annotation;
+    a plan that it asks for does not follow the active revision, which is older than the annotation's value."""
     newest = [stored[max(stored)]] if stored and stored[max(stored)].spec_digest == spec_digest else []
-    return newest if active is None else [*newest, active.revision]
+    follows_active = active is not None and replan in ("", active.revision.replan)
+    return [*newest, active.revision] if active is not None and follows_active else newest
 
 
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:

@@ -46,11 +46,13 @@ def plan_request(
     )
 
 
-def question_of(request: PlanRequest) -> Digest:
+def question_of(request: PlanRequest, replan: str = "") -> Digest:
     """The digest of a request without its row counts: these change with each report of an ingester, and a request that
-    the planner refused, or failed at, does not become another one by them."""
+    the planner refused, or failed at, does not become another one by them. `replan`: the annotation, by each value of
+    which the question is another one."""
     relations = tuple(replace(relation, rows=None) for relation in request.catalogue.relations)
-    return digest(replace(request, catalogue=Catalogue(relations)))
+    asked = digest(replace(request, catalogue=Catalogue(relations)))
+    return Digest(f"{asked} {replan}") if replan else asked
 
 
 def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRefused:

@@ -15,7 +15,7 @@ from tidemark_operator.resources.manifest.columns import parse_columns
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.instance import ReadPolicy
-from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.manifest.meta import REPLAN, InstanceName, Meta, annotation, spec_of
 from tidemark_operator.resources.manifest.publish import Publish
 from tidemark_operator.resources.manifest.refresh import parse_refresh
 from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
@@ -68,6 +68,8 @@ class Dataflow:
     deletion_policy: DeletionPolicy
     adopt: bool
     """Whether tables of an earlier Dataflow of this name are gone on with."""
+    replan: str
+    """The annotation that asks for a new plan; empty: none does."""
 
     @property
     def history_ms(self) -> int:
@@ -94,6 +96,7 @@ class Dataflow:
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
+            replan=annotation(body, REPLAN),
         )
 
 

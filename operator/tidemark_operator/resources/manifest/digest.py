@@ -1,8 +1,8 @@
 """spec_digest: a digest of all fields that a plan depends on.
 
 It only decides whether to plan again. Replicas compare plan_digest, so an edit of white space is planned again, found
-to be the same plan, and rehydrates nothing. Labels, `readPolicy`,
-`suspend` and `deletionPolicy` are not part of it; the two ways to write a Dataflow with one export are equal.
+to be the same plan, and rehydrates nothing. Labels, `readPolicy`, `suspend` and `deletionPolicy` are not part of it;
+the annotation that asks for a new plan is. The two ways to write a Dataflow with one export are equal.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         fields["publish"] = {name: _publish(publish) for name, publish in dataflow.publishes.items()}
     if dataflow.sinks:
         fields["sinks"] = {name: [digest(each) for each in sinks.all] for name, sinks in dataflow.sinks.items()}
+    if dataflow.replan:
+        fields["replan"] = dataflow.replan
     return fields
 
 

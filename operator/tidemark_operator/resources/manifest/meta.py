@@ -14,6 +14,10 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 RELEASE = f"{GROUP}/release"
 """Of a Dataflow: any new value takes it out of quarantine."""
+REPLAN = f"{GROUP}/replan"
+"""Of a Dataflow: any new value has it planned anew, with the row counts of now."""
+_MAX_ANNOTATION_CHARACTERS = 1024
+"""Of an annotation that counts: the status or a revision stores it."""
 
 Namespace = NewType("Namespace", str)
 Uid = NewType("Uid", str)
@@ -46,6 +50,12 @@ class Meta:
             deleting=fields.has("deletionTimestamp"),
             finalizers=fields.texts("finalizers"),
         )
+
+
+def annotation(body: Mapping[str, Any], name: str) -> str:
+    """The annotation's value as it counts; empty where the object has none."""
+    value: str = (body["metadata"].get("annotations") or {}).get(name, "")
+    return value[:_MAX_ANNOTATION_CHARACTERS]
 
 
 def spec_of(body: Mapping[str, Any]) -> Fields:

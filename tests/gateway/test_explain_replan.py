@@ -1,0 +1,123 @@
+"""What `explain` says of a Dataflow whose row counts are no longer true, and the plan that `replan` would give it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.gateway.registries import add_dataflow
+from tests.gateway.test_planner_admission import context_of
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.dataflow_state import RevisionSet
+from tidemark_operator.gateway.admission.limits import planner_queue
+from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.explanations.explain import explain, explain_replan
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.planning.revision import DataflowRevision, RowCount
+from tidemark_protocol.explained_plan import ExplainedPlan
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned, PlanRequest
+from tidemark_protocol.messages.responses import IngestionStatus, TableReport
+from tidemark_protocol.plan.dataflow import BuildDesc
+from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, Plan
+
+SA = GlobalId("s.a")
+
+
+class Planner:
+    """Answers with this plan."""
+
+    def __init__(self) -> None:
+        self.answer: Planned | None = None
+        self.asked: list[PlanRequest] = []
+
+    async def plan(self, request: PlanRequest, patient: bool = False) -> Planned | None:
+        self.asked.append(request)
+        return self.answer
+
+
+def joined(inputs: int) -> Any:
+    """The plan over itself, so many times, without conditions."""
+
+    def join(plan: Plan) -> Plan:
+        row = plan.schema
+        stages = tuple(
+            JoinStage(at, (), (), (0,), (), MapFilterProject((*row,), (), (), (0,))) for at in range(1, inputs)
+        )
+        return Join((plan,) * inputs, LinearJoin(0, stages))
+
+    return join
+
+
+def with_counts(context: ReconcileContext, then: int | None, now: int, inputs: int = 3) -> DataflowRevision:
+    """Dataflow d was planned with a count, and its table has another one now. Returns its revision."""
+    known = context.registry
+    add_dataflow(known, "d", shards=("s.a",), through=joined(inputs))
+    (state,) = known.dataflows("ns")
+    assert state.active is not None
+    counts = () if then is None else (RowCount(SA, then),)
+    revision = replace(state.active.revision, row_counts=counts)
+    state.revisions = RevisionSet(replace(state.active, revision=revision))
+    known.sources("ns")[0].report = IngestionStatus(GlobalId("s"), "running", tables=(TableReport("a", now),))
+    return revision
+
+
+def made(planner: Planner | None = None) -> tuple[ReconcileContext, PlannerAdmission]:
+    context = cast(Any, context_of(cast(Any, planner or Planner())))
+    manifest = body("Dataflow", {"instance": "default", "sql": "SELECT a FROM s.a", "index": {"key": ["a"]}}, "d")
+    context.cache = SimpleNamespace(all=lambda *_: (), get=lambda key: manifest)
+    return cast(ReconcileContext, context), PlannerAdmission(planner_queue())
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "inputs", "note"),
+    [
+        (1024, 1 << 23, 3, "planned when s.a had about 1,024 rows; it has about 8,388,608 now"),
+        (None, 1 << 20, 3, "planned when s.a was not known to have rows; it has about 1,048,576 now"),
+        (1 << 20, 7, 3, "planned when s.a had about 1,048,576 rows; it has about 1,024 now"),
+        (1024, 8192, 3, None),  # other plans are possible, and not worth a word
+        (1024, 0, 3, None),
+        (1024, 1 << 23, 2, None),  # two inputs have one order
+    ],
+)
+def test_explain_notes_row_counts_that_are_no_longer_true(
+    then: int | None, now: int, inputs: int, note: str | None
+) -> None:
+    context, admission = made()
+    with_counts(context, then, now, inputs)
+    plan = asyncio.run(explain(context, admission, "anne", "ns", "d"))
+
+    if note is None:
+        assert plan.notes == ()
+        return
+    assert plan.notes[0] == note
+    assert "`kubectl tidemark replan d -n ns --dry-run`" in plan.notes[1]
+    assert plan.text().endswith("\n\n" + "\n".join(plan.notes) + "\n")
+    assert note in plan.json()
+
+
+def ask(context: ReconcileContext, admission: PlannerAdmission) -> tuple[ExplainedPlan, bool]:
+    return asyncio.run(explain_replan(context, admission, "anne", "ns", "d"))
+
+
+def test_must_a_dry_replan_is_planned_with_the_row_counts_of_now() -> None:
+    """And says whether the Dataflow has this plan."""
+    planner = Planner()
+    context, admission = made(planner)
+    revision = with_counts(context, 1024, 1 << 20)
+    of = revision.description
+    planner.answer = Planned(of.source_imports, of.objects, revision.exports, (SA,), "")
+    plan, same = ask(context, admission)
+    assert same
+    assert "Get s.a (about 1,048,576 rows)" in plan.text()
+    assert {r.id: r.rows for r in planner.asked[0].catalogue.relations}[SA] == 1 << 20
+
+    (built,) = of.objects
+    other = BuildDesc(built.id, joined(4)(of.objects[0].plan))
+    planner.answer = replace(planner.answer, objects=(other,))
+    plan, same = ask(context, admission)
+    assert not same
