@@ -73,6 +73,8 @@ def sent(value: Any, format: PyFormat) -> tuple[int, int, bytes | None]:
     """The oid, format and bytes that psycopg sends."""
     transformer = Transformer(None)
     (data,) = transformer.dump_sequence([value], [format])
+    if isinstance(value, bytes) and format != PyFormat.BINARY:  # libpq's text depends on the process's last connection
+        data = b"\\x" + value.hex().encode()
     return transformer.types[0] if transformer.types else 0, int(transformer.formats[0]), bytes(data or b"")
 
 
