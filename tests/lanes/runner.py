@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections import Counter, defaultdict
@@ -25,6 +26,7 @@ from tests.lanes import processor_time
 from tests.lanes.class_data import jvm_options
 from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
 from tests.lanes.marked_files import files_with, names_paths
+from tests.lanes.memory_folder import command_in_memory, place_in_memory
 
 POLL_SECONDS = 0.5
 PROGRESS_SECONDS = 30.0
@@ -96,6 +98,8 @@ class Round:
     commit: str
     number: int = 1
     resumed: bool = False
+    memory: Path | None = None
+    """Where each lane mounts a folder in memory for its tests' files; None: they are in the system's TMPDIR."""
 
     def run(self) -> bool:
         """Whether everything passed."""
@@ -136,6 +140,8 @@ class Round:
         # pytest takes a path after an option that it does not know yet for one of tests, and looks for its settings
         # above it
         command = [*lane.command(), f"--lane-ledger={self.ledger}", f"--lane-passed={passed}"]
+        if self.memory is not None:
+            command = command_in_memory([*command, "-o", "tmp_path_retention_policy=failed"], self.memory)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
@@ -239,10 +245,11 @@ def run_rounds(lanes: Sequence[Lane], ledger: Path, times: int, resumed: bool) -
     """So many rounds at the commit that is checked out; the exit code."""
     commit = commit_of_checkout()
     ledger.parent.mkdir(parents=True, exist_ok=True)
-    failed = []
+    failed, memory = [], place_in_memory()
+    say("files of tests are " + ("in memory" if memory else f"in {tempfile.gettempdir()}"))
     for number in range(1, times + 1):
         say(f"round {number} of {times} at {commit}: {', '.join(lane.name for lane in lanes)}; ledger {ledger}")
-        if not Round(lanes, ledger, commit, number, resumed).run():
+        if not Round(lanes, ledger, commit, number, resumed, memory).run():
             failed.append(number)
     if times > 1:
         say(f"{times - len(failed)} rounds passed, {len(failed)} failed {failed or ''}")

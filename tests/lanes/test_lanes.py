@@ -14,6 +14,7 @@ from _pytest.mark.expression import Expression
 
 from tests.lanes.__main__ import LANES, SLOW, with_share
 from tests.lanes.ledger import CHECKOUT, Entry, append, entries
+from tests.lanes.memory_folder import place_in_memory
 from tests.lanes.runner import Lane, Round
 from tests.lanes.shares import share_of_files, turn_of
 from tests.waiting import BOUND
@@ -200,6 +201,22 @@ def test_a_lane_collects_the_files_that_name_its_marks() -> None:
 def test_the_cpu_time_of_orphans_is_counted() -> None:
     """In a process of its own, whose children the test's process does not reap."""
     subprocess.run([sys.executable, "-c", ORPHAN], cwd=CHECKOUT, check=True, timeout=BOUND)
+
+
+def test_files_of_a_lane_are_in_memory(lane: Lane, tmp_path: Path) -> None:
+    """In a folder that nobody else sees."""
+    (place := tmp_path / "here").mkdir()
+    if place_in_memory([place], free_bytes=0) is None:
+        pytest.skip("this process may not mount a folder in memory")
+    (tmp_path / "test_some.py").write_text(f"def test_x(tmp_path): assert tmp_path.is_relative_to({str(place)!r})")
+    assert Round([lane], tmp_path / "ledger.jsonl", "c", memory=place).run()
+    assert not list(place.iterdir())
+
+
+def test_files_are_on_disk_where_memory_is_short_or_no_folder_is_empty(tmp_path: Path) -> None:
+    (place := tmp_path / "here").mkdir()
+    assert place_in_memory([place], free_bytes=1 << 60) is None
+    assert place_in_memory([tmp_path, tmp_path / "none"], free_bytes=0) is None
 
 
 def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
