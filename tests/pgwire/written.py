@@ -23,7 +23,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
-from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
+from tidemark_protocol.plan.ingestion import SourceTable, WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written.receive import WriteHeader
 
@@ -65,10 +65,7 @@ class Written:
 
     def _attach(self) -> None:
         server, key = self.server, Key(DATA_SOURCES, "ns", "shop")
-        tables = tuple(
-            replace(ingested(table.name), table=replace(PINNED.tables[0].table, name=table.name))
-            for table in SPEC.tables
-        )
+        tables = tuple(replace(ingested(table.name), table=_shown(table)) for table in SPEC.tables)
         pinned = replace(PINNED, source=SPEC, tables=tables)
         state = SourceState(key, "u-s", "default", pinned=pinned, ingester=Ingester("r1", WriterTerm(1)))
         server.registry.put_source(state)
@@ -81,6 +78,12 @@ class Written:
         connection = SimpleNamespace(write_rows=lambda: stub.WriteRows())
         server.running.replicas[ReplicaId(R1)].connection = cast(Any, connection)
         cast(Any, server.running).is_ingesting = lambda id: True
+
+
+def _shown(table: WrittenTable) -> SourceTable:
+    names = [column.name for column in table.columns]
+    key = tuple(map(names.index, table.primary_key))
+    return SourceTable(table.name, table.columns, (key,) if key else ())
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 
@@ -113,6 +113,9 @@ class Contents:
 
         indexes = self._indexes(one)
         schema = self.schemas[one.namespace]
+        key = {number for index in indexes if index.primary for number in index.columns}
+        columns = tuple(replace(c, nullable=c.nullable and at not in key) for at, c in enumerate(one.columns, 1))
+        one = replace(one, columns=columns)  # PostgreSQL's primary keys have no NULL, and pgjdbc asks for that
         return Entry(one, oid("relation"), schema, oid("type"), oid("array"), visible, indexes)
 
     def _indexes(self, one: Relation) -> tuple[Index, ...]:
