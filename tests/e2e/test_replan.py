@@ -28,6 +28,13 @@ def system(bare_system: System) -> System:
     return bare_system
 
 
+def insert(system: System, table: str, columns: tuple[str, ...], rows: int, folder: Path) -> None:
+    file = folder / f"{table}.csv"
+    file.write_text("\n".join([",".join(columns), *(f"{at},{at % 10}" for at in range(rows))]) + "\n")
+    done = system.tidemark("insert", table, "--from", str(file), "-n", system.namespace)
+    assert done.returncode == 0, done.stderr + system.log()
+
+
 def replan(system: System, *more: str) -> CompletedProcess[str]:
     kubeconfig = ("--kubeconfig", str(system.plane.kubeconfig))
     return system.tidemark("replan", "by-region", "-n", system.namespace, *kubeconfig, *more)
@@ -46,11 +53,7 @@ def test_a_view_of_tables_that_were_empty_gets_another_plan(
     system.dataflow("by-region", SQL)
     system.wait_hydrated("by-region")
     for name, rows in ROWS.items():
-        lines = [",".join(COLUMNS[name]), *(f"{at},{at % 10}" for at in range(rows))]
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
-        inserted = ("insert", f"phone.{name}", "--from", str(tmp_path / f"{name}.csv"), "-n", system.namespace)
-        done = system.tidemark(*inserted)
-        assert done.returncode == 0, done.stderr + system.log()
+        insert(system, f"phone.{name}", COLUMNS[name], rows, tmp_path)
 
     noted = "planned when phone.calls was not known to have rows; it has about 2,048 now"
     wait_for("the rows to be reported", lambda: noted in system.explain("by-region"), system.log)
@@ -73,6 +76,31 @@ def test_a_view_of_tables_that_were_empty_gets_another_plan(
     again = replan(system)
     assert "nothing changes" in again.stdout, again.stdout + again.stderr
     assert "has the plan that it would get" in replan(system, "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    "export", [{"materializedView": {}}, {"index": {"key": ["a"]}}], ids=lambda export: min(export)
+)
+def test_plans_know_the_rows_of_what_dataflows_export(
+    system: System, tmp_path: Path, export: dict[str, object]
+) -> None:
+    """Replicas report them, also to the next operator."""
+    name = f"of-{min(export).lower()}"
+    columns = [{"name": column, "type": "BIGINT"} for column in ("a", "b")]
+    spec = {"instance": "default", "tick": "1s", "table": {"tables": [{"name": "t", "columns": columns}]}}
+    system.apply("DataSource", f"src-{name}", spec)
+    system.dataflow(name, f"SELECT a, b FROM `src-{name}`.t", **export)
+    system.wait_hydrated(name)
+    insert(system, f"src-{name}.t", ("a", "b"), 5000, tmp_path)
+
+    def known() -> bool:
+        shown = system.explain(f"SELECT b FROM `{name}`.`{name}`")
+        return "(about 4,096 rows)" in shown
+
+    wait_for("the rows to be reported", known, system.log)
+    system.kill_operator()
+    system.start_operator()
+    wait_for("the rows to be reported again", known, system.log)
 
 
 def answer(system: System) -> dict[int, int]:

@@ -12,7 +12,7 @@ from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.dataflow_state import Answer
-from tidemark_operator.catalogue.row_counts import counts_of
+from tidemark_operator.catalogue.row_counts import counts_of, row_counts
 from tidemark_operator.handlers.revisions.planner_requests import (
     must_send,
     outcome_of_refusal,
@@ -123,7 +123,7 @@ def counted(*tables: TableReport, follows: Sequence[DataflowRevision] = ()) -> d
     """The row counts of a request about the source `s`, whose ingester reports this."""
     known = registry()
     known.sources("ns")[0].report = IngestionStatus(GlobalId("s"), "running", tables=tables)
-    request = plan_request(JOIN, known.sources("ns"), [], follows)
+    request = plan_request(JOIN, known.sources("ns"), [], follows, row_counts(known.sources("ns")))
     return {relation.name: relation.rows for relation in request.catalogue.relations}
 
 
@@ -168,7 +168,7 @@ def test_other_row_counts_make_no_other_question() -> None:
     questions = []
     for rows in (3000, 1 << 20):
         known.sources("ns")[0].report = IngestionStatus(GlobalId("s"), "running", tables=(TableReport("a", rows),))
-        questions.append(plan_request(JOIN, known.sources("ns"), []))
+        questions.append(plan_request(JOIN, known.sources("ns"), [], (), row_counts(known.sources("ns"))))
     assert questions[0] != questions[1]
     assert len(set(map(question_of, questions))) == 1
     assert question_of(questions[0]) != question_of(replace(questions[0], dialect="postgres"))
@@ -179,7 +179,7 @@ def test_the_row_counts_of_a_plan_are_those_of_what_it_reads() -> None:
     known.sources("ns")[0].report = IngestionStatus(
         GlobalId("s"), "running", tables=(TableReport("a", 3000), TableReport("b", 0))
     )
-    request = plan_request(JOIN, known.sources("ns"), [])
+    request = plan_request(JOIN, known.sources("ns"), [], (), row_counts(known.sources("ns")))
 
     assert counts_of(request.catalogue, [GlobalId("s.a"), GlobalId("s.b")]) == (RowCount(GlobalId("s.a"), 2048),)
     assert counts_of(request.catalogue, [GlobalId("s.b")]) == ()

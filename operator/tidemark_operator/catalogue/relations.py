@@ -38,12 +38,11 @@ def catalogue(
 ) -> Catalogue:
     """The planner's catalogue. `without`: the Dataflow that is planned; a plan never reads its own exports. `instance`:
     where the plan will run; it may import that instance's indexes. `named_in`: SQL; relations whose parent's name does
-    not occur in it are left out, so that the cost of a plan does not grow with the namespace. `rows`: row counts of
-    tables."""
+    not occur in it are left out, so that the cost of a plan does not grow with the namespace. `rows`: row counts."""
     text = None if named_in is None else named_in.lower()
     tables = [relation for s in sources if text is None or s.key.name in text for relation in _tables(s, rows)]
     others = [d for d in dataflows if d.key.name != without and (text is None or d.key.name in text)]
-    exports = [relation for d in others for relation in _exports(d, shares=d.instance == instance)]
+    exports = [relation for d in others for relation in _exports(d, rows, shares=d.instance == instance)]
     return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
 
 
@@ -122,7 +121,7 @@ def _tables(source: SourceState, rows: RowCounts) -> Iterator[Relation]:
         )
 
 
-def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:
+def _exports(dataflow: DataflowState, rows: RowCounts, shares: bool = False) -> Iterator[Relation]:
     if dataflow.active is None:
         return
     revision = dataflow.active.revision
@@ -143,6 +142,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
             short=export.name == alone,
             index_key=export.key if export.kind == "index" else None,
             indexes=_indexes(revision, export) if shares else (),
+            rows=rows.get(id),
         )
 
 

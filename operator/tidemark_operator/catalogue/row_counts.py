@@ -1,6 +1,7 @@
-"""Row counts of tables that plans are chosen by, and where they come from.
+"""Row counts of tables and exports that plans are chosen by, and where they come from.
 
-    ingester's report ──► rounded down to a power of two ──► request ──► plan ──► stored with the revision
+    reports of ingesters and of replicas (their exports)
+                        └──► rounded down to a power of two ──► request ──► plan ──► stored with the revision
                                                                ▲                        │
                                                                └── an edit, for what ───┘
                                                                    the revision reads
@@ -12,10 +13,12 @@ count, nor has a topic of which less than half is there. A small table counts as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue
@@ -28,6 +31,7 @@ _FEWEST = 1024
 _OUTDATED = 16
 """By which factor a count differs from that of a plan, for the plan to be called outdated."""
 RowCounts = Mapping[GlobalId, int | None]
+FindCollection = Callable[[DataflowState, GlobalId], Collection | None]
 
 
 def row_counts(sources: Iterable[SourceState]) -> dict[GlobalId, int | None]:
@@ -48,7 +52,32 @@ def _count(report: TableReport) -> int | None:
     lacks_rows = missing > report.rows if report.unit in ("offsets", "events") else missing and report.unit != "bytes"
     if lacks_rows or report.snapshot_percent is not None or report.rows <= 0:
         return None
-    return max(_FEWEST, 1 << exponent(report.rows))
+    return _coarse(report.rows)
+
+
+def _coarse(rows: int) -> int:
+    return max(_FEWEST, 1 << exponent(rows))
+
+
+def export_counts(dataflows: Iterable[DataflowState], find: FindCollection) -> dict[GlobalId, int | None]:
+    """The row counts of the Dataflows' exports, by the ids under which others read them, as replicas reported last.
+    `find`: the collection of an export. An export that hydrates beside one of its name has the count of that one."""
+    counts: dict[GlobalId, int | None] = {}
+    for state in dataflows:
+        of_names: dict[str, int | None] = {}
+        for mark in state.marks:
+            for id, name in mark.revision.relations.items():
+                computed = mark.revision.export_id(name)
+                rows = None if computed is None else _reported(find(state, computed))
+                of_names[name] = counts[id] = of_names.get(name) if rows is None else rows
+    return counts
+
+
+def _reported(collection: Collection | None) -> int | None:
+    """The largest count of any replica; an export that is empty has none."""
+    replicas = collection.replicas.values() if collection else ()
+    rows = max((on.rows or 0 for on in replicas if not on.excluded), default=0)
+    return _coarse(rows) if rows else None
 
 
 def counts_with(revisions: Iterable[DataflowRevision], current: RowCounts) -> RowCounts:
@@ -62,9 +91,13 @@ def counts_with(revisions: Iterable[DataflowRevision], current: RowCounts) -> Ro
 
 
 def counts_of(known: Catalogue, references: Iterable[GlobalId]) -> tuple[RowCount, ...]:
-    """The row counts of the relations that a plan reads, as it was planned with them."""
-    read = frozenset(references)
-    counted = {r.id: r.rows for r in known.relations if r.rows is not None and r.id in read}
+    """The row counts of the relations that a plan reads, as it was planned with them; of one that it reads in an index,
+    under the index's id as well."""
+    read, counted = frozenset(references), dict[GlobalId, int]()
+    for relation in known.relations:
+        met = read & {relation.id, *(index.id for index in relation.indexes)}
+        if relation.rows is not None and met:
+            counted |= dict.fromkeys((relation.id, *met), relation.rows)
     return tuple(RowCount(id, rows) for id, rows in sorted(counted.items()))
 
 

@@ -14,7 +14,8 @@ from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 
 QUIET = frozenset(
-    {"steps", "arrangements", "operators", "hydration", "catch_up", "published", PostgresSink.KIND, KafkaSink.KIND}
+    {"steps", "arrangements", "operators", "rows", "hydration", "catch_up", "published"}
+    | {PostgresSink.KIND, KafkaSink.KIND}
 )
 """Kinds of Status that repeat. No condition shows them at once: the budget of status writes does."""
 

@@ -145,7 +145,7 @@ class CopyToResponse:
 
 @dataclass(frozen=True)
 class Status:
-    """Introspection that nothing may depend on; kind `hydration`, `erroring`, `operators`, ..."""
+    """Introspection that nothing may depend on but the choice of plans; kind `hydration`, `erroring`, `rows`, ..."""
 
     id: GlobalId
     kind: str

@@ -47,6 +47,7 @@ from tidemark_replica.telemetry.error_status import (
     may_be_in_error,
     total_errors,
 )
+from tidemark_replica.telemetry.row_status import RowStatus, rows_of
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class DataflowDriver:
         self._cost_status = CostStatus(next(iter(dataflow.exports)), context.respond)
         self._catch_up_status = CatchUpStatus(dataflow.exports, context.respond)
         self._error_status = {id: ErrorStatus(id, context.respond) for id in dataflow.exports}
+        self._row_status = {id: RowStatus(id, context.respond) for id in dataflow.exports}
         self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
         for source in dataflow.description.source_imports:
             context.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
@@ -120,6 +122,7 @@ class DataflowDriver:
         goal = self._goal.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
         if self._rendered is not None:
             self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
+            self._report_rows(self._rendered)
         for id, sink in self._sinks.items():
             sink.advance()
             if (errors := sink.standing_errors) is not None:
@@ -203,6 +206,8 @@ class DataflowDriver:
         self._catch_up_status.report_again()
         for error_status in self._error_status.values():
             error_status.report_again()
+        for row_status in self._row_status.values():
+            row_status.report_again()
         self._hydration_status.report_again()
         for sink in self._sinks.values():
             sink.report_again()
@@ -363,6 +368,14 @@ class DataflowDriver:
         """Removes the files of a step in the background: neither the command loop nor a pool waits for the disk."""
         if outcome.folder is not None:
             self._context.renderer.remove_later(outcome.release)
+
+    def _report_rows(self, rendered: RenderedDataflow) -> None:
+        if not self._dataflow.hydrated:
+            return
+        for id, index in rendered.indexes.items():
+            self._row_status[id].report(partial(rows_of, index))
+        for id, sink in self._sinks.items():
+            self._row_status[id].report(partial(getattr, sink, "rows"))
 
     def _report_errors(self, rendered: RenderedDataflow, by_export: ErrorChanges) -> None:
         for id, by_time in by_export.items():

@@ -34,6 +34,10 @@ class Sink(Protocol):
     def standing_errors(self) -> Errors | None:
         """The errors at which the sink stands still; None for a sink that writes errors as updates."""
 
+    @property
+    def rows(self) -> int | None:
+        """The updates in the files of the sink's shard; None: not known, or it has none."""
+
     def check_table(self) -> None:
         """Raises ForeignCommit where another program has changed the sink's table, so that the dataflow begins anew."""
 
@@ -69,6 +73,10 @@ class ClientSink(Sink, Protocol):
 
     @property
     def standing_errors(self) -> Errors | None:
+        return None
+
+    @property
+    def rows(self) -> int | None:
         return None
 
     def check_table(self) -> None:

@@ -79,6 +79,12 @@ class ExportOnReplica:
         self.task_time = self.task_time.after(total, now_ms) if self.task_time else TaskTime(now_ms, total)
 
     @property
+    def rows(self) -> int | None:
+        """About how many rows the replica reports of the export; None where it reports none."""
+        rows = self.statuses.get("rows", {}).get("rows", "")
+        return int(rows) if rows.isdecimal() else None
+
+    @property
     def catching_up(self) -> CatchUp | None:
         """How far the replica is in steps of bounded rows; None where it takes all that has come in one."""
         return catch_up(self.statuses.get("catch_up", {}))

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
-from tidemark_operator.catalogue.row_counts import OutdatedCount, outdated, row_counts
+from tidemark_operator.catalogue.row_counts import OutdatedCount, outdated
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
-from tidemark_operator.handlers.revisions.planner_requests import plan_request
+from tidemark_operator.handlers.revisions.planner_requests import named_in, plan_request
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision
@@ -47,7 +48,8 @@ async def explain(
     rows = {count.id: count.rows for count in revision.row_counts}
     plan = explain_dataflow(revision.description, _columns_of_indexes(known), rows)
     names = import_names(context.registry, namespace, revision.description)
-    return replace(plan, notes=tuple(_notes(state.key, outdated(revision, row_counts(sources)), names)))
+    now = current_row_counts(context, namespace, {parent.name for parent in revision.reads})
+    return replace(plan, notes=tuple(_notes(state.key, outdated(revision, now), names)))
 
 
 async def explain_replan(
@@ -63,7 +65,9 @@ async def explain_replan(
     if body is None:
         raise QueryRefused(f"Dataflow {name} is being deleted")
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
-    request = plan_request(Dataflow.parse(body), sources, dataflows)
+    dataflow = Dataflow.parse(body)
+    rows = current_row_counts(context, namespace, named_in(dataflow).lower())
+    request = plan_request(dataflow, sources, dataflows, rows=rows)
     text = " ".join(("replan", name, *(view.sql for view in request.views)))
     planned = await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
@@ -111,7 +115,8 @@ async def _of_sql(
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
     sources = context.registry.sources(namespace)
-    known = catalogue(sources, dataflows, instance=instance, named_in=sql, rows=row_counts(sources))
+    rows = current_row_counts(context, namespace, sql.lower())
+    known = catalogue(sources, dataflows, instance=instance, named_in=sql, rows=rows)
     request = PlanRequest(
         "explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "", dialect
     )

@@ -30,8 +30,15 @@ from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.as_of_selection import first_as_of
+from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
-from tidemark_operator.handlers.revisions.planner_requests import must_send, plan_request, question_of, remember
+from tidemark_operator.handlers.revisions.planner_requests import (
+    must_send,
+    named_in,
+    plan_request,
+    question_of,
+    remember,
+)
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
@@ -116,7 +123,9 @@ class RevisionPlanner:
         stored, active = await self._marks.stored(dataflow.meta), state.active
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
-        request = plan_request(dataflow, sources, view, _followed(stored, active, state.spec.digest, dataflow.replan))
+        rows = current_row_counts(self._context, state.key.namespace, named_in(dataflow).lower())
+        followed = _followed(stored, active, state.spec.digest, dataflow.replan)
+        request = plan_request(dataflow, sources, view, followed, rows)
         answer = await self._ask(state, dataflow, request)
         outcome = answer.outcome
         if not isinstance(outcome, Planned):

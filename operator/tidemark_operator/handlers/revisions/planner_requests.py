@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.catalogue.relations import catalogue
-from tidemark_operator.catalogue.row_counts import counts_with, row_counts
+from tidemark_operator.catalogue.relations import NOT_COUNTED, catalogue
+from tidemark_operator.catalogue.row_counts import RowCounts, counts_with
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
 from tidemark_operator.planning.revision import DataflowRevision
@@ -25,10 +25,11 @@ def plan_request(
     sources: Sequence[SourceState],
     dataflows: Iterable[DataflowState],
     follows: Iterable[DataflowRevision] = (),
+    rows: RowCounts = NOT_COUNTED,
 ) -> PlanRequest:
-    """`follows`: the revisions that the plan is to follow, and by whose row counts it is chosen."""
+    """`follows`: the revisions that the plan is to follow, and by whose row counts it is chosen. `rows`: the row counts
+    of now, for what these do not read."""
     meta = dataflow.meta
-    named_in = " ".join([*(view.sql for view in dataflow.views), *(e.task.watch for e in dataflow.exports if e.task)])
     return PlanRequest(
         dataflow=meta.name,
         views=dataflow.views,
@@ -38,12 +39,17 @@ def plan_request(
             dataflows,
             without=meta.name,
             instance=dataflow.instance,
-            named_in=named_in,
-            rows=counts_with(follows, row_counts(sources)),
+            named_in=named_in(dataflow),
+            rows=counts_with(follows, rows),
         ),
         id_prefix=Named(meta.name, meta.uid).id_prefix,
         dialect=dataflow.dialect.value,
     )
+
+
+def named_in(dataflow: Dataflow) -> str:
+    """A text that has the names of all that its plan can read."""
+    return " ".join([*(view.sql for view in dataflow.views), *(e.task.watch for e in dataflow.exports if e.task)])
 
 
 def question_of(request: PlanRequest, replan: str = "") -> Digest:

@@ -57,11 +57,12 @@ WENT_BACK = "the table {} ends earlier than this replica has seen it end: somebo
 
 @dataclass(frozen=True)
 class AppendOutcome:
-    """The outcome of an append, and the shard's upper and term in one version of its table."""
+    """The outcome of an append, and the shard's upper, term and updates in one version of its table."""
 
     won: bool
     upper: int
     term: int
+    rows: int
 
 
 class MaterializedViewSink:
@@ -94,6 +95,7 @@ class MaterializedViewSink:
         self._stopped = self._dropped = False
         self._failure: Failure | None = None
         self._written = self._went_back = False
+        self._rows: int | None = None
         self._epoch: int | None = None
         """Of the table, when the sink first looked at its contents."""
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
@@ -192,6 +194,11 @@ class MaterializedViewSink:
     @property
     def standing_errors(self) -> Errors | None:
         return None
+
+    @property
+    def rows(self) -> int | None:
+        """As of the last append that this replica has tried."""
+        return self._rows
 
     def drop(self) -> Response | None:
         return None
@@ -326,6 +333,7 @@ class MaterializedViewSink:
         self._failure = None
         self._written = True
         now = outcome.value
+        self._rows = now.rows
         if now.upper < append.expected_upper:
             self._went_back = True
             return
@@ -382,7 +390,7 @@ def append_to(shard: Shard, append: Append, epoch: int | None = None) -> AppendO
     if not isinstance(ended, Appended):  # another replica was faster
         discard_staged(shard, files)
     now = shard.state()
-    return AppendOutcome(isinstance(ended, Appended), now.upper, now.term)
+    return AppendOutcome(isinstance(ended, Appended), now.upper, now.term, shard.size().rows)
 
 
 def new_commit_id() -> str:
