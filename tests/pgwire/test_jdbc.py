@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
 import psycopg
-import pyarrow as pa
 import pytest
 
 from tests.dialects.postgres import running
+from tests.pgwire.duck import answered, forget_plans
 from tests.pgwire.jdbc.pgjdbc import checks
 from tests.pgwire.served import TOKEN, Rows, Served
 from tests.pgwire.written import MAY_INSERT, SPEC, written
 from tests.ports import free_port
-from tidemark_protocol.messages.planning import Diagnostic, Refused
-from tidemark_protocol.types import Column, SqlType
+from tidemark_protocol.messages.planning import Refused
 
 pytestmark = pytest.mark.postgres
 
@@ -36,7 +33,6 @@ OTHERWISE = {
 }
 """Checks that find something else at PostgreSQL, and what they find here."""
 HELD = "SELECT i FROM shop.kinds WHERE i > 424242"
-TYPES = {"VARCHAR": "string", "INTEGER": "int", "NULL": "int"}
 POSTGRES_TYPES = {"double": "double precision", "string": "text", "timestamp": "timestamptz", "float": "real"}
 KINDS = """INSERT INTO shop.kinds VALUES
     (true, -7, 0, 9007199254740993, 0.5, 0.1, 12.50, 'it''s \\ "ü" $1 ?', '2026-01-31',
@@ -68,13 +64,6 @@ def _definitions() -> Iterator[str]:
     yield KINDS
 
 
-class Forgetful(OrderedDict[Any, Any]):
-    """Plans that are not kept: each statement is answered by its own rows."""
-
-    def get(self, *_: Any) -> None:
-        return None
-
-
 @contextmanager
 def _answering(server: Served) -> Iterator[None]:
     """Statements over `shop.kinds` are answered by DuckDB; the one that is held by nothing."""
@@ -86,19 +75,10 @@ def _answering(server: Served) -> Iterator[None]:
 
     def answer(sql: str, dialect: str) -> Rows | Refused:
         server.answers.held = asyncio.Event() if "424242" in sql else None
-        try:
-            found = duck.sql(re.sub(r"(?<='\d{4}-\d\d-\d\d) \+00(?=')", "", sql))  # so does pgjdbc write dates
-        except duckdb.Error as error:
-            name = "SYNTAX" if isinstance(error, duckdb.ParserException) else "UNRESOLVED_RELATION"
-            return Refused((Diagnostic(name, str(error)),))
-        types = [TYPES.get(str(kind), str(kind)).lower() for kind in found.types]
-        columns = tuple(Column(name, SqlType.parse(t)) for name, t in zip(found.columns, types, strict=True))
-        rows = found.to_arrow_table()
-        utc = [pa.timestamp("us", "UTC") if pa.types.is_timestamp(each.type) else each.type for each in rows.schema]
-        return Rows(columns, rows.cast(pa.schema(list(zip(rows.column_names, utc, strict=True)))))
+        return answered(duck, sql)
 
     server.says(answer)
-    server.loop.call(lambda: setattr(server.gateway._statements, "_known", Forgetful()))
+    forget_plans(server)
     yield
     duck.close()
 

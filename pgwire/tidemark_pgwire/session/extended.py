@@ -34,6 +34,7 @@ from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.inserts import Write
 from tidemark_pgwire.statements.lexer import split
+from tidemark_pgwire.statements.prepared import parameters_of
 from tidemark_pgwire.statements.words import MAX_NAME
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
 from tidemark_pgwire.values.rows import Column
@@ -91,18 +92,23 @@ class Extended:
 
     async def parse(self, message: frontend.Parse) -> None:
         """Raises WireError."""
-        _require_name(message.name)
-        if message.name and message.name in self._prepared:
-            raise WireError(errors.DUPLICATE_STATEMENT, f'prepared statement "{message.name}" already exists')
+        self._require_new(message.name)
         dialect = self._session.settings.dialect
         read = partial(_read, message.sql, dialect)
         command, count, known = await by_thread(self._session.spool, len(message.sql), read)
         self._require_usable(command)
         for oid in message.types:
             kind_of(oid)
-        count = max(count, len(message.types))
-        size = PREPARED_BYTES + 2 * getsizeof(message.sql) + getsizeof(message.name) + 36 * count
-        self._prepared.pop(message.name, None)
+        types = [*message.types, *[0] * (count - len(message.types))]
+        for number, oid in known.items():
+            types[number - 1] = types[number - 1] or oid
+        self._keep(message.name, command, tuple(types), getsizeof(message.sql))
+        self._session.wire.write(backend.PARSE_COMPLETE)
+
+    def _keep(self, name: str, command: Command | None, types: tuple[int, ...], text: int) -> None:
+        """`text`: bytes of the statement's. Raises WireError where the session has too many statements."""
+        size = PREPARED_BYTES + 2 * text + getsizeof(name) + 36 * len(types)
+        self._prepared.pop(name, None)
         if len(self._prepared) >= MAX_PREPARED:
             raise WireError(
                 errors.LIMIT_EXCEEDED,
@@ -110,11 +116,23 @@ class Extended:
                 hint="DEALLOCATE those that are not needed.",
             )
         self._require_room(size)
-        types = [*message.types, *[0] * (count - len(message.types))]
-        for number, oid in known.items():
-            types[number - 1] = types[number - 1] or oid
-        self._prepared[message.name] = Prepared(command, tuple(types), dialect, size)
-        self._session.wire.write(backend.PARSE_COMPLETE)
+        self._prepared[name] = Prepared(command, types, self._session.settings.dialect, size)
+
+    def executed(self, command: Command) -> tuple[Command, tuple[Parameter, ...]]:
+        """The statement that EXECUTE means, and its parameters; others are what they are. Raises WireError."""
+        if not isinstance(command, sql.Execute):
+            return command, ()
+        found = self._executable(command.name)
+        assert found.command is not None
+        return found.command, parameters_of(command.name, found.types, command.values)
+
+    def _executable(self, name: str) -> Prepared:
+        """A query, or a statement that writes: others may end the transaction, or are not to run beside others."""
+        found = self._statement(name)
+        if not isinstance(found.command, sql.Select | Write):
+            text = f'EXECUTE runs queries, INSERT, UPDATE and DELETE, and "{name}" is none of them'
+            raise WireError(errors.FEATURE_NOT_SUPPORTED, text, hint="Run the statement itself.")
+        return found
 
     async def bind(self, message: frontend.Bind) -> None:
         """Raises WireError."""
@@ -139,6 +157,9 @@ class Extended:
         if isinstance(prepared.command, Write):
             _require_types(prepared.types, formats, message.values)
         parameters = tuple(map(decoded, prepared.types, formats, message.values))
+        if isinstance(prepared.command, sql.Execute):
+            command, parameters = self.executed(prepared.command)
+            prepared = replace(prepared, command=command, types=self._executable(prepared.command.name).types)
         self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
         self._session.wire.write(backend.BIND_COMPLETE)
 
@@ -202,6 +223,10 @@ class Extended:
     async def run(self, command: Command, parameters: Sequence[Parameter] = ()) -> str:
         """A command without rows: its tag. Raises WireError."""
         match command:
+            case sql.Prepare(name, types, statement, text):
+                self._require_new(name)
+                self._keep(name, statement, types, text)
+                return "PREPARE"
             case sql.Deallocate(name):
                 if name and name not in self._prepared:
                     raise WireError(errors.INVALID_STATEMENT, f'prepared statement "{name}" does not exist')
@@ -253,6 +278,12 @@ class Extended:
             await self.close_portal(name)
 
     # --- the statement or portal that a message names ---
+
+    def _require_new(self, name: str) -> None:
+        """Raises WireError."""
+        _require_name(name)
+        if name and name in self._prepared:
+            raise WireError(errors.DUPLICATE_STATEMENT, f'prepared statement "{name}" already exists')
 
     def _statement(self, name: str) -> Prepared:
         if (found := self._prepared.get(name)) is None:
@@ -311,6 +342,8 @@ class Extended:
 
     async def _columns(self, prepared: Prepared) -> tuple[Column, ...] | None:
         """Parameters are NULL. Where an untyped one is refused, it is a text."""
+        if isinstance(prepared.command, sql.Execute):
+            prepared = self._executable(prepared.command.name)
         if prepared.command is None:
             return None
         parameters = tuple(map(null_of, prepared.types))
@@ -360,7 +393,10 @@ def _read(text: str, dialect: str) -> tuple[Command | None, int, dict[int, int]]
     if not found:
         return None, 0, {}
     words = found[0].tokens
-    return parse(found[0]), parameter_count(words), parameter_types_of(words)
+    command = parse(found[0])
+    if isinstance(command, sql.Prepare | sql.Execute):  # their $n are those of another statement
+        return command, 0, {}
+    return command, parameter_count(words), parameter_types_of(words)
 
 
 def _require_types(types: Sequence[int], formats: Sequence[int], values: Sequence[bytes | None]) -> None:

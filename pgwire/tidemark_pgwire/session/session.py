@@ -308,6 +308,9 @@ class Connection:
 
     async def _statement(self, session: Session, command: Command, last: bool) -> None:
         """`last`: of its message, which writes the rows of them all, outside a transaction block."""
+        if isinstance(command, sql.Execute):
+            session.transaction.require_usable()
+        command, parameters = self._extended.executed(command)
         if not isinstance(command, sql.Commit | sql.Rollback):
             session.transaction.require_usable()
         wire = self._wire
@@ -318,7 +321,7 @@ class Connection:
             sent = await fetch(session, portal, command.count)
             wire.write(backend.command_complete(f"FETCH {sent}"))
         elif isinstance(command, ROWS):
-            portal = Portal(await open_rows(session, command, ()), (), session.settings.zone)
+            portal = Portal(await open_rows(session, command, parameters), (), session.settings.zone)
             try:
                 wire.write(portal.description())
                 sent, _ = await portal.send(wire)
@@ -326,7 +329,7 @@ class Connection:
             finally:
                 await portal.close()
         else:
-            tag = await self._extended.run(command)
+            tag = await self._extended.run(command, parameters)
             if last and session.transaction.is_last:
                 tag = await writes.write(session, tag)
             wire.write(backend.command_complete(tag))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from sys import getsizeof
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, TOO_COMPLEX, WireError
-from tidemark_pgwire.statements import by_key, definitions, inserts
+from tidemark_pgwire.statements import by_key, definitions, inserts, prepared
+from tidemark_pgwire.statements.binding import parameter_count, parameter_types
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
 from tidemark_pgwire.statements.lexer import Statement
 from tidemark_pgwire.statements.words import Words
@@ -17,10 +19,10 @@ ALL = -1
 
 @dataclass(frozen=True)
 class Select:
-    """A query. `at`: how many characters further its own characters stand in the client's text."""
+    """A query. `at`: how many characters further its own characters stand in the client's text; None: in none."""
 
     sql: str
-    at: int = 0
+    at: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,22 @@ class CloseCursor:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """`types`: oids of the parameters; 0: of an untyped text. `size`: bytes of the text."""
+
+    name: str
+    types: tuple[int, ...]
+    statement: Select | inserts.Write
+    size: int
+
+
+@dataclass(frozen=True)
+class Execute:
+    name: str
+    values: tuple[inserts.Cell, ...] = ()
+
+
+@dataclass(frozen=True)
 class Deallocate:
     """`name` empty: all."""
 
@@ -152,7 +170,7 @@ class Nothing:
 
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
-    | CloseCursor | Deallocate | CopyOut | Explain | Nothing | definitions.Define
+    | CloseCursor | Prepare | Execute | Deallocate | CopyOut | Explain | Nothing | definitions.Define
     | definitions.Drop | inserts.Write | CopyIn
 )  # fmt: skip
 _WRITES = frozenset(
@@ -187,8 +205,8 @@ def _parse(statement: Statement) -> Command:
             "views, indexes and tables",
             hint="Apply other objects with kubectl.",
         )
-    if first.word in ("LISTEN", "PREPARE", "EXECUTE"):
-        raise WireError(FEATURE_NOT_SUPPORTED, f"{first.word} is not supported")
+    if first.word == "LISTEN":
+        raise WireError(FEATURE_NOT_SUPPORTED, "LISTEN is not supported")
     return Select(statement.sql)
 
 
@@ -342,6 +360,24 @@ def _close(words: Words) -> Command:
     return CloseCursor("" if words.take("ALL") else words.name())
 
 
+def _prepare(words: Words) -> Command:
+    name, given = words.name(), prepared.types_of(words)
+    words.require("AS")
+    first, found = words.peek(), words.ahead()
+    if first.word in ("INSERT", "UPDATE", "DELETE"):
+        words.next()
+        made = _PARSERS[first.word](words)
+    elif first.word in ("SELECT", "WITH", "VALUES") or first.text == "(":
+        made = Select(words.rest()[0], None)
+    else:
+        raise words.wrong()
+    assert isinstance(made, Select | inserts.Write)
+    known = parameter_types(found)
+    count = max(parameter_count(found), len(given))
+    types = tuple(given[at] if at < len(given) else known.get(at + 1, 0) for at in range(count))
+    return Prepare(name, types, made, getsizeof(words.sql))
+
+
 def _deallocate(words: Words) -> Command:
     words.take("PREPARE")
     return Deallocate("" if words.take("ALL") else words.name())
@@ -448,6 +484,8 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "MOVE": lambda words: _fetch(words, move=True),
     "CLOSE": _close,
     "DEALLOCATE": _deallocate,
+    "PREPARE": _prepare,
+    "EXECUTE": lambda words: Execute(words.name(), prepared.values_of(words)),
     "COPY": _copy,
     "INSERT": inserts.insert,
     "EXPLAIN": _explain,

@@ -42,6 +42,10 @@ class Words:
         """The token that was taken last."""
         return self._found[self._at - 1]
 
+    def ahead(self) -> list[Token]:
+        """The tokens that are left."""
+        return self._found[self._at : self._last]
+
     def take(self, *words: str) -> bool:
         """Take these words, if they come next."""
         if self.peek().word != words[0]:

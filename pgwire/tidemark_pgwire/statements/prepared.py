@@ -1,0 +1,122 @@
+"""PREPARE and EXECUTE: the types that a prepared statement says, and the values that it is run with.
+
+    PREPARE NAME [(TYPE, ...)] AS SELECT ... | INSERT ... | UPDATE ... | DELETE ...
+    EXECUTE NAME [(VALUE, ...)]
+    VALUE: 'text' | number | TRUE | FALSE | NULL, which may have a cast
+
+A value is the text that a client would send for the parameter: its type is the parameter's, or follows from its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
+from tidemark_pgwire.messages.backend import TEXT
+from tidemark_pgwire.statements.inserts import Cell, cell_of
+from tidemark_pgwire.statements.words import Words
+from tidemark_pgwire.values.parameters import Parameter, decoded
+
+MAX_EXPONENT = 400
+_TYPES = {
+    **dict.fromkeys(("BOOL", "BOOLEAN"), 16),
+    **dict.fromkeys(("INT2", "SMALLINT"), 21),
+    **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
+    **dict.fromkeys(("INT8", "BIGINT"), 20),
+    **dict.fromkeys(("FLOAT4", "REAL"), 700),
+    **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
+    **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
+    **dict.fromkeys(("TEXT", "STRING"), 25),
+    **dict.fromkeys(("VARCHAR", "CHARACTER"), 1043),
+    "DATE": 1082,
+    "TIMESTAMP": 1114,
+    "TIMESTAMPTZ": 1184,
+    "UUID": 2950,
+    "BYTEA": 17,
+    "UNKNOWN": 0,
+}
+"""The oids of types by their first word."""
+_CASTS = {"integer": 20, "numeric": 1700, "bool": 16, "float4": 700, "float8": 701, "date": 1082, "text": 25}
+_CASTS |= {"timestamp": 1114, "timestamptz": 1184}
+"""The oids of the casts of values."""
+
+
+def types_of(words: Words) -> tuple[int, ...]:
+    """The oids of (TYPE, ...), if it comes next. Raises WireError."""
+    if words.peek().text != "(":
+        return ()
+    inner = words.inner()
+    found = [_type(inner)]
+    while inner.take_mark(","):
+        found.append(_type(inner))
+    inner.end()
+    return tuple(found)
+
+
+def _type(words: Words) -> int:
+    """A length or precision has no effect, as in PostgreSQL."""
+    token = words.next()
+    if token.kind not in ("word", "name"):
+        raise words.wrong(token)
+    if (oid := _TYPES.get(token.word)) is None:
+        hint = "Leave the type out: that of the value follows from its place."
+        text = f'parameters of type "{token.text:.40}" are not supported'
+        raise WireError(FEATURE_NOT_SUPPORTED, text, hint=hint, position=token.at + 1)
+    if token.word == "CHARACTER":
+        words.require("VARYING")
+    if token.word == "DOUBLE":
+        words.take("PRECISION")
+    if words.peek().text == "(":
+        words.in_parentheses()
+    if token.word == "TIMESTAMP":
+        oid = _TYPES["TIMESTAMPTZ"] if words.take("WITH", "TIME", "ZONE") else oid
+        words.take("WITHOUT", "TIME", "ZONE")
+    return oid
+
+
+def values_of(words: Words) -> tuple[Cell, ...]:
+    """The values of (VALUE, ...), if it comes next. Raises WireError."""
+    if not words.take_mark("("):
+        return ()
+    cells = [_value(words)]
+    while words.take_mark(","):
+        cells.append(_value(words))
+    words.require_mark(")")
+    return tuple(cells)
+
+
+def _value(words: Words) -> Cell:
+    first = words.peek()
+    if first.word == "DEFAULT" or first.kind == "end" or first.text in (",", ")"):
+        raise words.wrong()
+    cell = cell_of(words)
+    if cell.parameter:
+        raise WireError("42P02", f"there is no parameter {first.text:.20}", position=first.at + 1)
+    if not cell.is_number or cell.text is None:
+        return cell
+    return cell._replace(text=_plain(cell.text))
+
+
+def _plain(number: str) -> str:
+    """The digits of a number, as PostgreSQL prints it."""
+    value = Decimal(number)
+    if abs(value.adjusted()) > MAX_EXPONENT:
+        raise WireError("22003", f"the number {number:.40} is out of range")
+    return format(value, "f")
+
+
+def parameters_of(name: str, types: Sequence[int], values: Sequence[Cell]) -> tuple[Parameter, ...]:
+    """The parameters of a statement with these types. Raises WireError."""
+    if len(types) != len(values):
+        raise WireError(
+            SYNTAX_ERROR,
+            f'wrong number of parameters for prepared statement "{name}": '
+            f"expected {len(types)} parameters but got {len(values)}",
+        )
+    return tuple(map(_parameter, types, values))
+
+
+def _parameter(oid: int, cell: Cell) -> Parameter:
+    data = None if cell.text is None else cell.text.encode()
+    return decoded(oid or _CASTS.get(cell.cast, 0), TEXT, data)
