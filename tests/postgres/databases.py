@@ -131,7 +131,7 @@ class History:
     def __init__(self, server: Postgres, database: str, seed: int, truncates: bool = True) -> None:
         self.random, self._server, self._database = random.Random(seed), server, database
         self._open: list[psycopg.Connection[Any]] = []
-        self._truncates = truncates
+        self._truncates, self._allowed = truncates, math.inf
         self._reader = connect(server, database, autocommit=True)
         self.states: list[State] = [self.now()]
 
@@ -165,6 +165,11 @@ class History:
         if "truncate" in statement or "alter" in statement:  # whoever reads waits for its end
             self._end(one, True)
 
+    def allow(self, steps: int) -> None:
+        """So many steps at most until the next call, and then the ends of the transactions that are open, as a new slot
+        waits for them: the history, and what ticks read, do not grow with the time that ticks take."""
+        self._allowed = steps
+
     @contextmanager
     def going_on(self, pause_s: float = 0.01) -> Iterator[None]:
         """Steps in a thread of its own, until the block ends."""
@@ -173,7 +178,11 @@ class History:
         def steps() -> None:
             try:
                 while not end.wait(pause_s):
-                    self.step()
+                    if self._allowed > 0:
+                        self._allowed -= 1
+                        self.step()
+                    elif self._open:
+                        self._end(self._open[0], True)
                 self.close()
             except BaseException as error:
                 failures.append(error)

@@ -47,6 +47,7 @@ def test_oracle_random_histories_with_deaths(
     one.recover()
     with history.going_on():
         for time in range(1000, 3000, 100):
+            history.allow(20)
             try:
                 tick(one, time)
             except (KeyboardInterrupt, SourceNotReady):  # a TRUNCATE came between the slot and its snapshot
@@ -55,6 +56,7 @@ def test_oracle_random_histories_with_deaths(
                 one.recover()
             if until_death.left <= 0:
                 until_death.left = moments.randrange(1, 16)
+            history.allow(20)
             sleep(moments.random() * 0.1)
     until_death.left = 1_000_000
     tick(one, 9000)
