@@ -15,12 +15,13 @@ from tests.controller.harness import LAG, R1, at
 from tests.gateway.source_tables import FINISHED, PINNED, ingested
 from tests.pgwire.served import ALLOWED, Served, served
 from tests.replica import test_write_calls as replica
-from tests.storage.ingestion_samples import oks
+from tests.storage.ingestion_samples import ok_rows
 from tests.storage.written_tables import Writer
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_persist import Shard, open_shard
 from tidemark_protocol.ids import ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.plan.ingestion import SourceTable, WrittenSource, WrittenTable
@@ -48,6 +49,7 @@ class Written:
     def __init__(self, server: Served, writer: Writer) -> None:
         self.server, self.writer, self.calls = server, writer, list[str]()
         self.write: Write = self.put
+        self._shards = dict[str, Shard]()
 
     def put(self, ingestion: str, header: WriteHeader, pieces: Iterable[bytes]) -> Any:
         return self.writer.inbox.put(self.writer.receiver.receive(header, pieces))
@@ -57,7 +59,11 @@ class Written:
         return self.write(ingestion, header, pieces)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return oks(self.writer.root, table)
+        """The ok rows now, sorted. Each table is opened once, and then followed."""
+        if table not in self._shards:
+            self._shards[table] = open_shard(f"{self.writer.root}/{table}")
+        shard = self._shards[table]
+        return ok_rows(shard.snapshot(shard.refresh().upper - 1))
 
     def attach(self) -> None:
         """Have the gateway know the source and its ingester."""

@@ -45,8 +45,13 @@ def contents(root: Path, table: str, as_of: int | None = None) -> pa.Table:
 
 def oks(root: Path, table: str, as_of: int | None = None) -> list[tuple[object, ...]]:
     """The ok rows, each as often as it is there, sorted."""
+    return ok_rows(contents(root, table, as_of))
+
+
+def ok_rows(found: pa.Table) -> list[tuple[object, ...]]:
+    """The ok rows of contents, each as often as it is there, sorted."""
     rows = []
-    for row in contents(root, table, as_of).to_pylist():
+    for row in found.to_pylist():
         diff, error = row.pop(DIFF), row.pop(ERROR)
         if error is None:
             rows += [tuple(row.values())] * diff
