@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -61,6 +62,17 @@ Shards = Mapping[str, tuple[Path, pa.Schema]]
 Key = tuple[str, ...] | None
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What planning knows of tables, by their names: row counts, and the columns of a primary key."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Facts()
+
+
 def describe(plan: Planner, sql: str, shards: Shards, as_of: int, key: Key = None) -> DataflowDescription:
     """The query over shards, by table name, exported as an index by these columns, or by its default key."""
     return described(planned(plan, sql, shards, key), as_of)
@@ -71,9 +83,11 @@ def planned(plan: Planner, sql: str, shards: Shards, key: Key = None) -> Planned
     return planned_together(plan, {"view": sql}, shards, key)
 
 
-def planned_together(plan: Planner, views: Mapping[str, str], shards: Shards, key: Key = None) -> Planned:
+def planned_together(
+    plan: Planner, views: Mapping[str, str], shards: Shards, key: Key = None, known: Facts = NOTHING_KNOWN
+) -> Planned:
     """The plan of one Dataflow with these views, by name, each exported as an index. Raises ValueError as `planned`."""
-    relations = tuple(_relation(name, *shard) for name, shard in shards.items())
+    relations = tuple(_relation(name, *shard, known) for name, shard in shards.items())
     tables = {name: f"tpch.{name}" for name in shards}
     asked = tuple(ViewRequest(name, sql.format_map(tables)) for name, sql in views.items())
     exports = tuple(ExportRequest(f"index-{name}", "index", name, key) for name in views)
@@ -91,7 +105,9 @@ def described(answer: Planned, as_of: int, name: str = "bench") -> DataflowDescr
     return description
 
 
-def _relation(name: str, location: Path, schema: pa.Schema) -> Relation:
+def _relation(name: str, location: Path, schema: pa.Schema, known: Facts) -> Relation:
     columns = tuple(Column(f.name, sql_type(f.type), nullable=False) for f in schema)
     shard = ShardMetadata(ShardId(name), str(location), columns)
-    return Relation("tpch", name, GlobalId(name), columns, shard)
+    key = known.keys.get(name)
+    keys = (tuple(schema.get_field_index(column) for column in key),) if key else ()
+    return Relation("tpch", name, GlobalId(name), columns, shard, keys, rows=known.rows.get(name))

@@ -10,6 +10,11 @@ DuckDB computes, before any figure is reported.
     step_ratio_QUERY    a step, after over before; plain: the greatest
     rows_ratio_QUERY    rows of all arrangements, after over before
 
+With `--orders q5,q8,q9`, only the order of a join's inputs: "after" is the chosen one, "before" that of the text, with
+primary keys and row counts known (`orders.py`).
+
+    hydration_ratio_QUERY    a hydration, after over before, each the second one of its plan
+
 A query whose plan shares nothing has one form, so its ratios are 1 without a measurement: `alike` of the context.
 """
 
@@ -23,11 +28,12 @@ from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.engine import View
-from bench.harness.query import described, planned_together
+from bench.harness.query import Shards, described, planned_together
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
 from bench.harness.workload.queries import Query, tables_of
 from bench.harness.workload.tpch_history import TpchHistory
 from bench.harness.workload.tpch_queries import ALL_SCHEMAS, TPCH
+from bench.sharing.orders import facts, planned_in_text_order
 from bench.steps.setting import Options, Setting, setting
 from tests.oracle.unshared import kept_apart
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -54,19 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = bench_parser(__doc__, "small tables, three queries")
     parser.add_argument("--lines", type=int, default=600_000, help="rows of lineitem (%(default)s: a tenth of SF1)")
     parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
+    parser.add_argument("--orders", default="", help="queries whose join orders are compared, such as q5,q8,q9")
     parser.add_argument("--steps", type=int, default=20, help="deltas that are timed (%(default)s)")
     parser.add_argument("--warm-up", type=int, default=5, help="deltas before those (%(default)s)")
     parser.add_argument("--delta-rows", type=int, default=100, help="rows of a delta (%(default)s)")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(lines=12_000, queries="q3,q11,q18", steps=2, warm_up=1, delta_rows=10)
-    if unknown := set(given.queries.split(",")) - set(NAMES):
-        parser.error(f"there is no query {', '.join(sorted(unknown))}: --queries takes {', '.join(NAMES)}")
+    ordered = given.orders.split(",") if given.orders else []
+    if unknown := {*given.queries.split(","), *ordered} - set(NAMES):
+        parser.error(f"there is no query {', '.join(sorted(unknown))}: there are {', '.join(NAMES)}")
     circumstances = context() | {"load_before": load(), **vars(given)}
     queries = [query for query in TPCH if query.name in given.queries.split(",")]
     options = Options(lines=given.lines, steps=given.steps, warm_up=given.warm_up, delta_rows=given.delta_rows)
     with setting(options) as held:
-        figures, alike = _run(held, queries)
+        figures, alike = _run(held, queries) if not ordered else _orders(held, ordered)
     report("sharing", figures, circumstances | {"alike": alike, "load_after": load()}, given.json)
 
 
@@ -92,9 +100,36 @@ def _run(given: Setting, queries: Sequence[Query]) -> tuple[Figures, list[str]]:
     return rounded(figures | worst(figures, "step", list(groups), max)), alike
 
 
+def _orders(given: Setting, names: Sequence[str]) -> tuple[Figures, list[str]]:
+    """The chosen order of each query's joins, after, and that of the text, before."""
+    queries, figures, alike = [query for query in TPCH if query.name in names], Figures(), list[str]()
+    ticks = [given.options.delta_rows] * ((given.options.warm_up + given.options.steps) * len(queries) * 2)
+    with tempfile.TemporaryDirectory(dir=given.folder) as home:
+        history = TpchHistory(Path(home), given.options.lines, queries, ticks, ALL_SCHEMAS)
+        known = facts(history)
+        for query in queries:
+            asked, shards = {query.name: query.sql}, _shards(history, [query])
+            text = planned_in_text_order(given.driver.session, asked, shards, known)
+            chosen = planned_together(given.driver.plan, asked, shards, known=known)
+            if text.objects == chosen.objects:
+                alike.append(query.name)
+                continue
+            plans = {"before": text, "after": chosen}
+            for name in (f"{query.name}-cold", query.name):  # the first hydrations start processes and compile
+                made = {way: described(plan, history.now, name) for way, plan in plans.items()}
+                of_all = _compared(given, history, name, [query], made)
+            figures |= of_all
+        history.close()
+    return rounded(figures | worst(figures, "step", names, max) | worst(figures, "hydration", names, max)), alike
+
+
+def _shards(history: TpchHistory, views: Sequence[Query]) -> Shards:
+    return {table: (history.sources[table].location, history.sources[table].schema) for table in tables_of(views)}
+
+
 def _planned(given: Setting, history: TpchHistory, name: str, views: Sequence[Query]) -> DataflowDescription:
-    shards = {table: (history.sources[table].location, history.sources[table].schema) for table in tables_of(views)}
-    return described(planned_together(given.driver.plan, {v.name: v.sql for v in views}, shards), history.now, name)
+    asked = {view.name: view.sql for view in views}
+    return described(planned_together(given.driver.plan, asked, _shards(history, views)), history.now, name)
 
 
 def _compared(
@@ -122,6 +157,7 @@ def _compared(
                 costs[way].append(Cost(phases.all, cost.cpu))
     _check(history, queries, views)
     figures = ratio("step", costs["after"], costs["before"], name)
+    figures |= ratio("hydration", [hydrations["after"]], [hydrations["before"]], name)
     for way, view in views.items():
         rows, size = view.state
         figures |= statistics("step", costs[way], f"{name}_{way}")

@@ -1,0 +1,53 @@
+"""TPC-H queries whose joins meet their inputs in the text's order: from its first input on, the next input of the text
+that an equality connects.
+
+Plans have what planning knows in a cluster: primary keys of the tables that do not change, and row counts of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.harness.query import Facts, Shards, planned_together
+from bench.harness.workload.tpch_history import TpchHistory
+from tests.oracle.join_orders import forced
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.lir.joins.order import Lookup, Preference
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.messages.planning import Planned
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "orders": ("o_orderkey",),
+    "customer": ("c_custkey",),
+    "part": ("p_partkey",),
+    "supplier": ("s_suppkey",),
+    "nation": ("n_nationkey",),
+    "region": ("r_regionkey",),
+    "partsupp": ("ps_partkey", "ps_suppkey"),
+}
+"""A delta changes lineitem alone."""
+
+
+def facts(history: TpchHistory) -> Facts:
+    """What planning knows of the history's tables."""
+    rows = {name: max(1024, 1 << table.rows.bit_length() - 1) for name, table in history.tables.items()}
+    return Facts(rows, _KEYS)
+
+
+def _text(lookups: Sequence[Lookup], prefer: Preference) -> Lookup:
+    return min(lookups, key=lambda lookup: (lookup.columns == 0, lookup.input))
+
+
+def _first(inputs: int) -> int:
+    return 0
+
+
+def planned_in_text_order(session: Any, views: Mapping[str, str], shards: Shards, known: Facts) -> Planned:
+    """The plan in the text's order, made in this process."""
+    planning = session.newSession()
+    for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
+        planning.conf.set(key, value)
+    catalyst = Catalyst(planning)
+    with forced(_text, _first):
+        return planned_together(lambda request: plan(catalyst, request), views, shards, known=known)
