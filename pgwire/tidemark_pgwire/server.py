@@ -19,6 +19,7 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages.frontend import Cancel
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.session import Connection, Limits
+from tidemark_pgwire.session.startup import ALPN
 from tidemark_pgwire.writes.body import Spool
 
 LOG = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ BACKLOG = 512
 STOP_SECONDS = 5.0
 START_PATIENCE_SECONDS = 1.0
 """How long a connection may start before a newer one takes its place."""
-ALPN = "postgresql"
 Version = tuple[int, ...]
 
 

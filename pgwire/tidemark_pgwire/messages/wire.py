@@ -37,6 +37,7 @@ class Wire(asyncio.Protocol):
         self._more: asyncio.Future[None] | None = None
         self._paused_reading = False
         self._room: asyncio.Future[None] | None = None
+        self._made: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.encrypted = self._aborted = False
 
@@ -53,6 +54,10 @@ class Wire(asyncio.Protocol):
             under.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEPALIVE:
                 under.setsockopt(socket.IPPROTO_TCP, option, value)
+            if not self._wanted:
+                self._pause()  # TLS reads its first bytes itself
+        if not self._made.done():
+            self._made.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -91,6 +96,32 @@ class Wire(asyncio.Protocol):
             self._transport.pause_reading()
 
     # --- reading ---
+
+    async def first_byte(self) -> bytes:
+        """The first byte that the client sends, which stays to be read, also by TLS. Empty where none comes."""
+        await asyncio.wait({self._made, self.lost}, return_when=asyncio.FIRST_COMPLETED)
+        under = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if under is None or self.lost.done():
+            return b""
+        try:
+            with under.dup() as same:  # the transport has a reader of its own
+                return await self._peeked(same)
+        except OSError:
+            return b""
+
+    async def _peeked(self, same: socket.socket) -> bytes:
+        readable: asyncio.Future[None] = self._loop.create_future()
+
+        def told() -> None:
+            if not readable.done():
+                readable.set_result(None)
+
+        self._loop.add_reader(same, told)
+        try:
+            await asyncio.wait({readable, self.lost}, return_when=asyncio.FIRST_COMPLETED)
+            return same.recv(1, socket.MSG_PEEK) if readable.done() else b""
+        finally:
+            self._loop.remove_reader(same)
 
     async def exactly(self, size: int) -> bytes:
         """The next bytes. Raises Gone."""
@@ -198,6 +229,13 @@ class Wire(asyncio.Protocol):
             raise Gone
         self._paused_reading = False
         self.connection_made(upgraded)
+
+    @property
+    def application(self) -> str | None:
+        """The protocol that TLS agreed on (ALPN)."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        found: str | None = tls.selected_alpn_protocol() if tls is not None else None
+        return found
 
     @property
     def peer(self) -> str:

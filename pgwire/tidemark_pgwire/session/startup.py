@@ -1,5 +1,6 @@
 """From a connection's first bytes to its session.
 
+    TLS at once (sslnegotiation=direct), with ALPN
     SSLRequest ──► S ──► TLS        GSSENCRequest ──► N        CancelRequest ──► a statement of another session ends
     StartupMessage: user, database, settings ──► "the password, please" ──► a token ──► the gateway knows its user
 
@@ -24,6 +25,9 @@ from tidemark_pgwire.messages.wire import Wire
 MAX_PASSWORD_BYTES = 32 * 1024
 MAX_TOKEN_CHARACTERS = 7_500
 """gRPC takes 8 KiB of metadata with a call."""
+ALPN = "postgresql"
+_HANDSHAKE = b"\x16"
+"""The first byte of TLS."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _OPTION = re.compile(r"(?:-c\s*|--)(?P<name>[\w.-]+)=(?P<value>(?:\\.|[^\\\s])*)\s*")
 _OWN = ("user", "database", "options", "replication")
@@ -40,7 +44,11 @@ class Login:
 
 
 async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup | Cancel:
-    """Encrypt the connection, if the client asks for it. Raises ProtocolError, Gone."""
+    """Encrypt the connection, if the client asks for it, or begins with TLS. Raises ProtocolError, Gone."""
+    if tls is not None and await wire.first_byte() == _HANDSHAKE:
+        await wire.start_tls(tls())
+        if wire.application != ALPN:  # as PostgreSQL: bytes for a server of another protocol are no session
+            raise ProtocolError("received direct SSL connection request without ALPN protocol negotiation extension")
     for _ in range(3):
         asked = decode_startup(await wire.startup_packet())
         if not isinstance(asked, Encryption):

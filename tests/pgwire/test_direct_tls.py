@@ -1,0 +1,76 @@
+"""Connections that begin with TLS, without SSLRequest: libpq's `sslnegotiation=direct`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.pgwire.served import Served, served
+from tests.waiting import BOUND, until
+
+
+def _context(server: Served, *protocols: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(server.authority))
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    return context
+
+
+@pytest.mark.skipif(psycopg.pq.version() < 170000, reason="this libpq has no sslnegotiation")
+def test_libpq_connects_and_cancels(tmp_path: Path) -> None:
+    with served(tmp_path) as server, server.connect(sslnegotiation="direct") as connection:
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
+        server.answers.held = server.loop.call(asyncio.Event)
+        seen = len(server.answers.read)
+        timer = threading.Thread(
+            target=lambda: (until(lambda: len(server.answers.read) > seen), connection.cancel_safe())
+        )
+        timer.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("SELECT a FROM s.a")
+        timer.join()
+
+
+@pytest.mark.parametrize("protocols", [(), ("http/1.1",)])
+def test_without_the_protocols_name_the_connection_is_refused(server: Served, protocols: tuple[str, ...]) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND) as plain:
+        try:
+            with _context(server, *protocols).wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+                told = b""
+                while piece := secure.recv(4096):
+                    told += piece
+        except ssl.SSLError:
+            assert protocols  # TLS itself refuses a protocol that is another one
+            return
+    assert told[:1] == b"E"
+    assert b"without ALPN" in told
+
+
+def test_a_handshake_may_come_byte_by_byte(server: Served) -> None:
+    """What was looked at is read by TLS, too."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = _context(server, "postgresql").wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND) as plain:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                for byte in outgoing.read():
+                    plain.sendall(bytes([byte]))
+                incoming.write(plain.recv(65536))
+            else:
+                break
+    assert tls.selected_alpn_protocol() == "postgresql"
+
+
+def test_a_client_that_goes_before_its_first_byte_is_forgotten(server: Served) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND):
+        until(lambda: server.loop.call(lambda: len(server.server._starting)) == 1)
+    until(lambda: not server.loop.call(lambda: len(server.server._starting)))
