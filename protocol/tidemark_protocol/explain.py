@@ -64,6 +64,7 @@ from tidemark_protocol.plan.lir import (
     WindowFrame,
     inputs_of,
 )
+from tidemark_protocol.plan.refresh import FULL
 from tidemark_protocol.plan.row_estimates import RowEstimates
 from tidemark_protocol.row_names import Names, RowNames, Shown, extended, shown
 from tidemark_protocol.types import Column
@@ -144,7 +145,8 @@ def _binding(binding: RecursiveBinding) -> str:
 
 def _sink_details(sink: object) -> str:
     if isinstance(sink, MaterializedViewSink) and sink.refresh is not None:
-        return f", refreshed {sink.refresh}"
+        anew = ", computed anew at each refresh" if sink.refresh_policy == FULL else ""
+        return f", refreshed {sink.refresh}{anew}"
     if not isinstance(sink, ContinualTaskSink):
         return ""
     own = "" if sink.own is None else f", reading its own output as {sink.own}"

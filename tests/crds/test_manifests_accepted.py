@@ -31,6 +31,7 @@ from tests.crds.manifests import (
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.refresh import RefreshPolicy
 from tidemark_operator.resources.manifest.replica import ComputeReplica
 
 pytestmark = pytest.mark.cluster
@@ -257,6 +258,9 @@ def test_every_form_of_a_refresh_schedule_is_taken_and_read(kubectl: Kubectl) ->
     long["metadata"]["name"] = "long"
 
     first = int(datetime(2026, 1, 1, 21, tzinfo=UTC).timestamp() * 1000) + 7
+    assert Dataflow.parse(completed).refresh_policy is RefreshPolicy.INCREMENTAL
+    assert "refreshPolicy" not in completed["spec"]
+    long["spec"]["refreshPolicy"] = "full"
     found = Dataflow.parse(completed).refresh
     assert found is not None
     found.check()

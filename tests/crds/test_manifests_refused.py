@@ -250,6 +250,8 @@ FLOWS = [
     (refreshed({"at": [1]}), r"spec.refresh.at\[0\]: "),
     (refreshed({"at": [TIME] * 33}), "spec.refresh.at: Too many"),
     (refreshed({"every": "1h", "jitter": "1s"}), 'unknown field "spec.refresh.jitter"'),
+    (bent("Dataflow", {"refreshPolicy": "full"}), "spec.refreshPolicy: .* full goes with refresh"),
+    (bent("Dataflow", {"refreshPolicy": "Full"}), "spec.refreshPolicy: Unsupported value"),
     (bent("Dataflow", {"asOf": -1}), "spec.asOf: "),
     (bent("Dataflow", {"asOf": 2**63 - 1}), "spec.asOf: .* at most 9223372036854775806"),
     (bent("Dataflow", {"readPolicy": {}}), "spec.readPolicy.lag: Required value"),

@@ -33,8 +33,8 @@ def refreshed(system: System) -> int:
     return first
 
 
-def apply(system: System, refresh: dict[str, Any], name: str = NAME) -> None:
-    spec = {"instance": "default", "sql": BY_STATUS, "materializedView": {}, "refresh": refresh}
+def apply(system: System, refresh: dict[str, Any], name: str = NAME, **more: Any) -> None:
+    spec = {"instance": "default", "sql": BY_STATUS, "materializedView": {}, "refresh": refresh, **more}
     system.apply("Dataflow", name, spec)
 
 
@@ -115,6 +115,24 @@ def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system
     end = wait_upper(system, last_refresh(again) + 14_000)
     is_right(system, last_refresh(again) + 7_000, end)
     wait_upper(system, end, "over")
+
+
+def test_oracle_a_view_that_is_computed_anew_at_each_refresh(system: System, refreshed: int) -> None:
+    """The same rows at the same times as from kept state, through an edit of the policy and a SIGKILL between two
+    refreshes; and no state is kept."""
+    apply(system, EVERY, refreshPolicy="full")
+    system.wait_up_to_date(NAME)
+    begun = wait_upper(system, upper(system))
+    end = wait_upper(system, last_refresh(begun) + 21_000)
+    is_right(system, last_refresh(begun) + 7_000, end)
+    assert "computed anew at each refresh" in system.tidemark("explain", NAME, "-n", system.namespace).stdout
+
+    system.kill_replica()
+    back = wait_upper(system, end)
+    end = wait_upper(system, last_refresh(back) + 21_000)
+    is_right(system, last_refresh(back) + 7_000, end)
+    sizes = f"SELECT records FROM tidemark_introspection.arrangements WHERE dataflow = '{NAME}'"
+    wait_for("no state", lambda: system.query(sizes)["rows"] == [{"records": 0}], system.log)
 
 
 def test_a_view_is_finished_after_its_last_refresh(system: System) -> None:

@@ -123,13 +123,14 @@ def test_a_user_defines_edits_and_drops_a_view(run: Callable[..., None]) -> None
     """The object is as kubectl would have made it, and has the user's name."""
 
     async def scenario(place: Place) -> None:
-        assert await place.define(options={"deletion_policy": "delete", "refresh_every": "1h"}) == "created"
+        options = {"deletion_policy": "delete", "refresh_every": "1h", "refresh_policy": "FULL"}
+        assert await place.define(options=options) == "created"
         made = await place.body()
         assert made["metadata"]["annotations"] == {CHANGED_BY: USER, CHANGE_ID: "1"}
         spec = made["spec"]
         assert (spec["sql"], spec["dialect"], spec["instance"]) == ("SELECT 1 AS a", "postgres", "default")
         assert (spec["materializedView"], spec["deletionPolicy"]) == ({}, "Delete")
-        assert spec["refresh"]["every"] == "1h"
+        assert (spec["refresh"]["every"], spec["refreshPolicy"]) == ("1h", "full")
         with pytest.raises(DefinitionRefused, match="already exists") as refused:
             await place.define(id="2")
         assert refused.value.sqlstate == "42P07"

@@ -336,5 +336,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(REVISION, row_counts=(ROW_COUNT,)),
     replace(RELATION, rows=1024),
     replace(REVISION, row_counts=(ROW_COUNT,), replan="2026-11-28T05:55:00Z"),
+    MaterializedViewSink(SHARD, REFRESH, refresh_policy="full"),
 )
 """The order is that of the lines of `members.tsv`."""

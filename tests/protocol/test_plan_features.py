@@ -101,6 +101,8 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     refreshed = replace(export, sink=replace(export.sink, refresh=RefreshSchedule(every_ms=1000)))
     assert replace(plain, sink_exports=(export, refreshed)).required_features == {"refresh"}
     assert required_features((plain, refreshed)) == {"refresh"}
+    anew = replace(refreshed, sink=replace(refreshed.sink, refresh_policy="full"))
+    assert required_features(anew) == {"refresh", "refreshPolicy"}
     kafka = KafkaSink(("k:9092",), "t", ("k",), "o", "p", format="avro", registry="http://registry:8081")
     written = replace(export, sink=replace(export.sink, kafka=kafka))
     assert required_features(written) == {"kafkaSink", "kafkaSinkAvro"}

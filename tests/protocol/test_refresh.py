@@ -128,3 +128,22 @@ def test_explain_tells_it() -> None:
 
     assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in explanation
     assert explanation.endswith("until 9\n")
+    assert ", computed anew at each refresh\n" in explain_dataflow(with_policy(refreshed(HOURLY), "full")).text()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "policy", "why"),
+    [(None, "full", "full needs a refresh schedule"), (HOURLY, "auto", "'auto' is none of incremental, full")],
+)
+def test_must_refuse_an_invalid_policy(schedule: RefreshSchedule | None, policy: str, why: str) -> None:
+    """A policy of tomorrow, and one without a schedule."""
+    data = protobuf.command_to_proto(CreateDataflow(with_policy(refreshed(schedule), policy))).SerializeToString()
+
+    with pytest.raises(MalformedFrame, match=why):
+        protobuf.command_from_proto(pb.Command.FromString(data))
+
+
+def with_policy(dataflow: DataflowDescription, policy: str) -> DataflowDescription:
+    (export,) = dataflow.sink_exports
+    assert isinstance(export.sink, MaterializedViewSink)
+    return replace(dataflow, sink_exports=(replace(export, sink=replace(export.sink, refresh_policy=policy)),))

@@ -71,6 +71,8 @@ def test_when_views_are_refreshed_changes_the_digest() -> None:
 
     assert len({digest(view), *digests}) == len(schedules) + 1
     assert digest(view | {"refresh": {"every": "60m", "alignedTo": "1970-01-01T00:00:00Z"}}) == digests[0]
+    assert digest(view | {"refresh": {"every": "1h"}, "refreshPolicy": "incremental"}) == digests[0]
+    assert digest(view | {"refresh": {"every": "1h"}, "refreshPolicy": "full"}) != digests[0]
 
 
 def test_order_of_exports_means_nothing_and_order_of_views_does() -> None:

@@ -24,15 +24,15 @@ from tidemark_protocol.plan.dataflow import (
     SinkExport,
 )
 from tidemark_protocol.plan.publish import PublishedView
-from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import INCREMENTAL, RefreshSchedule
 
 ID_DIGITS = 16
 
 
 @dataclass(frozen=True)
 class Named:
-    """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed. `publishes`: the tables
-    that views are published as, by export. `sinks`: their other destinations, by export."""
+    """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed; `refresh_policy`: how.
+    `publishes`: the tables that views are published as, by export. `sinks`: their other destinations, by export."""
 
     name: str
     uid: str
@@ -40,6 +40,7 @@ class Named:
     refresh: RefreshSchedule | None = None
     publishes: Mapping[str, PublishedView] = field(default_factory=dict)
     sinks: Mapping[str, ViewSinks] = field(default_factory=dict)
+    refresh_policy: str = INCREMENTAL
 
     @property
     def id_prefix(self) -> str:
@@ -79,6 +80,7 @@ def _description(
 def _sink(named: Named, export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
     if export.task is None:
         publish, sinks = named.publishes.get(export.name), named.sinks.get(export.name, ViewSinks())
-        view = MaterializedViewSink(shard, named.refresh, publish, sinks.postgres, sinks.kafka)
+        outside = sinks.postgres, sinks.kafka
+        view = MaterializedViewSink(shard, named.refresh, publish, *outside, named.refresh_policy)
         return SinkExport(id, export.on, view)
     return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

@@ -74,7 +74,7 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
     _check_times(what, dataflow.as_of, *_set_times(dataflow.until, *_subscribe_ends(dataflow)))
     for export in dataflow.sink_exports:
         if isinstance(export.sink, MaterializedViewSink):
-            parts = export.sink.refresh, export.sink.publish, *export.sink.outside
+            parts = export.sink, export.sink.refresh, export.sink.publish, *export.sink.outside
             _check_parts(f"{what}: {export.id[:MAX_ID_LENGTH]}", *parts)
 
 
@@ -82,7 +82,9 @@ def _subscribe_ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
     return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
 
 
-def _check_parts(what: str, *parts: RefreshSchedule | PublishedView | OutsideSink | None) -> None:
+def _check_parts(
+    what: str, *parts: MaterializedViewSink | RefreshSchedule | PublishedView | OutsideSink | None
+) -> None:
     for part in parts:
         try:
             if part is not None:

@@ -22,7 +22,7 @@ from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_protocol.plan.publish import PublishedView
-from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import INCREMENTAL, POLICIES, RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.vocabulary import wire_name
 
@@ -93,13 +93,22 @@ OutsideSink = PostgresSink | KafkaSink
 class MaterializedViewSink:
     """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh.
     `publish`: the ordinary table that the current rows are published as, if any. `postgres`: the table of a PostgreSQL
-    database that has them, if any. `kafka`: the topic that they are written to, if any."""
+    database that has them, if any. `kafka`: the topic that they are written to, if any. `refresh_policy`: how a refresh
+    computes the view (plan/refresh.py)."""
 
     shard: ShardMetadata
     refresh: RefreshSchedule | None = None
     publish: PublishedView | None = None
     postgres: PostgresSink | None = None
     kafka: KafkaSink | None = None
+    refresh_policy: str = INCREMENTAL
+
+    def check(self) -> None:
+        """Raise ValueError where the policy is not known, or needs a schedule that is missing."""
+        if self.refresh_policy not in POLICIES:
+            raise ValueError(f"the refresh policy {self.refresh_policy!r} is none of {', '.join(POLICIES)}")
+        if self.refresh_policy != INCREMENTAL and self.refresh is None:
+            raise ValueError(f"the refresh policy {self.refresh_policy} needs a refresh schedule")
 
     @property
     def outside(self) -> tuple[OutsideSink, ...]:

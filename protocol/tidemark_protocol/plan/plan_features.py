@@ -18,6 +18,7 @@ from tidemark_protocol.vocabulary import entry_of
 
 FEATURES = {
     "MaterializedViewSink.refresh": "refresh",
+    "MaterializedViewSink.refresh_policy": "refreshPolicy",
     "MaterializedViewSink.publish": "publish",
     "PublishedView.empty_on_error": "publishEmptyOnError",
     "PublishedView.change_data_feed": "publishChangeDataFeed",

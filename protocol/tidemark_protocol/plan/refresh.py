@@ -17,6 +17,11 @@ from itertools import pairwise
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
 from tidemark_protocol.vocabulary import wire_name
 
+INCREMENTAL = "incremental"
+"""The state is kept between refreshes, and a refresh computes from it what has changed."""
+FULL = "full"
+"""A refresh computes the view anew; no state is kept in between."""
+POLICIES = INCREMENTAL, FULL
 MIN_EVERY_MS = 1000
 MAX_EVERY_MS = 366 * 24 * 3600 * 1000
 MAX_TIMES = 32

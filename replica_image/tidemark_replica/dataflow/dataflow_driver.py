@@ -5,6 +5,9 @@
                      on a pool, unless cached                         on a pool, unless there are no updates
                                      └─ a Failure, and a retry after a pause ─┘
 
+A dataflow whose views are computed anew at each refresh frees its state in between, and is rendered again
+(full_refreshes.py).
+
 At most one job of a dataflow runs at a time. All code except the jobs' runs on the command loop. A tick without updates
 needs no job.
 """
@@ -25,6 +28,7 @@ from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Response
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.full_refreshes import FullRefreshes
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
@@ -111,6 +115,7 @@ class DataflowDriver:
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
         self._goal, self._finished = StepGoal(of, self._sinks), False
+        self._full_refreshes = FullRefreshes.of(dataflow, self._sinks)
         self._bound = StepBound(context.step_rows)
         self._seconds = 0.0
         """How long the last step ran, without its waits for a thread."""
@@ -119,7 +124,8 @@ class DataflowDriver:
         """Starts the work that has become possible: rendering, or the next step."""
         if self._is_outdated():
             return
-        goal = self._goal.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
+        inputs, full = self.input_frontier(), self._full_refreshes
+        goal = self._goal.goal(inputs, hydrated=self._dataflow.hydrated or (full is not None and full.is_due))
         if self._rendered is not None:
             self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
             self._report_rows(self._rendered)
@@ -133,15 +139,30 @@ class DataflowDriver:
             return
         if self._finished or self._check_finished() or not self._backoff.has_elapsed:
             return
+        if full is not None and self._waits_for_refresh(full, inputs):
+            return
         if goal <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
             return
         if self._self_read is not None and not self._has_written(self._self_read):
             return
         if self._rendered is None:
-            render = partial(self._context.renderer.render, self._dataflow.description)
+            description = self._dataflow.description
+            if full is not None:
+                description = replace(description, as_of=full.as_of)
+            render = partial(self._context.renderer.render, description)
             self._submit(self._spark_jobs, FailureKind.RENDER, render, self._rendered_dataflow)
         else:
             self._step(self._rendered, goal)
+
+    def _waits_for_refresh(self, full: FullRefreshes, inputs: Frontier) -> bool:
+        """Whether there is nothing to compute before the next refresh: then the state is freed. A dataflow without
+        state is to begin anew where it goes on."""
+        if full.wait(inputs):
+            if self._rendered is not None:
+                self._cost_status.state_freed()
+                self._free()
+            return True
+        return self._rendered is None and not full.begin_anew()
 
     def _is_outdated(self) -> bool:
         """Whether another program has changed a table of the dataflow, which then begins anew."""
@@ -322,7 +343,7 @@ class DataflowDriver:
         elif attempt.was_cut and not outcome.step.hydrates:
             self._bound.was_cut(self._seconds)
         self._stage_output(outcome, rendered.frontier, errors)
-        self._report_errors(rendered, errors)
+        self._report_errors(rendered, errors, hydrates=outcome.step.hydrates)
 
     def _cached_parts(self, lower: Frontier, upper: Frontier) -> Parts | None:
         """The parts of [lower, upper) as of the last poll; None where they are not known, or may be out of date after a
@@ -377,10 +398,11 @@ class DataflowDriver:
         for id, sink in self._sinks.items():
             self._row_status[id].report(partial(getattr, sink, "rows"))
 
-    def _report_errors(self, rendered: RenderedDataflow, by_export: ErrorChanges) -> None:
+    def _report_errors(self, rendered: RenderedDataflow, by_export: ErrorChanges, *, hydrates: bool) -> None:
         for id, by_time in by_export.items():
             if self._sinks[id].standing_errors is None:
-                self._error_status[id].change(total_errors(by_time))
+                status, errors = self._error_status[id], total_errors(by_time)
+                status.set_errors(errors) if hydrates else status.change(errors)
         for id, index in rendered.indexes.items():
             if self._error_status[id].has_errors or may_be_in_error(index):
                 self._dataflow.pending_error_reads += 1

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Frontiers
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.dataflow.export_state import ExportState
@@ -74,6 +74,11 @@ class InstalledDataflow:
         self.processed, self.hydrated = reached, True
         for dataflow in (self, *self.importers, *self.imports.values()):
             dataflow.wake()
+
+    def begin_anew(self, as_of: Frontier) -> None:
+        """Records that the exports are computed anew from `as_of`, before which nothing of them changes."""
+        self.processed, self.hydrated = as_of, False
+        self._began_at = Time(as_of.encode())
 
     @property
     def as_of(self) -> Frontier:

@@ -169,6 +169,10 @@ class SinkProgress:
         return self.frontier
 
     @property
+    def all_staged(self) -> tuple[Staged, ...]:
+        return tuple(self._staged)
+
+    @property
     def waiting_rows(self) -> int:
         """Staged updates that are not known to be in the shard."""
         return sum(s.delta.rows for s in self._staged if s.delta is not None)

@@ -55,6 +55,11 @@ class CostStatus:
             self._send("arrangements", _numbers(arrangement_sizes(keeps())))
             self._send("operators", {"operators": operators_json(operators())})
 
+    def state_freed(self) -> None:
+        """Sends at once that the dataflow keeps no state."""
+        self._send("arrangements", _numbers(arrangement_sizes(())))
+        self._send("operators", {"operators": operators_json(())})
+
     def report_again(self) -> None:
         """Sends all statuses anew, to a new client."""
         self._reported, self._reported_at = {}, -REPORT_SECONDS

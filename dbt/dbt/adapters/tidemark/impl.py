@@ -13,7 +13,7 @@ from dbt.adapters.tidemark.relation import SCHEMA, TidemarkRelation, dataflow_na
 from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.exceptions import DbtRuntimeError
 
-OPTIONS = ("instance", "deletion_policy", "adopt", "refresh_every", "read_policy_lag")
+OPTIONS = ("instance", "deletion_policy", "adopt", "refresh_every", "refresh_policy", "read_policy_lag")
 """Fields of a model's config that are options of CREATE."""
 SPARK_TYPES = {
     "text": "string",

@@ -160,5 +160,6 @@ COMMON_OPTIONS: Fields = {
 _OPTIONS: Fields = {
     **COMMON_OPTIONS,
     "refresh_every": lambda value: {"refresh": {"every": value}},
+    "refresh_policy": lambda value: {"refreshPolicy": value.lower()},
     "read_policy_lag": lambda value: {"readPolicy": {"lag": value}},
 }

@@ -139,7 +139,8 @@ class RevisionPlanner:
             folder = published_folder(storage, state.key.namespace, state.key.name)
             await self._deleter.finish_below(state.key.namespace, folder)
         published = _published(dataflow, storage)
-        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh, published, dataflow.sinks)
+        policy, refresh = dataflow.refresh_policy.value, dataflow.refresh
+        named = Named(state.key.name, state.uid, dataflow.until, refresh, published, dataflow.sinks, policy)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
         superseded = state.ends.superseded

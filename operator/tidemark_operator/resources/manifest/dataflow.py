@@ -17,7 +17,7 @@ from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.instance import ReadPolicy
 from tidemark_operator.resources.manifest.meta import REPLAN, InstanceName, Meta, annotation, spec_of
 from tidemark_operator.resources.manifest.publish import Publish
-from tidemark_operator.resources.manifest.refresh import parse_refresh
+from tidemark_operator.resources.manifest.refresh import RefreshPolicy, parse_refresh
 from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
@@ -62,6 +62,7 @@ class Dataflow:
     """The materialized views that have other destinations, by export."""
     refresh: RefreshSchedule | None
     """None: the views follow their inputs at every time."""
+    refresh_policy: RefreshPolicy
     read_policy: ReadPolicy | None
     """None: the instance's."""
     suspend: bool
@@ -92,6 +93,7 @@ class Dataflow:
             publishes=_publishes(spec, meta.name),
             sinks=_sinks(spec, meta),
             refresh=parse_refresh(spec.child("refresh")) if spec.has("refresh") else None,
+            refresh_policy=spec.choice("refreshPolicy", RefreshPolicy, RefreshPolicy.INCREMENTAL),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),

@@ -13,6 +13,7 @@ from typing import Any, NewType
 
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.publish import OnError, Publish
+from tidemark_operator.resources.manifest.refresh import RefreshPolicy
 from tidemark_protocol.messages.planning import ExportRequest
 from tidemark_protocol.plan.codec import digest
 
@@ -42,6 +43,8 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         fields["until"] = dataflow.until
     if (refresh := dataflow.refresh) is not None:
         fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
+    if dataflow.refresh_policy is not RefreshPolicy.INCREMENTAL:
+        fields["refreshPolicy"] = dataflow.refresh_policy.value
     if dataflow.publishes:
         fields["publish"] = {name: _publish(publish) for name, publish in dataflow.publishes.items()}
     if dataflow.sinks:

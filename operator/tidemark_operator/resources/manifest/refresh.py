@@ -8,13 +8,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_protocol.ids import MIN_TIME, Time
-from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import FULL, INCREMENTAL, RefreshSchedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RefreshPolicy(Enum):
+    """How a refresh computes a view: from the state that a replica keeps, or anew, without state."""
+
+    INCREMENTAL = INCREMENTAL
+    FULL = FULL
 
 
 def parse_refresh(refresh: Fields) -> RefreshSchedule:

@@ -40,6 +40,7 @@ from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.destinations.first_look import FirstLook
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
 from tidemark_replica.telemetry.error_status import Errors
@@ -108,6 +109,27 @@ class MaterializedViewSink:
     def step_goal(self, upper: Frontier) -> Frontier:
         """The frontier that the dataflow must step to, given that its inputs are complete up to `upper`."""
         return Frontier.decode(self._progress.step_goal(upper.encode()))
+
+    @property
+    def settled_until(self) -> Frontier | None:
+        """The next refresh that the shard does not have; empty: there is none. None: the shard lacks an earlier one, or
+        the sink is at work, or has stopped."""
+        if not isinstance(self._progress, RefreshProgress) or not self.may_begin_anew:
+            return None
+        until = self._progress.settled_until
+        return None if until is None else Frontier.decode(until)
+
+    @property
+    def may_begin_anew(self) -> bool:
+        """Whether the sink has not stopped, and nothing that it does needs its staged output."""
+        return self._job is None and not self._progress.is_pending and not self._stopped
+
+    def begin_anew(self, as_of: Frontier) -> None:
+        """Forgets the staged output: the dataflow of a refreshed view computes it anew from `as_of`."""
+        if not isinstance(self._progress, RefreshProgress) or not self.may_begin_anew:
+            raise AssertionError(f"the sink of {self._id} cannot begin anew")
+        _release(self._progress.all_staged)
+        self._progress = self._progress.anew(as_of.encode())
 
     @property
     def upper_is_known(self) -> bool:

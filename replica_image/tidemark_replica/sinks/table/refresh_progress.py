@@ -13,6 +13,9 @@ edit would show only at the next scheduled refresh, and a new view would be empt
 of one version decide that. An append sets the term and moves the upper together, so a writer whose expected upper is
 right has seen the right term, and all replicas of a revision agree.
 
+Where the dataflow computes the view anew at each refresh (dataflow/full_refreshes.py), a new progress takes the place
+of this one (`anew`), and its first append corrects the shard.
+
 Only the writer knows the time of that unscheduled refresh. A replica that never wins finds the shard equal only after a
 scheduled one. It compares the view at that refresh with the shard after it, once per refresh: a difference stays until
 the next one.
@@ -47,6 +50,27 @@ class RefreshProgress(SinkProgress):
     def is_own(self) -> bool:
         """Whether the shard was last written under the present term."""
         return bool(self.upper) and self.term is not None and self._observed_term == self.term
+
+    @property
+    def settled_until(self) -> int | None:
+        """The next refresh that the shard does not have, or NEVER. None: the shard lacks an earlier one, was last
+        written under another term, or the outcome of an append is unknown."""
+        if not self.is_own or self.upper is None or self.is_pending:
+            return None
+        if self._refreshes.last(self.frontier - 1) >= self.upper:
+            return None
+        return self._refreshes.next(max(self.frontier, self.upper))
+
+    def anew(self, as_of: int) -> RefreshProgress:
+        """The progress of a view that is computed anew from `as_of`: nothing is staged or synced. No append may be
+        pending."""
+        if self.is_pending:
+            raise AssertionError("a view is computed anew while the outcome of an append is unknown")
+        progress = RefreshProgress(as_of, self._new_commit_id, self._refreshes)
+        progress.term, progress._inputs = self.term, max(self._inputs, as_of)
+        if self.upper is not None:
+            progress.observe(self.upper, self._observed_term)
+        return progress
 
     def _is_overwritten(self, seen: int, term: int) -> bool:
         """Also true where a sink of this revision has corrected it since: at which refresh is unknown here."""

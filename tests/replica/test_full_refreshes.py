@@ -1,0 +1,259 @@
+"""Views that are computed anew at each refresh: contents, state, holds, faults; `refresh_policy` full."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.oracle.in_process import without_jobs
+from tests.replica.plans import copies, shard
+from tests.replica.tables import Table, persisted
+from tests.replica.test_refreshed_dataflows import OneView
+from tidemark_persist import Appended, open_shard
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.ids import WriterTerm
+from tidemark_protocol.messages.responses import Failure, FailureKind, Status
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.plan.refresh import FULL, RefreshSchedule
+from tidemark_replica.render import StepFailed
+
+OFTEN = RefreshSchedule(every_ms=10)
+SELDOM = RefreshSchedule(every_ms=2000)
+
+
+def fully(folder: Path, as_of: int, table: Table, refresh: RefreshSchedule = OFTEN, **more: Any) -> DataflowDescription:
+    dataflow = copies("d", as_of, source=table.metadata, view=shard("v", str(folder)), refresh=refresh, **more)
+    (export,) = dataflow.sink_exports
+    return replace(dataflow, sink_exports=(replace(export, sink=replace(export.sink, refresh_policy=FULL)),))
+
+
+def has_state(view: OneView) -> bool:
+    return view.driver._rendered is not None
+
+
+@pytest.fixture
+def views() -> Iterator[list[OneView]]:
+    made: list[OneView] = []
+    with without_jobs():
+        yield made
+        for view in made:
+            view.end()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1), ((2, None), 5, 1), ((1, "a"), 7, -1))
+    return table
+
+
+def assert_refreshed(folder: Path, table: Table, first: int, upper: int) -> None:
+    state = open_shard(str(folder / "v")).state()
+    assert (state.since, state.upper) == (first, upper)
+    for at in range(first, upper):
+        assert persisted(str(folder / "v"), at) == table.at(max(first, at - at % 10)), f"at {at}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_oracle_every_time_shows_the_last_refresh(
+    tmp_path: Path, table: Table, views: list[OneView], seed: int
+) -> None:
+    """However the inputs come, with processes that end between any two ticks, and two replicas."""
+    rng, at = random.Random(seed), 10
+    views += [OneView(tmp_path / f"r{i}", fully(tmp_path, 6, table)) for i in range(rng.choice((1, 2)))]
+    for view in views:
+        view.reach(Frontier.at(at))
+    rows = [(1, "a"), (2, None), (3, "c"), (4, "d")]
+    while at < 120:
+        upper = at + rng.randrange(1, 17)
+        table.append(upper, *((rng.choice(rows), rng.randrange(at, upper), 1) for _ in range(rng.randrange(3))))
+        at = upper
+        if rng.random() < 0.2:
+            position = rng.randrange(len(views))
+            views[position].driver.stop()
+            begins = views[position].installed.reads_from.encode()
+            views.append(OneView(tmp_path / f"r{len(views)}x{at}", fully(tmp_path, begins, table)))
+            views[position], views[-1] = views[-1], views[position]
+        running = [view for view in views if not view.driver._stopped]
+        for view in rng.sample(running, len(running)):
+            view.reach(Frontier.at(at))
+
+    assert_refreshed(tmp_path, table, 6, at)
+
+
+def test_no_state_is_kept_and_no_history_between_two_refreshes(
+    tmp_path: Path, table: Table, views: list[OneView]
+) -> None:
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table, SELDOM)))
+    view.reach(Frontier.at(10))
+    for tick in range(200):
+        table.append(11 + tick, ((tick, "x"), 10 + tick, 1))
+        if tick % 20 == 19:
+            view.reach(Frontier.at(table.upper))
+    view.loop.run_until(lambda: view.installed.processed == Frontier.at(210), view.driver.advance)
+    assert (view.steps, has_state(view)) == (1, False)
+    (reported,) = view.installed.reports({view.id: view.write})
+    assert (reported.write, reported.input, reported.output) == (Frontier.at(210),) * 3
+    assert view.installed.reads_from == Frontier.at(209)
+    view.loop.run_until(lambda: not list((tmp_path / "scratch").glob("*/dataflows/*")), view.driver.advance)
+    assert persisted(str(tmp_path / "v"), 209) == table.at(6)
+
+    table.append(2005, ((-1, "y"), 2003, 1))
+    view.reach(Frontier.at(2005))
+    view.loop.run_until(lambda: view.installed.processed == Frontier.at(2005), view.driver.advance)
+    assert (view.steps, has_state(view)) == (2, False)
+    assert persisted(str(tmp_path / "v"), 1999) == table.at(6)
+    assert persisted(str(tmp_path / "v"), 2004) == table.at(2000)
+
+
+def test_a_replica_that_begins_between_two_refreshes_computes_nothing(
+    tmp_path: Path, table: Table, views: list[OneView]
+) -> None:
+    views.append(first := OneView(tmp_path / "a", fully(tmp_path, 6, table)))
+    first.reach(Frontier.at(10))
+    table.append(15, ((7, "g"), 14, 1))
+    first.reach(Frontier.at(15))
+    first.driver.stop()
+    steps = first.steps
+
+    views.append(second := OneView(tmp_path / "b", fully(tmp_path, 14, table)))
+    table.append(19, ((8, "h"), 17, 1))
+    second.reach(Frontier.at(19))
+    assert (steps, second.steps) == (2, 0)
+    table.append(24)
+    second.reach(Frontier.at(24))
+    assert second.steps == 1
+    assert_refreshed(tmp_path, table, 6, 24)
+
+
+def test_an_older_revision_that_writes_meanwhile_is_corrected(
+    tmp_path: Path, table: Table, views: list[OneView]
+) -> None:
+    """The table was last written under another term: the first write of a term is a refresh."""
+    views.append(older := OneView(tmp_path / "a", fully(tmp_path, 6, table), term=1))
+    older.reach(Frontier.at(10))
+    views.append(newer := OneView(tmp_path / "b", fully(tmp_path, 8, table), term=2))
+    table.append(14, ((7, "g"), 12, 1))
+    newer.reach(Frontier.at(14))
+    assert persisted(str(tmp_path / "v"), 13) == table.at(10)
+    newer.loop.run_until(lambda: not has_state(newer), newer.driver.advance)
+    table.append(27, ((8, "h"), 18, 1))
+    newer.reach(Frontier.at(27))
+    for at in range(10, 27):
+        assert persisted(str(tmp_path / "v"), at) == table.at(at - at % 10), f"at {at}"
+
+
+def test_a_term_of_its_own_that_is_replaced_while_it_waits(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    """It computes the view at once, since the first write of a term is a refresh."""
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table)))
+    view.reach(Frontier.at(10))
+    table.append(13, ((7, "g"), 11, 1))
+    view.reach(Frontier.at(13))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+    (export,) = view.installed.exports.values()
+    export.allow_writes(WriterTerm(2))
+    view.driver.allow_writes(export)
+    table.append(16, ((8, "h"), 14, 1))
+    view.reach(Frontier.at(16))
+    assert open_shard(str(tmp_path / "v")).state().term == 2
+    table.append(33)
+    view.reach(Frontier.at(33))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+    assert persisted(str(tmp_path / "v"), 32) == table.at(30)
+
+
+def test_crash_a_refresh_that_fails_is_tried_again(
+    tmp_path: Path, table: Table, views: list[OneView], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its own time, from the inputs at that time; rendering may fail too."""
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table)))
+    view.reach(Frontier.at(10))
+    table.append(14)
+    view.reach(Frontier.at(14))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+    render, fails, fails_to_run = view.renderer.render, ["render"], ["run"]
+
+    def failing(description: DataflowDescription) -> Any:
+        assert description.as_of == 20
+        if fails:
+            fails.pop()
+            raise StepFailed("no room")
+        rendered = render(description)
+        run = rendered.run
+
+        def once(step: Any) -> Any:
+            if fails_to_run:
+                fails_to_run.pop()
+                raise StepFailed("no room")
+            return run(step)
+
+        monkeypatch.setattr(rendered, "run", once)
+        return rendered
+
+    monkeypatch.setattr(view.renderer, "render", failing)
+    table.append(25, ((7, "g"), 19, 1), ((8, "h"), 22, 1))
+    view.reach(Frontier.at(25))
+    assert [said.kind for said in view.loop.said if isinstance(said, Failure)] == [FailureKind.RENDER, FailureKind.STEP]
+    assert_refreshed(tmp_path, table, 6, 25)
+
+
+def test_a_view_that_ends_is_sealed(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table, until=25)))
+    view.reach(Frontier.at(10))
+    table.append(14, ((3, "c"), 12, 1))
+    view.reach(Frontier.at(14))
+    table.append(40, ((3, "c"), 18, 1), ((4, "d"), 24, 1), ((5, "e"), 25, 1))
+    view.reach(Frontier.empty())
+    view.loop.run_until(lambda: view.installed.processed.is_empty, view.driver.advance)
+    assert open_shard(str(tmp_path / "v")).state().upper == EMPTY_SENTINEL
+    for at in range(6, 40):
+        assert persisted(str(tmp_path / "v"), at) == table.at(max(6, min(at, 24) - min(at, 24) % 10)), f"at {at}"
+
+
+def test_the_last_of_given_times_is_the_last_refresh(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table, RefreshSchedule(at=(12, 21)))))
+    view.reach(Frontier.at(10))
+    table.append(30, ((3, "c"), 12, 1), ((4, "d"), 15, 1), ((5, "e"), 22, 1))
+    view.reach(Frontier.empty())
+    for at in range(6, 30):
+        shown = 21 if at >= 21 else 12 if at >= 12 else 6
+        assert persisted(str(tmp_path / "v"), at) == table.at(shown), f"at {at}"
+
+
+def test_errors_of_a_refresh_are_those_of_its_time(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    """An error that is gone at the next refresh is gone from the status, though no state knew of it."""
+    views.append(view := OneView(tmp_path, fully(tmp_path, 6, table)))
+    view.reach(Frontier.at(10))
+    append_errors(table, 24, ('{"code": "DIVIDE_BY_ZERO", "expression": "a / b"}', 18, 1))
+    view.reach(Frontier.at(24))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+    append_errors(table, 34, ('{"code": "DIVIDE_BY_ZERO", "expression": "a / b"}', 28, -1))
+    view.reach(Frontier.at(34))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+
+    told = [said.fields["errors"] for said in view.loop.said if isinstance(said, Status) and said.kind == "erroring"]
+    assert told == ["1", "0"]
+    errors = [open_shard(str(tmp_path / "v")).snapshot(at).column("__error").null_count for at in (19, 20, 29, 30)]
+    rows = [open_shard(str(tmp_path / "v")).snapshot(at).num_rows for at in (19, 20, 29, 30)]
+    assert [all_rows - without for all_rows, without in zip(rows, errors, strict=True)] == [0, 1, 1, 0]
+
+
+def append_errors(table: Table, upper: int, *errors: tuple[str, int, int]) -> None:
+    rows = pa.table(
+        {
+            "n": pa.nulls(len(errors), pa.int64()),
+            "s": pa.nulls(len(errors), pa.string()),
+            "__time": pa.array([time for _, time, _ in errors], pa.int64()),
+            "__diff": pa.array([diff for _, _, diff in errors], pa.int64()),
+            "__error": pa.array([error for error, _, _ in errors], pa.string()),
+        }
+    )
+    done = table.shard.compare_and_append(rows, expected_upper=table.upper, new_upper=upper, term=1)
+    assert isinstance(done, Appended)
+    table.upper = upper
