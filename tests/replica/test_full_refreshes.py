@@ -14,7 +14,7 @@ import pytest
 from tests.oracle.in_process import without_jobs
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Table, persisted
-from tests.replica.test_refreshed_dataflows import OneView
+from tests.replica.test_refreshed_dataflows import OneView, files_below
 from tidemark_persist import Appended, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import WriterTerm
@@ -22,6 +22,8 @@ from tidemark_protocol.messages.responses import Failure, FailureKind, Status
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_protocol.plan.refresh import FULL, RefreshSchedule
 from tidemark_replica.render import StepFailed
+from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
 OFTEN = RefreshSchedule(every_ms=10)
 SELDOM = RefreshSchedule(every_ms=2000)
@@ -101,7 +103,7 @@ def test_no_state_is_kept_and_no_history_between_two_refreshes(
     (reported,) = view.installed.reports({view.id: view.write})
     assert (reported.write, reported.input, reported.output) == (Frontier.at(210),) * 3
     assert view.installed.reads_from == Frontier.at(209)
-    view.loop.run_until(lambda: not list((tmp_path / "scratch").glob("*/dataflows/*")), view.driver.advance)
+    view.loop.run_until(lambda: not files_below(tmp_path / "scratch"), view.driver.advance)
     assert persisted(str(tmp_path / "v"), 209) == table.at(6)
 
     table.append(2005, ((-1, "y"), 2003, 1))
@@ -224,6 +226,29 @@ def test_the_last_of_given_times_is_the_last_refresh(tmp_path: Path, table: Tabl
     for at in range(6, 30):
         shown = 21 if at >= 21 else 12 if at >= 12 else 6
         assert persisted(str(tmp_path / "v"), at) == table.at(shown), f"at {at}"
+
+
+@pytest.mark.parametrize(
+    ("written_by", "upper", "frontier", "until"),
+    [
+        (1, 12, 12, 20),
+        (1, 12, 20, 20),
+        (1, 20, 20, 20),
+        (1, 28, 15, 30),  # another replica of the revision has written the refresh at 20
+        (1, 20, 21, None),  # the refresh at 20 is staged
+        (1, 12, 25, None),  # the refresh at 20 is not known here
+        (2, 12, 12, None),
+        (None, 0, 12, None),
+    ],
+)
+def test_a_view_waits_where_its_table_has_all_refreshes(
+    written_by: int | None, upper: int, frontier: int, until: int | None
+) -> None:
+    progress = RefreshProgress(frontier, lambda: "a commit", RefreshTimes(OFTEN))
+    progress.term = 1
+    assert progress.settled_until is None
+    progress.observe(upper, written_by or 0)
+    assert progress.settled_until == until
 
 
 def test_errors_of_a_refresh_are_those_of_its_time(tmp_path: Path, table: Table, views: list[OneView]) -> None:

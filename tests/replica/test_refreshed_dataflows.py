@@ -65,6 +65,10 @@ class OneView:
         self.installed.refusal = why
 
 
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 @pytest.fixture
 def views() -> Iterator[list[OneView]]:
     made: list[OneView] = []
@@ -138,7 +142,7 @@ def test_a_view_that_ends_is_sealed_and_leaves_nothing(
     table.append(40, ((3, "c"), 18, 1), ((4, "d"), 24, 1), ((5, "e"), 25, 1), ((6, "f"), 31, 1))
     view.reach(Frontier.empty())
     view.loop.run_until(lambda: not view.loop.watch.is_followed(table.metadata.shard_id), view.driver.advance)
-    view.loop.run_until(lambda: not list((tmp_path / "scratch").glob("*/dataflows/*")), view.driver.advance)
+    view.loop.run_until(lambda: not files_below(tmp_path / "scratch"), view.driver.advance)
     assert view.installed.processed.is_empty
     assert open_shard(out.location).state().upper == EMPTY_SENTINEL
     for at in range(6, 40):
