@@ -28,7 +28,8 @@ OFTEN = RefreshSchedule(every_ms=10)
 
 
 class OneView:
-    """A replica with one dataflow, without Spark's jobs; `steps`: how many that did anything it has been asked for."""
+    """A replica with one dataflow, without Spark's jobs. `id`: of the first export; `steps`: how many that did
+    anything it has been asked for."""
 
     def __init__(self, folder: Path, dataflow: DataflowDescription, term: int = 1) -> None:
         self.loop, self.folder, self.refusals = Loop(), folder, list[str]()
@@ -36,16 +37,16 @@ class OneView:
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
         around = self.loop.driver_context(self.renderer, session, folder)
         self.installed = InstalledDataflow(dataflow, {})
-        (export,) = self.installed.exports.values()
-        self.id = export.id
-        export.scheduled = True
-        export.allow_writes(WriterTerm(term))
+        self.id = next(iter(self.installed.exports))
         self.driver = DataflowDriver(self.installed, around, self._refuse)
-        self.driver.allow_writes(export)
+        for export in self.installed.exports.values():
+            export.scheduled = True
+            export.allow_writes(WriterTerm(term))
+            self.driver.allow_writes(export)
 
     @property
     def write(self) -> Frontier:
-        return self.driver.write_frontier(self.id)
+        return min(map(self.driver.write_frontier, self.installed.exports))
 
     @property
     def steps(self) -> int:
@@ -66,7 +67,8 @@ class OneView:
 
 
 def files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    """All but the lock of the store, which a replica keeps."""
+    return [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
 
 
 @pytest.fixture

@@ -128,7 +128,9 @@ class DataflowDriver:
         goal = self._goal.goal(inputs, hydrated=self._dataflow.hydrated or (full is not None and full.is_due))
         if self._rendered is not None:
             self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
-            self._report_rows(self._rendered)
+        elif full is not None:
+            self._cost_status.report(tuple, tuple)
+        self._report_rows()
         for id, sink in self._sinks.items():
             sink.advance()
             if (errors := sink.standing_errors) is not None:
@@ -155,8 +157,8 @@ class DataflowDriver:
             self._step(self._rendered, goal)
 
     def _waits_for_refresh(self, full: FullRefreshes, inputs: Frontier) -> bool:
-        """Whether there is nothing to compute before the next refresh: then the state is freed. A dataflow without
-        state is to begin anew where it goes on."""
+        """Whether there is nothing to compute before the next refresh: then the driver frees the state. Where the
+        dataflow has no state, its sinks begin anew at the time from which the driver renders it."""
         if full.wait(inputs):
             if self._rendered is not None:
                 self._cost_status.state_freed()
@@ -390,11 +392,12 @@ class DataflowDriver:
         if outcome.folder is not None:
             self._context.renderer.remove_later(outcome.release)
 
-    def _report_rows(self, rendered: RenderedDataflow) -> None:
+    def _report_rows(self) -> None:
         if not self._dataflow.hydrated:
             return
-        for id, index in rendered.indexes.items():
-            self._row_status[id].report(partial(rows_of, index))
+        if self._rendered is not None:
+            for id, index in self._rendered.indexes.items():
+                self._row_status[id].report(partial(rows_of, index))
         for id, sink in self._sinks.items():
             self._row_status[id].report(partial(getattr, sink, "rows"))
 
@@ -436,7 +439,8 @@ class DataflowDriver:
         dataflows again. Dataflows of clients are retried, since a client waits."""
         description = self._dataflow.description
         serves_client = description.is_query or description.is_transient
-        return isinstance(error, OutOfMemory) and not self._dataflow.hydrated and not serves_client
+        is_refresh = self._full_refreshes is not None and self._full_refreshes.is_anew
+        return isinstance(error, OutOfMemory) and not (self._dataflow.hydrated or is_refresh or serves_client)
 
     def _free(self) -> None:
         self._release_leases()

@@ -112,24 +112,25 @@ class MaterializedViewSink:
 
     @property
     def settled_until(self) -> Frontier | None:
-        """The next refresh that the shard does not have; empty: there is none. None: the shard lacks an earlier one, or
+        """The first refresh at or after the frontier; empty: there is none. None: the shard lacks an earlier one, or
         the sink is at work, or has stopped."""
-        if not isinstance(self._progress, RefreshProgress) or not self.may_begin_anew:
+        if not isinstance(self._progress, RefreshProgress) or self._job is not None or self._stopped:
             return None
         until = self._progress.settled_until
         return None if until is None else Frontier.decode(until)
 
     @property
     def may_begin_anew(self) -> bool:
-        """Whether the sink has not stopped, and nothing that it does needs its staged output."""
-        return self._job is None and not self._progress.is_pending and not self._stopped
+        """Whether no append or comparison needs the staged output."""
+        return self._job is None and (self._stopped or not self._progress.is_pending)
 
-    def begin_anew(self, as_of: Frontier) -> None:
-        """Forgets the staged output: the dataflow of a refreshed view computes it anew from `as_of`."""
+    def begin_anew(self, as_of: Frontier, *, is_blank: bool = False) -> None:
+        """Forgets the staged output: the dataflow of a refreshed view computes it anew from `as_of`, or from the next
+        refresh on (`is_blank`)."""
         if not isinstance(self._progress, RefreshProgress) or not self.may_begin_anew:
             raise AssertionError(f"the sink of {self._id} cannot begin anew")
         _release(self._progress.all_staged)
-        self._progress = self._progress.anew(as_of.encode())
+        self._progress = self._progress.anew(as_of.encode(), is_blank=is_blank)
 
     @property
     def upper_is_known(self) -> bool:

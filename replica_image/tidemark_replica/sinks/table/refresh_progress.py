@@ -35,7 +35,7 @@ class RefreshProgress(SinkProgress):
 
     def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: RefreshTimes) -> None:
         super().__init__(as_of, new_commit_id)
-        self._refreshes, self._inputs = refreshes, as_of
+        self._refreshes, self._inputs, self._is_blank = refreshes, as_of, False
         self._unplanned = self._different_at = -1
 
     def step_goal(self, upper: int) -> int:
@@ -53,21 +53,17 @@ class RefreshProgress(SinkProgress):
 
     @property
     def settled_until(self) -> int | None:
-        """The next refresh that the shard does not have, or NEVER. None: the shard lacks an earlier one, was last
-        written under another term, or the outcome of an append is unknown."""
+        """The first refresh at or after the frontier, or NEVER. None: the shard lacks an earlier one, was last written
+        under another term, or the outcome of an append is unknown."""
         if not self.is_own or self.upper is None or self.is_pending:
             return None
-        if self._refreshes.last(self.frontier - 1) >= self.upper:
-            return None
-        return self._refreshes.next(max(self.frontier, self.upper))
+        return None if self._refreshes.last(self.frontier - 1) >= self.upper else self._refreshes.next(self.frontier)
 
-    def anew(self, as_of: int) -> RefreshProgress:
-        """The progress of a view that is computed anew from `as_of`: nothing is staged or synced. No append may be
-        pending."""
-        if self.is_pending:
-            raise AssertionError("a view is computed anew while the outcome of an append is unknown")
+    def anew(self, as_of: int, *, is_blank: bool) -> RefreshProgress:
+        """The progress of a view that is computed anew from `as_of`: nothing is staged or synced. `is_blank`: nothing
+        will be staged before the next refresh either, so there is nothing to correct the shard by."""
         progress = RefreshProgress(as_of, self._new_commit_id, self._refreshes)
-        progress.term, progress._inputs = self.term, max(self._inputs, as_of)
+        progress.term, progress._inputs, progress._is_blank = self.term, max(self._inputs, as_of), is_blank
         if self.upper is not None:
             progress.observe(self.upper, self._observed_term)
         return progress
@@ -98,6 +94,8 @@ class RefreshProgress(SinkProgress):
         first = refreshes.next(start)
         planned = refreshes.unplanned is None and start == upper
         if (self.reach if planned else self.frontier) <= (upper if planned else first):
+            return None
+        if self._is_blank and first < self.reach:
             return None
         staged = tuple(self._staged) if first < self.reach else ()
         since = first if start > upper else None
@@ -133,7 +131,7 @@ class RefreshProgress(SinkProgress):
 
     def comparison(self) -> Comparison | None:
         """Compares the view at the last refresh with the shard since then."""
-        if self.synced or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
+        if self.synced or self._is_blank or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
             return None
         last = self._refreshes.last(self.upper - 1)
         if last == self._different_at or not self._as_of <= last < self.frontier:
