@@ -163,8 +163,9 @@ def test_a_new_process_hydrates_before_it_waits(
     with monkeypatch.context() as patched:
         patched.setattr(second.renderer, "render", failing)
         second.loop.run_until(lambda: failures(second), second.driver.advance)
-        (reported,) = second.installed.reports({second.id: second.write})
-        assert (reported.input, reported.output) == (Frontier.at(9), Frontier.at(9))
+        for reported in second.installed.reports({second.id: second.write}):
+            assert {reported.input, reported.output} <= {None, Frontier.at(9)}
+        assert second.installed.processed == Frontier.at(9)
     second.reach(Frontier.at(25))
     second.loop.run_until(lambda: not has_state(second), second.driver.advance)
     assert_refreshed(tmp_path / "v", table, 6, 25)
