@@ -295,7 +295,7 @@ def test_a_server_that_answers_is_waited_for(
     later = threading.Timer(5.0, lambda: database.run("insert into b select generate_series(1, 1000)"))
     began = monotonic()
     later.start()
-    assert stream.read(until=stream.sent + 10_000) is not None
+    assert stream.read(until=stream.sent + (1 << 40)) is not None  # others write WAL, too, but not so much
     assert monotonic() - began > 3
     later.join()
     source_of(one).close()
