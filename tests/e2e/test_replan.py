@@ -56,7 +56,9 @@ def test_a_view_of_tables_that_were_empty_gets_another_plan(
         insert(system, f"phone.{name}", COLUMNS[name], rows, tmp_path)
 
     noted = "planned when phone.calls was not known to have rows; it has about 2,048 now"
-    wait_for("the rows to be reported", lambda: noted in system.explain("by-region"), system.log)
+    unknown = "was not known to have rows"
+    wait_for("the rows to be reported", lambda: system.explain("by-region").count(unknown) == len(ROWS), system.log)
+    assert noted in system.explain("by-region")
     wait_for("the counts", lambda: len(answer(system)) == 10, system.log)
     before, first = answer(system), serving(system)
     present = system.explain("by-region").partition("planned when")[0]
@@ -70,7 +72,7 @@ def test_a_view_of_tables_that_were_empty_gets_another_plan(
     assert answer(system) == before
     shown = system.explain("by-region")
     assert shown.partition("\n\n")[2] != present.partition("\n\n")[2]
-    assert "Get phone.calls (about 2,048 rows)" in shown or "(about 2,048 rows)" in shown
+    assert "(about 2,048 rows)" in shown
     assert "planned when" not in shown
 
     again = replan(system)

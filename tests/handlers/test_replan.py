@@ -9,6 +9,7 @@ import pytest
 
 from tests.handlers.test_pinned_row_counts import A, Planner, counted, report
 from tests.handlers.test_superseded_revision_replan import Edited
+from tidemark_operator.handlers.revisions.revision_marks import document
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.planning.revision import RowCount
@@ -83,7 +84,8 @@ def test_must_a_replan_is_planned_with_the_row_counts_of_now() -> None:
 
 
 def test_a_replan_that_gives_the_same_plan_computes_nothing() -> None:
-    """An Event says so. The next edit is planned with the counts of its time, as no plan has the newer ones yet."""
+    """An Event says so. The value counts as planned, so the next edit is planned with the counts of the revision; the
+    status has the value, and the next operator reads it there."""
 
     async def scenario() -> None:
         edited, planner = counted()
@@ -103,9 +105,10 @@ def test_a_replan_that_gives_the_same_plan_computes_nothing() -> None:
         assert edited.state.active.spec_digest != first.spec_digest
         assert list(edited.stored.bodies) == [1]
         assert events.noted == ["PlanUnchanged"]
+        assert document(edited.state.active)["replan"] == "1"
         planner.blind = False
         await edited.revise("SELECT a, 1 FROM s.a")
-        assert pending(edited) == LARGE
+        assert pending(edited) == SMALL
 
     asyncio.run(scenario())
 
@@ -168,6 +171,42 @@ def test_a_replan_that_is_taken_back_is_given_up() -> None:
         edited.annotations.clear()
         await edited.revise(SQL)
         assert (active(edited), edited.state.pending) == (LARGE, None)
+
+    asyncio.run(scenario())
+
+
+def test_a_value_that_comes_back_plans_nothing_anew() -> None:
+    """A tool strips the annotation, and puts it back, after an equal plan or another one: nobody has asked."""
+
+    async def scenario() -> None:
+        edited, planner = await small()
+        replan(edited, "1")
+        await edited.revise(SQL)
+        await take_over(edited)
+        report(edited, 1 << 30)
+        for value in ({}, {REPLAN: "1"}):
+            edited.annotations.clear()
+            edited.annotations.update(value)
+            await edited.revise(SQL)
+            await edited.revise("SELECT a FROM s.a -- again")
+        assert (active(edited), edited.state.pending) == (LARGE, None)
+        assert {rows[A] for rows in planner.asked[1:]} == {1 << 20}
+
+    asyncio.run(scenario())
+
+
+def test_a_replan_before_the_first_reports_keeps_the_counts_that_are_not_known_now() -> None:
+    """The operator has just begun: no ingester has reported."""
+
+    async def scenario() -> None:
+        edited, planner = await small()
+        edited.harness.context.events = cast(Any, Events())
+        (source,) = edited.harness.context.registry.sources("ns")
+        source.report = None
+        replan(edited, "1")
+        await edited.revise(SQL)
+        assert (active(edited), edited.state.pending) == (SMALL, None)
+        assert [rows[A] for rows in planner.asked] == [4096, 4096]
 
     asyncio.run(scenario())
 

@@ -95,7 +95,11 @@ def _await_outcome(kubectl: Kubectl, namespace: str, name: str, before: Status) 
     until = time.monotonic() + OUTCOME_SECONDS
     with waiting("the planner"):
         while time.monotonic() < until:
-            status = _status(kubectl, "get", f"{KIND}/{name}", "-n", namespace, "-o", "json")
+            try:
+                status = _status(kubectl, "get", f"{KIND}/{name}", "-n", namespace, "-o", "json")
+            except CliError:  # the edit is stored, and the API server may answer again
+                time.sleep(POLL_SECONDS)
+                continue
             if (text := outcome(name, before, status)) is not None:
                 return text
             time.sleep(POLL_SECONDS)
@@ -124,7 +128,9 @@ def _revision(of: Status) -> Status:
 def _refusal(status: Status) -> str:
     """Why there is no plan of the present spec; empty: there is one, or it is being made."""
     conditions = status.get("conditions") or ()
-    refused = (c for c in conditions if c["type"] == "Planned" and c["status"] == "False")
+    refused = (
+        c for c in conditions if c["type"] == "Planned" and c["status"] == "False" and c["reason"] != "WaitingForInputs"
+    )
     return next((f"{c['reason']}: {c['message']}" for c in refused), "")
 
 

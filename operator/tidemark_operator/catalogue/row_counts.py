@@ -90,6 +90,12 @@ def counts_with(revisions: Iterable[DataflowRevision], current: RowCounts) -> Ro
     return counts
 
 
+def counts_of_now(revision: DataflowRevision, current: RowCounts) -> RowCounts:
+    """The current row counts; where one is not known now, as just after a start of the operator, the revision's."""
+    known = {id: rows for id, rows in current.items() if rows is not None}
+    return {**current, **{count.id: count.rows for count in revision.row_counts}, **known}
+
+
 def counts_of(known: Catalogue, references: Iterable[GlobalId]) -> tuple[RowCount, ...]:
     """The row counts of the relations that a plan reads, as it was planned with them; of one that it reads in an index,
     under the index's id as well."""

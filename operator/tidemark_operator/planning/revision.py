@@ -128,10 +128,11 @@ def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, .
 @dataclass(frozen=True)
 class ActiveRevision:
     """A revision that a Dataflow's status names, active or pending. `spec_digest` and `generation`: of the newest spec
-    that gives the same plan."""
+    that gives the same plan. `replan`: the last value of the annotation that was planned, by whichever revision."""
 
     name: str
     number: int
     generation: int
     spec_digest: str
     revision: DataflowRevision
+    replan: str = ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
-from tidemark_operator.catalogue.row_counts import OutdatedCount, outdated
+from tidemark_operator.catalogue.row_counts import OutdatedCount, counts_of_now, outdated
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
@@ -66,7 +66,7 @@ async def explain_replan(
         raise QueryRefused(f"Dataflow {name} is being deleted")
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
     dataflow = Dataflow.parse(body)
-    rows = current_row_counts(context, namespace, named_in(dataflow).lower())
+    rows = counts_of_now(revision, current_row_counts(context, namespace, named_in(dataflow).lower()))
     request = plan_request(dataflow, sources, dataflows, rows=rows)
     text = " ".join(("replan", name, *(view.sql for view in request.views)))
     planned = await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))

@@ -47,6 +47,7 @@ class Revision:
     plan_digest: str
     as_of: int | None = None
     writer_term: int | None = None
+    replan: str | None = None
 
     def document(self) -> dict[str, Any]:
         return _present(
@@ -56,6 +57,7 @@ class Revision:
             planDigest=self.plan_digest,
             asOf=self.as_of,
             writerTerm=self.writer_term,
+            replan=self.replan,
         )
 
 

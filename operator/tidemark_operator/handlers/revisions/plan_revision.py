@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState, PendingRevision, Together
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
-from tidemark_operator.catalogue.row_counts import counts_of
+from tidemark_operator.catalogue.row_counts import counts_of, counts_of_now
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -125,6 +125,8 @@ class RevisionPlanner:
         sources = self._context.registry.sources(state.key.namespace)
         rows = current_row_counts(self._context, state.key.namespace, named_in(dataflow).lower())
         followed = _followed(stored, active, state.spec.digest, dataflow.replan)
+        if active is not None:
+            rows = counts_of_now(active.revision, rows)
         request = plan_request(dataflow, sources, view, followed, rows)
         answer = await self._ask(state, dataflow, request)
         outcome = answer.outcome
@@ -146,8 +148,8 @@ class RevisionPlanner:
         superseded = state.ends.superseded
         if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
             mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
-            await self._marks.serve(state, dataflow.meta, mark)
-            if dataflow.replan not in ("", active.revision.replan):
+            await self._marks.serve(state, dataflow.meta, replace(mark, replan=dataflow.replan or active.replan))
+            if dataflow.replan not in ("", active.replan):
                 text = (
                     f"planned anew ({dataflow.replan:.64}), it has the plan of {active.name}: nothing is computed again"
                 )
@@ -182,6 +184,7 @@ class RevisionPlanner:
             kept = self._finished(running, draft.shards) if active is None else ()
             revision = draft.revision(as_of, term, wanted, kept, dataflow.replan)
             mark = replace(await self._marks.store(state, dataflow.meta, stored, revision), spec_digest=wanted)
+            mark = replace(mark, replan=dataflow.replan or ("" if active is None else active.replan))
             if active is None:
                 await self._marks.serve(state, dataflow.meta, mark, alone=not stored)
             else:
@@ -290,9 +293,9 @@ def _followed(
 ) -> list[DataflowRevision]:
     """The revisions that a plan of this spec follows. An operator may have died before it marked the newest one: it is
     found again if the plan is the same. One of another spec is an edit that was given up. `replan`: the annotation;
-    a plan that it asks for does not follow the active revision, which is older than the annotation's value."""
+    a plan that it asks for does not follow the active revision, unless that value was planned before."""
     newest = [stored[max(stored)]] if stored and stored[max(stored)].spec_digest == spec_digest else []
-    follows_active = active is not None and replan in ("", active.revision.replan)
+    follows_active = active is not None and replan in ("", active.replan)
     return [*newest, active.revision] if active is not None and follows_active else newest
 
 

@@ -84,7 +84,8 @@ class RevisionMarks:
             return None
         number = int(marked["name"].rpartition("-r")[2])
         generation = int(marked.get("generation", 0))
-        return ActiveRevision(marked["name"], number, generation, marked["specDigest"], revision)
+        replan = marked.get("replan", revision.replan)
+        return ActiveRevision(marked["name"], number, generation, marked["specDigest"], revision, replan)
 
     async def protect(self, namespace: str, parents: Sequence[Parent]) -> None:
         """Puts the finalizer on every parent, so that it outlives its readers.
@@ -115,7 +116,7 @@ class RevisionMarks:
         revision = stored[number] if same else revision
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, meta)
         name = await self._context.revisions.store(owner, number, revision)
-        return ActiveRevision(name, number, meta.generation, revision.spec_digest, revision)
+        return ActiveRevision(name, number, meta.generation, revision.spec_digest, revision, revision.replan)
 
     async def serve(self, state: DataflowState, meta: Meta, mark: ActiveRevision, alone: bool = False) -> None:
         """Makes the revision the active one, and gives up a pending one. `alone`: no other revision is stored.
@@ -231,6 +232,7 @@ def revision_status(mark: ActiveRevision) -> Revision:
         revision.identity,
         revision.description.as_of,
         revision.writer_term,
+        mark.replan or None,
     )
 
 
