@@ -90,7 +90,7 @@ def counts_with(revisions: Iterable[DataflowRevision], current: RowCounts) -> Ro
     return counts
 
 
-def counts_of_now(revision: DataflowRevision, current: RowCounts) -> RowCounts:
+def counts_of_now(revision: DataflowRevision, current: RowCounts) -> dict[GlobalId, int | None]:
     """The current row counts; where one is not known now, as just after a start of the operator, the revision's."""
     known = {id: rows for id, rows in current.items() if rows is not None}
     return {**current, **{count.id: count.rows for count in revision.row_counts}, **known}
