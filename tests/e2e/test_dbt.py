@@ -64,14 +64,14 @@ class Project:
 
 @contextmanager
 def always_answered(connection: psycopg.Connection[Any], sql: str) -> Iterator[list[tuple[Any, ...]]]:
-    """Asks five times a second until the block ends; the answers. A query that fails, or has no row, fails the test."""
+    """Asks again and again until the block ends; the answers. A query that fails, or has no row, fails the test."""
     answers: list[tuple[Any, ...]] = []
     failed: list[BaseException] = []
     over = threading.Event()
 
     def ask() -> None:
         try:
-            while not over.wait(0.2):  # each query is planned, and takes the core that dbt needs
+            while not over.wait(0.02):  # each query is planned, and takes the core that dbt needs
                 answers.append(*connection.execute(sql.encode()).fetchall())
         except BaseException as error:
             failed.append(error)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
 
 from tests.pgwire.served import Served, served
 from tests.waiting import BOUND, until
+from tidemark_pgwire.errors import ProtocolError
+from tidemark_pgwire.messages.wire import Wire
+from tidemark_pgwire.session.startup import negotiate
 
 
 def _context(server: Served, *protocols: str) -> ssl.SSLContext:
@@ -28,13 +32,19 @@ def test_libpq_connects_and_cancels(tmp_path: Path) -> None:
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
         server.answers.held = server.loop.call(asyncio.Event)
         seen = len(server.answers.read)
-        timer = threading.Thread(
-            target=lambda: (until(lambda: len(server.answers.read) > seen), connection.cancel_safe())
-        )
-        timer.start()
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            connection.execute("SELECT a FROM s.a")
-        timer.join()
+        connection.execute(f"SET statement_timeout = '{BOUND:.0f}s'".encode())  # where nobody cancels it
+
+        def cancel() -> None:
+            until(lambda: len(server.answers.read) > seen)
+            connection.cancel_safe(timeout=BOUND)
+
+        with ThreadPoolExecutor(1) as pool:
+            canceling = pool.submit(cancel)
+            try:
+                with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                    connection.execute("SELECT a FROM s.a")
+            finally:
+                canceling.result(BOUND)
 
 
 @pytest.mark.parametrize("protocols", [(), ("http/1.1",)])
@@ -68,6 +78,23 @@ def test_a_handshake_may_come_byte_by_byte(server: Served) -> None:
             else:
                 break
     assert tls.selected_alpn_protocol() == "postgresql"
+
+
+def test_bytes_that_came_before_tls_are_refused() -> None:
+    """They would count as sent over TLS."""
+
+    class Early:
+        has_received, encrypted = True, False
+
+        async def first_byte(self) -> bytes:
+            return b"\x16"
+
+        async def start_tls(self, context: ssl.SSLContext) -> None:
+            raise AssertionError("TLS begins")
+
+    context = ssl.create_default_context()
+    with pytest.raises(ProtocolError, match="unencrypted data"):
+        asyncio.run(negotiate(cast(Wire, Early()), lambda: context))
 
 
 def test_a_client_that_goes_before_its_first_byte_is_forgotten(server: Served) -> None:

@@ -39,6 +39,9 @@ SCRIPTS = (
     ("PREPARE q (int) AS SELECT $1", "EXECUTE q($1)", "EXECUTE q(1,)", "EXECUTE q(1) 2"),
     ("PREPARE q AS (SELECT 4)", "EXECUTE q", "EXECUTE q; SELECT 2", "PREPARE r AS SELECT 8; EXECUTE r"),
     ("BEGIN", "PREPARE q AS SELECT 1", "ROLLBACK", "EXECUTE q", "BEGIN", "EXECUTE nothing", "EXECUTE q", "ROLLBACK"),
+    ('PREPARE "" AS SELECT 1', 'EXECUTE ""', 'DEALLOCATE ""', 'DEALLOCATE PREPARE ""'),
+    ("PREPARE q (float8) AS SELECT $1", "EXECUTE q(1e99999999999999999999)", "EXECUTE q(-1e-99999999999999999999)"),
+    ("PREPARE q (int) AS SELECT $1", "EXECUTE q('5'::int8)", "EXECUTE q(CAST(5 AS int2))"),
     ("SELECT 1; PREPARE q AS SELECT 2; EXECUTE q; EXECUTE nothing", "EXECUTE q"),
 )  # fmt: skip
 
@@ -96,6 +99,50 @@ def test_values_are_bound_as_those_of_the_protocol(server: Served) -> None:
             connection.execute("EXECUTE q(1)")
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="nothing is computed"):
             connection.execute("EXECUTE q(1 + 1, 'x', 1)")
+
+
+def test_empty_names_and_numbers_out_of_range_are_refused(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute("PREPARE q AS SELECT 1")
+        for text in ('PREPARE "" AS SELECT 1', 'EXECUTE ""', 'DEALLOCATE ""', 'DEALLOCATE PREPARE ""'):
+            with pytest.raises(psycopg.errors.SyntaxError, match="zero-length delimited identifier"):
+                connection.execute(text.encode())
+        for number in ("1e99999999999999999999", "-1e-99999999999999999999"):
+            with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="out of range"):
+                connection.execute(f"EXECUTE q({number})".encode())
+        connection.execute("DEALLOCATE q")
+
+
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [("text", "1.5::int"), ("text", "'t'::bool"), ("varchar", "CAST('007' AS int2)"), ("int", "'1'::text"),
+     ("date", "'2026-01-01'::timestamp"), ("uuid", "'x'::text"), ("float4", "1::float8")],
+)  # fmt: skip
+def test_no_value_is_converted(server: Served, type: str, value: str) -> None:
+    with server.connect() as connection:
+        connection.execute(f"PREPARE q ({type}) AS SELECT a FROM s.a WHERE b = $1".encode())
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="its parameter has another type"):
+            connection.execute(f"EXECUTE q({value})".encode())
+
+
+def test_the_cast_of_an_integer_keeps_its_width(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute(b"PREPARE q AS SELECT a FROM s.a WHERE b = $1")
+        for cast in ("'99999999999'::int", "CAST('99999999999' AS integer)", "99999::smallint"):
+            with pytest.raises(psycopg.DataError, match="invalid input syntax for type int"):
+                connection.execute(f"EXECUTE q({cast})".encode())
+        for value, bound in (("'5'::int2", "smallint"), ("CAST(5 AS int)", "int"), ("5::bigint", "bigint")):
+            connection.execute(f"EXECUTE q({value})".encode())
+            assert f"CAST('5' AS {bound})" in server.answers.asked[-1][0]
+
+
+def test_explain_execute_is_refused(server: Served) -> None:
+    with server.connect() as connection:
+        connection.execute(b"PREPARE q AS SELECT 1")
+        for text in ("EXPLAIN EXECUTE q", "EXPLAIN (COSTS off) VERBOSE EXECUTE q"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="EXPLAIN EXECUTE") as refused:
+                connection.execute(text.encode())
+            assert "EXPLAIN the statement itself" in (refused.value.diag.message_hint or "")
 
 
 def test_the_protocol_and_sql_share_the_names(server: Served) -> None:

@@ -63,13 +63,17 @@ def test_on_a_disk_and_in_a_bucket(place: Place) -> None:
     remove_published(of.options.location, OWNER)
 
 
+@pytest.mark.parametrize("newest_first", [True, False], ids=["newest first", "oldest first"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_whenever_it_dies_the_next_attempt_finishes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool, newest_first: bool
 ) -> None:
-    """It dies just before or after each change of the storage, one after the other. No reader finds a table that lacks
-    files, and no publisher writes one there."""
-    view = published(tmp_path)
+    """It dies just before or after each change of the storage, one after the other, in whatever order the storage lists
+    its files. No reader finds a table that lacks files, and no publisher writes one there."""
+    view, listed = published(tmp_path), Storage.list
+    monkeypatch.setattr(
+        Storage, "list", lambda *of: sorted(listed(*of), key=lambda file: file.path, reverse=newest_first)
+    )
     changes = {name: getattr(Storage, name) for name in ("remove", "write_json")}
     deaths, rounds = 0, 0
 

@@ -46,6 +46,8 @@ class Login:
 async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup | Cancel:
     """Encrypt the connection, if the client asks for it, or begins with TLS. Raises ProtocolError, Gone."""
     if tls is not None and await wire.first_byte() == _HANDSHAKE:
+        if wire.has_received:  # it would count as sent over TLS
+            raise ProtocolError("received unencrypted data before a direct SSL connection request")
         await wire.start_tls(tls())
         if wire.application != ALPN:  # as PostgreSQL: bytes for a server of another protocol are no session
             raise ProtocolError("received direct SSL connection request without ALPN protocol negotiation extension")

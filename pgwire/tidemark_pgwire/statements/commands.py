@@ -416,6 +416,9 @@ def _explain(words: Words) -> Command:
     if words.take("ANALYZE"):
         raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
     words.take("VERBOSE")
+    if words.peek().word == "EXECUTE":
+        hint = "EXPLAIN the statement itself, with the values in place of its parameters."
+        raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN EXECUTE is not supported", hint=hint)
     return Explain(*words.rest())
 
 

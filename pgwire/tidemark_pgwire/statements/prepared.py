@@ -10,7 +10,8 @@ A value is the text that a client would send for the parameter: its type is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.messages.backend import TEXT
@@ -37,9 +38,22 @@ _TYPES = {
     "UNKNOWN": 0,
 }
 """The oids of types by their first word."""
-_CASTS = {"integer": 20, "numeric": 1700, "bool": 16, "float4": 700, "float8": 701, "date": 1082, "text": 25}
+_CASTS = {
+    "int2": 21,
+    "int4": 23,
+    "int8": 20,
+    "numeric": 1700,
+    "bool": 16,
+    "float4": 700,
+    "float8": 701,
+    "date": 1082,
+    "text": 25,
+}
 _CASTS |= {"timestamp": 1114, "timestamptz": 1184}
 """The oids of the casts of values."""
+_INTEGERS = {oid: name for name, oid in _CASTS.items() if name.startswith("int")}
+_KINDS = {oid: name for name, oid in _CASTS.items()} | dict.fromkeys(_INTEGERS, "integer") | {1043: "text"}
+"""What values are cast to, by the oids of parameters: integers of any width are of one kind."""
 
 
 def types_of(words: Words) -> tuple[int, ...]:
@@ -93,6 +107,9 @@ def _value(words: Words) -> Cell:
     cell = cell_of(words)
     if cell.parameter:
         raise WireError("42P02", f"there is no parameter {first.text:.20}", position=first.at + 1)
+    if cell.cast == "integer":  # its width: the type is one word, and CAST closes behind it
+        word = words.peek(-2 if first.word == "CAST" else -1).word
+        cell = cell._replace(cast=_INTEGERS[_TYPES[word]])
     if not cell.is_number or cell.text is None:
         return cell
     return cell._replace(text=_plain(cell.text))
@@ -100,8 +117,10 @@ def _value(words: Words) -> Cell:
 
 def _plain(number: str) -> str:
     """The digits of a number, as PostgreSQL prints it."""
-    value = Decimal(number)
-    if abs(value.adjusted()) > MAX_EXPONENT:
+    value: Decimal | None = None
+    with suppress(InvalidOperation):  # an exponent that Decimal does not have
+        value = Decimal(number)
+    if value is None or abs(value.adjusted()) > MAX_EXPONENT:
         raise WireError("22003", f"the number {number:.40} is out of range")
     return format(value, "f")
 
@@ -119,4 +138,10 @@ def parameters_of(name: str, types: Sequence[int], values: Sequence[Cell]) -> tu
 
 def _parameter(oid: int, cell: Cell) -> Parameter:
     data = None if cell.text is None else cell.text.encode()
-    return decoded(oid or _CASTS.get(cell.cast, 0), TEXT, data)
+    cast = _CASTS.get(cell.cast, 0)
+    if cast and cast != oid:
+        if oid and _KINDS[cast] != _KINDS.get(oid):
+            text = f"a value is cast to {cell.cast}, and its parameter has another type: no value is converted"
+            raise WireError(FEATURE_NOT_SUPPORTED, text, hint="Cast the value to the type of its parameter, or not.")
+        decoded(cast, TEXT, data)  # it must be a value of the cast, too
+    return decoded(oid or cast, TEXT, data)

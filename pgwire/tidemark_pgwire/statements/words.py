@@ -76,6 +76,8 @@ class Words:
             raise self.wrong(token)
         if len(token.text) > MAX_NAME:
             raise WireError("42622", f"a name has at most {MAX_NAME} characters", position=token.at + 1)
+        if not token.identifier:
+            raise WireError(SYNTAX_ERROR, "zero-length delimited identifier", position=token.at + 1)
         return token.identifier
 
     def end(self) -> None:

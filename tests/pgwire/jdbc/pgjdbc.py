@@ -21,6 +21,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version>
 <dependencies><dependency><groupId>org.postgresql</groupId><artifactId>postgresql</artifactId>
 <version>{VERSION}</version></dependency></dependencies></project>"""
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
+MAVEN_SECONDS = 600
 _JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -31,11 +33,12 @@ def install() -> Path:
 
 def _make(folder: Path) -> None:
     (folder / "pom.xml").write_text(_POM)
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    subprocess.run(["mvn", "-q", "-B", "-f", folder / "pom.xml", *goal], check=True)
+    goal = [f"{_PLUGIN}:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    subprocess.run(["mvn", "-q", "-B", "-f", folder / "pom.xml", *goal], check=True, timeout=MAVEN_SECONDS)
     wanted = {name: digest for digest, name in (line.split() for line in SUMS.read_text().splitlines())}
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
-    assert found == wanted, f"Maven gave other files than {SUMS.name} names: {found}"
+    if found != wanted:
+        raise ValueError(f"Maven gave other files than {SUMS.name} names: {found}")
 
 
 def checks(password: str, *servers: tuple[str, str]) -> list[dict[str, str]]:

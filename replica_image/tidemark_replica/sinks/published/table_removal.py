@@ -110,13 +110,13 @@ def _remove_uncommitted(storage: Storage, until: float) -> None:
 def _files(storage: Storage) -> Iterator[str]:
     """The files of the location but the tombstone, the log first: then no reader finds a table that lacks files. The
     log's oldest entries come first: without its newest ones, the table would no longer keep publishers away."""
-    yield from _files_in(storage, LOG_DIR)
+    yield from sorted(_files_in(storage, LOG_DIR))
     yield from (path for path in _files_in(storage, "") if not path.startswith(f"{LOG_DIR}/") and path != TOMBSTONE)
 
 
 def _files_in(storage: Storage, folder: str) -> Iterator[str]:
     """The files of the folder and of folders below it, but none to which a link leads."""
-    yield from sorted(file.path for file in storage.list(folder))
+    yield from (file.path for file in storage.list(folder))
     for name in storage.folders(folder):
         path = f"{folder}/{name}" if folder else name
         if storage.local_path is None or not (storage.local_path / path).is_symlink():
