@@ -28,7 +28,7 @@ OTHERWISE = {
     **dict.fromkeys(REFUSED, ()),
     "keys that were made": ("error 0A000", "RETURNING is not supported", "then 1"),
     "other parameters": ("0A000",),
-    "a row that is edited": ("error 42703",),
+    "a row that is edited": ("error 42601",),
     "a wrong password": ("error 28P01 FATAL",),
 }
 """Checks that find something else at PostgreSQL, and what they find here."""
