@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,8 +68,8 @@ class OneView:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All but the lock of the store, which a replica keeps."""
-    return [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    """All but the lock of the store, which a replica keeps. A folder may go while it is read."""
+    return [Path(at, name) for at, _, names in os.walk(folder) for name in names if name != ".lock"]
 
 
 @pytest.fixture
