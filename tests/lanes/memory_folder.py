@@ -15,8 +15,8 @@ from pathlib import Path
 
 PLACES = (Path("/mnt"), Path("/srv"))
 """Where it is mounted: the first one that is empty. As short as /tmp, as names of sockets are below it."""
-MAX_BYTES = 4 << 30
-"""All lanes together have taken half a gigabyte at most."""
+MAX_BYTES = 8 << 30
+"""All lanes together have taken half a gigabyte at most. A build of programs begins only where 5 GiB are free."""
 _MOUNT = f'mount -t tmpfs -o size={MAX_BYTES},mode=1777 tests "$0" && export TMPDIR="$0" && exec "$@"'
 
 
@@ -25,7 +25,7 @@ def command_in_memory(command: list[str], place: Path) -> list[str]:
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT, str(place), *command]
 
 
-def place_in_memory(places: Iterable[Path] = PLACES, free_bytes: int = 4 * MAX_BYTES) -> Path | None:
+def place_in_memory(places: Iterable[Path] = PLACES, free_bytes: int = 2 * MAX_BYTES) -> Path | None:
     """Where a folder in memory can be mounted; None where this process may not, the machine has less than `free_bytes`
     of memory available, or what is mounted could not hold what tests write."""
     place = next((place for place in places if _is_empty(place)), None)
