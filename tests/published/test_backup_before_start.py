@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from tests.oracle.in_process import without_jobs
+from tests.replica.one_view import OneView
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Row, Table
-from tests.replica.test_refreshed_dataflows import OneView
 from tidemark_persist import StorageError, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.publish import PublishedView, published_location

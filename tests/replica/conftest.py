@@ -1,4 +1,4 @@
-"""One replica process with Spark for all tests that only speak to it, and two dataflows without Spark's jobs."""
+"""One replica process with Spark for all tests that only speak to it, and dataflows without Spark's jobs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.oracle.in_process import without_jobs
 from tests.ports import free_port
+from tests.replica.one_view import OneView
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import TwoDataflows
@@ -60,3 +61,13 @@ def two(tmp_path: Path, table: Table, request: pytest.FixtureRequest) -> Iterato
         made = TwoDataflows(tmp_path, table, getattr(request, "param", None))
         yield made
         made.end()
+
+
+@pytest.fixture
+def views() -> Iterator[list[OneView]]:
+    """Empty; those that a test adds are ended."""
+    made: list[OneView] = []
+    with without_jobs():
+        yield made
+        for view in made:
+            view.end()

@@ -46,6 +46,13 @@ class Table:
         return contents(self.updates, time)
 
 
+def small_table(folder: Path) -> Table:
+    """Table t with three updates before time 10."""
+    table = Table(folder, "t")
+    table.append(10, ((1, "a"), 3, 1), ((2, None), 5, 1), ((1, "a"), 7, -1))
+    return table
+
+
 def contents(updates: Iterable[Update], at: int) -> Counter[Row]:
     found: Counter[Row] = Counter()
     for row, time, diff in updates:

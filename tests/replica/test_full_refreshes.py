@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.replica.one_view import OneView, files_below
 from tests.replica.plans import COLUMNS, copies, shard
-from tests.replica.tables import Table, persisted
-from tests.replica.test_refreshed_dataflows import OneView, files_below
+from tests.replica.tables import Table, persisted, small_table
 from tidemark_persist import Appended, Shard, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -44,19 +42,8 @@ def has_state(view: OneView) -> bool:
 
 
 @pytest.fixture
-def views() -> Iterator[list[OneView]]:
-    made: list[OneView] = []
-    with without_jobs():
-        yield made
-        for view in made:
-            view.end()
-
-
-@pytest.fixture
 def table(tmp_path: Path) -> Table:
-    table = Table(tmp_path, "t")
-    table.append(10, ((1, "a"), 3, 1), ((2, None), 5, 1), ((1, "a"), 7, -1))
-    return table
+    return small_table(tmp_path)
 
 
 def assert_refreshed(location: Path, table: Table, first: int, upper: int) -> None:

@@ -3,89 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.replica.one_view import OneView, files_below
 from tests.replica.plans import copies, shard
-from tests.replica.tables import Table, persisted
-from tests.replica.worker_loop import Loop
+from tests.replica.tables import Table, persisted, small_table
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_protocol.plan.refresh import RefreshSchedule
-from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
-from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.renderer import Renderer
-from tidemark_replica.spark.session import SparkHolder
 
 SELDOM = RefreshSchedule(every_ms=2000)
 OFTEN = RefreshSchedule(every_ms=10)
 
 
-class OneView:
-    """A replica with one dataflow, without Spark's jobs. `id`: of the first export; `steps`: how many that did
-    anything it has been asked for."""
-
-    def __init__(self, folder: Path, dataflow: DataflowDescription, term: int = 1) -> None:
-        self.loop, self.folder, self.refusals = Loop(), folder, list[str]()
-        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
-        self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = self.loop.driver_context(self.renderer, session, folder)
-        self.installed = InstalledDataflow(dataflow, {})
-        self.id = next(iter(self.installed.exports))
-        self.driver = DataflowDriver(self.installed, around, self._refuse)
-        for export in self.installed.exports.values():
-            export.scheduled = True
-            export.allow_writes(WriterTerm(term))
-            self.driver.allow_writes(export)
-
-    @property
-    def write(self) -> Frontier:
-        return min(map(self.driver.write_frontier, self.installed.exports))
-
-    @property
-    def steps(self) -> int:
-        return self.driver._cost_status._steps
-
-    def reach(self, upper: Frontier) -> None:
-        self.loop.run_until(lambda: self.write >= upper, self.driver.advance)
-
-    def end(self) -> None:
-        self.driver.stop()
-        self.loop.run_until(lambda: not self.driver.is_stepping)
-        self.loop.jobs.shutdown()
-        self.renderer.close()
-
-    def _refuse(self, why: str) -> None:
-        self.refusals.append(why)
-        self.installed.refusal = why
-
-
-def files_below(folder: Path) -> list[Path]:
-    """All but the lock of the store, which a replica keeps. A folder may go while it is read."""
-    return [Path(at, name) for at, _, names in os.walk(folder) for name in names if name != ".lock"]
-
-
-@pytest.fixture
-def views() -> Iterator[list[OneView]]:
-    made: list[OneView] = []
-    with without_jobs():
-        yield made
-        for view in made:
-            view.end()
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    table = Table(tmp_path, "t")
-    table.append(10, ((1, "a"), 3, 1), ((2, None), 5, 1), ((1, "a"), 7, -1))
-    return table
+    return small_table(tmp_path)
 
 
 def test_hundreds_of_ticks_between_two_refreshes_are_one_step(

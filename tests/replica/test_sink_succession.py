@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.oracle.in_process import without_jobs
+from tests.replica.one_view import OneView
 from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.tables import Table
 from tests.replica.test_crash_sink import Update, View, assert_exact, contents, history, persisted
-from tests.replica.test_refreshed_dataflows import OneView
 from tests.replica.worker_loop import Loop
 from tidemark_persist import Shard, create_or_open, open_shard
 from tidemark_protocol.frontier import Frontier

@@ -81,7 +81,7 @@ class FullRefreshes:
 
     @property
     def _settled_until(self) -> Frontier | None:
-        """The first refresh that a shard does not have; None where one lacks an earlier one, or its sink is at work."""
+        """The first refresh at or after the frontier. None: a shard lacks an earlier one, or its sink is at work."""
         until = [sink.settled_until for sink in self._sinks]
         known = [each for each in until if each is not None]
         return meet(known) if len(known) == len(until) else None
