@@ -230,6 +230,9 @@ def test_copy_writes_text_and_csv(server: Served) -> None:
                 assert b"".join(copy).decode() == expected
         with connection.cursor().copy("COPY s.a TO STDOUT") as copy:
             assert b"".join(copy).decode() == "1\t2\n\\N\t3\n"
+        with connection.cursor().copy("COPY s.a TO STDOUT WITH (FORMAT binary)") as copy:
+            copy.set_types(["int8", "int8"])
+            assert list(copy.rows()) == [(1, 2), (None, 3)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.cursor().copy("COPY a FROM STDIN"):
             pass
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1, 2)

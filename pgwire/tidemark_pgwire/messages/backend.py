@@ -77,14 +77,22 @@ def parameter_description(oids: Sequence[int]) -> bytes:
     return _message(b"t", struct.pack(f"!H{len(oids)}I", len(oids), *oids))
 
 
-def copy_out(columns: int) -> bytes:
-    """The rows follow as text."""
-    return _message(b"H", struct.pack(f"!bH{columns}H", 0, columns, *[0] * columns))
+def copy_out(columns: int, format: int = TEXT) -> bytes:
+    """The rows follow."""
+    return _message(b"H", _copy_formats(columns, format))
 
 
-def copy_in(columns: int) -> bytes:
-    """The client is to send rows as text."""
-    return _message(b"G", struct.pack(f"!bH{columns}H", 0, columns, *[0] * columns))
+def copy_in(columns: int, format: int = TEXT) -> bytes:
+    """The client is to send rows."""
+    return _message(b"G", _copy_formats(columns, format))
+
+
+def _copy_formats(columns: int, format: int) -> bytes:
+    return struct.pack(f"!bH{columns}H", format, columns, *[format] * columns)
+
+
+def copy_data(data: bytes) -> bytes:
+    return _message(b"d", data)
 
 
 def error(failed: WireError) -> bytes:

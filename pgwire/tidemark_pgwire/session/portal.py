@@ -21,9 +21,19 @@ from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.answers import Answer
 from tidemark_pgwire.statements.copy_options import CopyOptions
-from tidemark_pgwire.values.rows import SLICE_ROWS, Column, data_rows, result_formats, text_columns
+from tidemark_pgwire.values.rows import (
+    COPY_DATA,
+    COPY_HEADER,
+    COPY_TRAILER,
+    SLICE_ROWS,
+    Column,
+    data_rows,
+    result_formats,
+    text_columns,
+)
 
 SLICE_BYTES = 256 << 10
+MESSAGE_HEAD = 5
 ALL = 0
 
 
@@ -86,18 +96,32 @@ class Portal:
         return skipped
 
     async def copy(self, wire: Wire, options: CopyOptions) -> int:
-        """Send all rows as lines; returns how many."""
-        sent = 0
+        """Send all rows as the data of COPY; returns how many."""
+        sent, before = 0, COPY_HEADER if options.binary else b""
+        wire.write(backend.copy_out(len(self.columns), backend.BINARY if options.binary else backend.TEXT))
         if options.header:
             names = tuple(column.name.encode() for column in self.columns)
-            wire.write(_copy_data(options.line(names)))
+            wire.write(backend.copy_data(options.line(names)))
         while (rows := await self._next_slice(True)) is not None:
-            found = text_columns(rows, self.columns, self._zone)
-            wire.write(b"".join(_copy_data(options.line(row)) for row in zip(*found, strict=True)))
+            messages = self._tuples(rows) if options.binary else self._lines(rows, options)
+            if before:  # psycopg, for one, wants them in one message, as PostgreSQL sends them
+                messages[0], before = backend.copy_data(before + messages[0][MESSAGE_HEAD:]), b""
+            wire.write(b"".join(messages))
             sent += rows.num_rows
             await wire.drain()
             await asyncio.sleep(0)
+        if options.binary:
+            wire.write(backend.copy_data(before + COPY_TRAILER))
+        wire.write(backend.COPY_DONE)
         return sent
+
+    def _tuples(self, rows: pa.RecordBatch) -> list[bytes]:
+        formats = [backend.BINARY] * len(self.columns)
+        return data_rows(rows, self.columns, formats, self._zone, COPY_DATA)
+
+    def _lines(self, rows: pa.RecordBatch, options: CopyOptions) -> list[bytes]:
+        found = text_columns(rows, self.columns, self._zone)
+        return [backend.copy_data(options.line(row)) for row in zip(*found, strict=True)]
 
     @asynccontextmanager
     async def _whole(self) -> AsyncIterator[None]:
@@ -140,7 +164,3 @@ class Portal:
         rows = self._batch.slice(self._at, max(1, min(SLICE_ROWS, SLICE_BYTES // size)))
         self._at += rows.num_rows
         return rows
-
-
-def _copy_data(line: bytes) -> bytes:
-    return b"d" + (len(line) + 4).to_bytes(4, "big") + line

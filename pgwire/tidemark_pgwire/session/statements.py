@@ -428,9 +428,7 @@ async def _copy(session: Session, command: sql.CopyOut, parameters: Sequence[Par
     answer = await open_rows(session, command.source, parameters)
     portal = Portal(answer, (), session.settings.zone)
     try:
-        session.wire.write(backend.copy_out(len(answer.columns)))
         sent = await portal.copy(session.wire, command.options)
-        session.wire.write(backend.COPY_DONE)
     finally:
         await portal.close()
     return f"COPY {sent}"

@@ -62,6 +62,8 @@ def _size(command: Write, parameters: Sequence[Parameter]) -> int:
 async def copy(session: Session, command: CopyIn) -> str:
     """Take the client's data, and have the rows wait; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
+    if command.options.binary:
+        raise WireError(errors.FEATURE_NOT_SUPPORTED, "COPY FROM STDIN takes text and csv, not binary")
     table = await _table(session, command.table, INSERT)
     columns = table.chosen(command.columns)
     blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)

@@ -1,13 +1,14 @@
-"""The options of COPY, and the lines that they make."""
+"""The options of COPY, and the lines that they make in text and csv."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.words import Words
 
+TEXT, CSV, BINARY = "text", "csv", "binary"
 _ESCAPES = {
     b"\\": b"\\\\", b"\b": b"\\b", b"\f": b"\\f", b"\n": b"\\n", b"\r": b"\\r", b"\t": b"\\t", b"\v": b"\\v",
 }  # fmt: skip
@@ -16,12 +17,20 @@ _ESCAPED = re.compile(rb"[\\\b\f\n\r\t\v]")
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """`csv`: the format is csv, and not text. `delimiter` empty, `null` None: the default of the format."""
+    """`format`: text, csv or binary. `delimiter` empty, `null` None: the default of the format."""
 
-    csv: bool = False
+    format: str = TEXT
     header: bool = False
     delimiter: str = ""
     null: str | None = None
+
+    @property
+    def csv(self) -> bool:
+        return self.format == CSV
+
+    @property
+    def binary(self) -> bool:
+        return self.format == BINARY
 
     @property
     def separator(self) -> str:
@@ -57,16 +66,16 @@ def _csv(value: bytes, delimiter: bytes, null: bytes) -> bytes:
 
 def parse_copy_options(words: Words) -> CopyOptions:
     """`WITH (FORMAT csv, HEADER)` or the older `CSV HEADER`. Raises WireError."""
-    csv, header, delimiter, null = False, False, "", None
+    format, header, delimiter, null = TEXT, False, "", None
     words.take("WITH")
     listed = words.take_mark("(")
     while words.peek().kind != "end" and not (listed and words.take_mark(")")):
         token = words.next()
         match token.word:
             case "FORMAT" if listed:
-                csv = _format(words)
-            case "CSV" if not listed:
-                csv = True
+                format = _format(words)
+            case "CSV" | "BINARY" if not listed:
+                format = token.word.lower()
             case "HEADER":
                 if words.peek().word == "MATCH":
                     raise WireError(FEATURE_NOT_SUPPORTED, "COPY has no HEADER MATCH: HEADER leaves the first line out")
@@ -81,8 +90,6 @@ def parse_copy_options(words: Words) -> CopyOptions:
             case "ENCODING":
                 if _text(words).upper().replace("-", "") != "UTF8":
                     raise WireError(FEATURE_NOT_SUPPORTED, "the encoding is UTF8")
-            case "BINARY":
-                raise _no_binary()
             case _:
                 raise words.wrong(token)
         words.take_mark(",")
@@ -90,20 +97,26 @@ def parse_copy_options(words: Words) -> CopyOptions:
         raise WireError(INVALID_PARAMETER, "COPY delimiter must be a single one-byte character, and no letter or digit")
     if null is not None and set(null) & {"\r", "\n"}:
         raise WireError(INVALID_PARAMETER, "COPY null representation cannot use newline or carriage return")
-    return CopyOptions(csv, header, delimiter, null)
+    options = CopyOptions(format, header, delimiter, null)
+    if options.binary:
+        _require_none_of_lines(options)
+    return options
 
 
-def _format(words: Words) -> bool:
+def _require_none_of_lines(options: CopyOptions) -> None:
+    """Raises WireError where an option is of lines, which the binary format has none of."""
+    if options.delimiter or options.null is not None:
+        name = "DELIMITER" if options.delimiter else "NULL"
+        raise WireError(SYNTAX_ERROR, f"cannot specify {name} in BINARY mode")
+    if options.header:
+        raise WireError(FEATURE_NOT_SUPPORTED, "cannot specify HEADER in BINARY mode")
+
+
+def _format(words: Words) -> str:
     name = words.name().lower()
-    if name == "binary":
-        raise _no_binary()
-    if name not in ("csv", "text"):
+    if name not in (TEXT, CSV, BINARY):
         raise WireError(INVALID_PARAMETER, f'COPY format "{name}" not recognized')
-    return name == "csv"
-
-
-def _no_binary() -> WireError:
-    return WireError(FEATURE_NOT_SUPPORTED, "COPY has text and csv, not binary")
+    return name
 
 
 def _text(words: Words) -> str:

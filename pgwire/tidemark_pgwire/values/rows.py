@@ -1,4 +1,4 @@
-"""Record batches as messages: DataRow, or lines of COPY."""
+"""Record batches as messages: DataRow, or what COPY sends: lines, and tuples in binary."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ SLICE_ROWS = 1000
 """Rows that are encoded at a time: what a session holds of an answer besides its record batch."""
 _NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct("!cIH")
+DATA_ROW, COPY_DATA = b"D", b"d"
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!II", 0, 0)
+"""What the data of COPY in binary begin with: the signature, no flags, no extension."""
+COPY_TRAILER = struct.pack("!h", -1)
 _SIZE = struct.Struct("!i").pack
 
 
@@ -45,10 +49,13 @@ def columns_of_oids(names: Sequence[str], oids: Sequence[int]) -> tuple[Column, 
     return tuple(Column(name, of_oid(oid)) for name, oid in zip(names, oids, strict=True))
 
 
-def data_rows(batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequence[int], zone: str) -> list[bytes]:
-    """A DataRow for each row. `formats`: of each column. Raises WireError where a text holds NUL."""
+def data_rows(
+    batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequence[int], zone: str, kind: bytes = DATA_ROW
+) -> list[bytes]:
+    """A message for each row. `formats`: of each column; `kind`: COPY_DATA for a tuple of COPY in binary, which is the
+    body of a DataRow in binary. Raises WireError where a text holds NUL."""
     if not columns:
-        return [_HEAD.pack(b"D", 6, 0)] * batch.num_rows
+        return [_HEAD.pack(kind, 6, 0)] * batch.num_rows
     encoded = [
         _fields(array, column, format, zone)
         for array, column, format in zip(batch.columns, columns, formats, strict=True)
@@ -56,7 +63,7 @@ def data_rows(batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequenc
     rows, count = list[bytes](), len(columns)
     for row in zip(*encoded, strict=True):
         body = b"".join(row)
-        rows.append(_HEAD.pack(b"D", len(body) + 6, count) + body)
+        rows.append(_HEAD.pack(kind, len(body) + 6, count) + body)
     return rows
 
 
