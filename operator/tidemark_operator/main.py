@@ -36,6 +36,7 @@ from tidemark_operator.handlers.reconcile.secret_copies import SecretCopies
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.watch import namespace_access
 from tidemark_operator.handlers.watch.watches import KOPF_END_LOGGERS, watch
+from tidemark_operator.introspection.feed import IntrospectionFeed
 from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
@@ -229,6 +230,7 @@ def _work(
         ("tombstones", operator.deleter.collecting.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
+        ("introspection sources", IntrospectionFeed(context).run()),
         ("watches", watch(operator.observed, operator.missed, options.kubeconfig, context.kube.namespaces)),
         ("certificates", context.peers.run()),
         *(

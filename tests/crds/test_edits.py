@@ -38,6 +38,7 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", TPCH, TPCH | {"loadGenerator": {"nexmark": {}}}, "loadGenerator is immutable"),
     ("DataSource", {}, FILES, "loadGenerator is immutable"),
     ("DataSource", FILES, {}, "files is immutable"),
+    ("DataSource", {"loadGenerator": ABSENT, "introspection": {}}, {}, "introspection is immutable"),
     ("DataSource", DELTA, {}, "delta is immutable"),
     ("DataSource", POSTGRES, {}, "postgres is immutable"),
     ("DataSource", POSTGRES, POSTGRES | {"postgres.host": "other"}, "nothing but tables can be changed"),

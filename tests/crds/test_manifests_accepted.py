@@ -228,6 +228,8 @@ def test_a_wide_files_source_fits_the_cost_of_its_rules(kubectl: Kubectl) -> Non
         {"loadGenerator.tpch": {"scaleFactor": 1, "transactionsPerSecond": 0, "seed": 2**62}},
         {"loadGenerator": {"nexmark": {"eventsPerSecond": 1, "seed": 2**62}}},
         {"loadGenerator": {"nexmark": {"eventsPerSecond": 100_000}}},
+        {"loadGenerator": ABSENT, "introspection": {}, "tick": "1s"},
+        {"loadGenerator": ABSENT, "introspection": {"relations": ["frontiers", "wallclock_lag"]}},
     ],
 )
 def test_values_at_the_edge_are_taken(changes: dict[str, Any], kubectl: Kubectl) -> None:

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 COLUMN = {"name": "a", "type": "INT"}
 LAKE = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
+RELATIONS = {"loadGenerator": ABSENT, "introspection": {}}
 BUCKETS = {"loadGenerator": ABSENT, "delta": delta(path="s3://lake/t")["spec"]["delta"]}
 OWN = ("/etc/tidemark/tls", "//etc", "file:///run/secrets", "/var/run/", "/scratch")
 
@@ -122,6 +123,16 @@ SOURCES = [
     (postgres(port=0), "port: .* greater than or equal to 1"),
     (postgres({"columns": []}), "columns: .* at least 1"),
     (bent("DataSource", {"kafka": kafka()["spec"]["kafka"]}), "spec: .* exactly one kind of source"),
+    (bent("DataSource", {"introspection": {}}), "spec: .* exactly one kind of source"),
+    *(
+        (bent("DataSource", RELATIONS | changes), f"spec.{text}")
+        for changes, text in (
+            ({"tick": "500ms"}, "tick: .* at least 1s with introspection"),
+            ({"introspection.relations": []}, "introspection.relations: "),
+            ({"introspection.relations": ["retained_tables"]}, r"introspection.relations\[0\]: Unsupported value"),
+            ({"introspection.relations": ["steps", "steps"]}, r"introspection.relations\[1\]: Duplicate value"),
+        )
+    ),
     (kafka(format="json"), "format json needs columns"),
     (kafka(columns=[{"name": "a", "type": "INT"}]), "columns are of format json"),
     (kafka(format="xml"), "format: Unsupported value"),

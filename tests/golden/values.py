@@ -50,6 +50,8 @@ from tidemark_protocol.plan.ingestion import (
     FilesTable,
     IngestedTable,
     IngestionDescription,
+    IntrospectionSource,
+    IntrospectionTable,
     NexmarkSource,
     Option,
     PostgresSource,
@@ -221,6 +223,7 @@ TOPIC_TABLE = KafkaTable(
 TOPICS = KafkaSource(("kafka:9092",), (TOPIC_TABLE,), "kafka", "shop", 1000)
 WRITTEN_TABLE = WrittenTable("orders", COLUMNS, ("größe",), True, (Option("n", "/a/b"),), "ignore")
 WRITTEN = WrittenSource((WRITTEN_TABLE,), 1 << 20)
+RELATION_TABLE = IntrospectionTable("frontiers", COLUMNS)
 SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
 INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
 INGESTIONS = tuple(
@@ -337,5 +340,7 @@ MEMBERS: tuple[Any, ...] = (
     replace(RELATION, rows=1024),
     replace(REVISION, row_counts=(ROW_COUNT,), replan="2026-11-28T05:55:00Z"),
     MaterializedViewSink(SHARD, REFRESH, refresh_policy="full"),
+    RELATION_TABLE,
+    IntrospectionSource((RELATION_TABLE,)),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -18,6 +18,8 @@ from tidemark_protocol.plan.ingestion import (
     FilesTable,
     IngestedTable,
     IngestionDescription,
+    IntrospectionSource,
+    IntrospectionTable,
     NexmarkSource,
     Option,
     PostgresSource,
@@ -340,3 +342,23 @@ def test_what_nobody_checked_of_a_tables_rows_is_not_known_of_its_successor() ->
     assert edits.with_rows_of(now, replace(now, name="w", columns=WRITTEN.columns)) == now
     found = edits.with_rows_of(now, adopted)
     assert (found.keys, found.monotonic, [c.nullable for c in found.columns]) == ((), False, [True] * 3)
+
+
+def introspection(*names: str, **columns: object) -> IntrospectionSource:
+    return IntrospectionSource(tuple(replace(IntrospectionTable(name, COLUMNS), **columns) for name in names))
+
+
+def test_a_relation_that_is_added_again_is_another_table() -> None:
+    """It has one name in the spec. One that is there keeps its columns, whatever a later version's are."""
+    now = replace(INGESTION, source=introspection("a", "b"), tables=(ingested("a"), ingested("b")))
+    later = (Column("m", BIGINT),)
+    assert table_edit(now, introspection("b", "a", columns=later)).is_empty
+    edit = table_edit(now, introspection("b", "c"))
+    assert (names_of(edit), edit.added) == (["a"], introspection("c"))
+
+    now = edited(now, edit.removed, edit.added, (ingested("c"),))
+    edit = table_edit(now, introspection("a", "b", "c", columns=later))
+    assert (edit.removed, edit.refused) == ((), "")
+    assert edit.added == introspection("a.2", columns=later)
+    now = edited(now, (), edit.added, (ingested("a.2"),))
+    assert table_edit(now, introspection("a", "b", "c")).is_empty

@@ -18,10 +18,13 @@ from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply
 
 def frontiers(context: ReconcileContext, namespace: str, all_namespaces: bool) -> FrontiersReply:
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
-    keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)]
-    namespaces = sorted({key.namespace for key in keys}) if all_namespaces else [namespace]
-    collections = [c for place in namespaces for c in _namespace(context, place)]
+    places = _namespaces(context) if all_namespaces else [namespace]
+    collections = [c for place in places for c in _namespace(context, place)]
     return FrontiersReply(collections=collections, now=now_ms())
+
+
+def _namespaces(context: ReconcileContext) -> list[str]:
+    return sorted({key.namespace for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)})
 
 
 def _namespace(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:

@@ -37,17 +37,19 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
 from tidemark_operator.introspection.retained_tables import RetainedTable
+from tidemark_operator.resources import relation_columns
+from tidemark_operator.resources.relation_columns import COLUMNS
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.planning import Relation
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.ingestion import INTROSPECTION as SCHEMA
 from tidemark_protocol.plan.lir import Constant, ConstantRow
-from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
+from tidemark_protocol.types import Column, ColumnType, SqlType
 
-SCHEMA = "tidemark_introspection"
-RETAINED_TABLES = GlobalId(f"{SCHEMA}.retained_tables")
+RETAINED_TABLES = GlobalId(f"{SCHEMA}.{relation_columns.RETAINED_TABLES}")
 Value = str | int | bool | None
 Row = tuple[Value, ...]
 ColumnFilter = Mapping[int, str]
@@ -56,12 +58,6 @@ NO_FILTER: ColumnFilter = MappingProxyType({})
 MAX_BYTES = 4 * 1024 * 1024
 """Of one relation's rows in a plan: thousands of rows, a second of the event loop. Several relations fit a plan."""
 _LITERAL_BYTES = 48
-_BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
-
-
-def _columns(text: str) -> tuple[Column, ...]:
-    """`name:s write_time:n hydrated:b`"""
-    return tuple(Column(name, _BY_LETTER[of]) for name, _, of in (word.partition(":") for word in text.split()))
 
 
 def _frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -246,66 +242,28 @@ def _collections(context: ReconcileContext, namespace: str) -> Iterator[tuple[Ru
                 yield running, named.get(collection.id, str(collection.id)), collection
 
 
-_RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[ReconcileContext, str], Iterator[Row]]]] = {
-    "frontiers": (
-        _columns("name:s kind:s read_time:n write_time:n finished:b lag_ms:n hydrated:b"),
-        _frontiers,
-    ),
-    "replica_frontiers": (
-        _columns(
-            "name:s instance:s replica:s input_time:n output_time:n write_time:n lag_ms:n hydrated:b refused_reports:n"
-        ),
-        _replica_frontiers,
-    ),
-    "dataflows": (
-        _columns("name:s instance:s as_of:n scheduled:b hydrated:b dropped:b exports:n"),
-        _dataflows,
-    ),
-    "peeks": (_columns("uuid:s instance:s target:s time:n"), _peeks),
-    "errors": (_columns("name:s replica:s code:s errors:n detail:s"), _errors),
-    "statuses": (_columns("name:s replica:s kind:s field:s value:s"), _statuses),
-    "arrangements": (
-        _columns("dataflow:s replica:s arrangements:n records:n batches:n bytes:n"),
-        _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
-    ),
-    "steps": (
-        _columns("dataflow:s replica:s steps:n elapsed_ms:n max_ms:n hydration_ms:n"),
-        _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
-    ),
-    "operators": (
-        _columns(
-            "dataflow:s replica:s place:n operator:s kind:s records:n batches:n bytes:n elapsed_ms:n "
-            "percent:n hydrated:b"
-        ),
-        _operators,
-    ),
-    "imports": (
-        _columns("dataflow:s instance:s name:s kind:s write_time:n finished:b lag_ms:n input_time:n"),
-        _imports,
-    ),
-    "tables": (
-        _columns(
-            "source:s table:s instance:s replica:s rows:n bytes:n write_time:n finished:b lag_ms:n behind:n unit:s "
-            "snapshot_percent:n malformed:n stopped:b error:s errors:n error_time:n"
-        ),
-        _tables,
-    ),
-    "files": (_columns("source:s table:s file:s size:n rows:n errors:n state:s reason:s time:n"), _files),
-    "retained_tables": (
-        _columns(
-            "name:s part:s version:n kind:s owner:s state:s bytes:n write_time:n finished:b instance:s location:s "
-            "error:s"
-        ),
-        lambda *_: iter(()),
-    ),
-    "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
+_READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
+    "frontiers": _frontiers,
+    "replica_frontiers": _replica_frontiers,
+    "dataflows": _dataflows,
+    "peeks": _peeks,
+    "errors": _errors,
+    "statuses": _statuses,
+    "arrangements": _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
+    "steps": _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
+    "operators": _operators,
+    "imports": _imports,
+    "tables": _tables,
+    "files": _files,
+    "wallclock_lag": _wallclock_lag,
 }
+"""By the name of the relation; the rows of `retained_tables` come from replicas."""
 
 
 def relations() -> tuple[Relation, ...]:
     """The relations for the catalogue. Their shards do not exist: rows replace the imports before a plan is sent."""
     found = []
-    for name, (columns, _) in _RELATIONS.items():
+    for name, columns in COLUMNS.items():
         id = f"{SCHEMA}.{name}"
         found.append(Relation(SCHEMA, name, GlobalId(id), columns, ShardMetadata(ShardId(id), id, columns)))
     return tuple(found)
@@ -314,6 +272,16 @@ def relations() -> tuple[Relation, ...]:
 def is_introspection(id: GlobalId) -> bool:
     """Whether the id is of an introspection relation: no table or export has this prefix."""
     return id.startswith(f"{SCHEMA}.")
+
+
+def rows_of(context: ReconcileContext, namespace: str, name: str) -> Iterator[Row]:
+    """The rows of a relation other than `retained_tables`, as the operator knows them now."""
+    return _READERS[name](context, namespace)
+
+
+def row_bytes(row: Row) -> int:
+    """What a row counts towards MAX_BYTES."""
+    return sum(_LITERAL_BYTES + len(str(value)) for value in row)
 
 
 def rows(
@@ -331,12 +299,12 @@ def rows(
     """
     if not is_introspection(id):
         return None
-    columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
-    made, size = [], 0
-    for row in map(_retained, stored) if id == RETAINED_TABLES else read(context, namespace):
+    name = id.removeprefix(f"{SCHEMA}.")
+    columns, made, size = COLUMNS[name], [], 0
+    for row in map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name):
         if any(row[at] != text for at, text in column_filter.items()):
             continue
-        size += sum(_LITERAL_BYTES + len(str(value)) for value in row)
+        size += row_bytes(row)
         if size > MAX_BYTES:
             raise QueryRefused(
                 f"{id} has more rows than one query may read ({MAX_BYTES} bytes): filter, as in WHERE "
@@ -348,7 +316,7 @@ def rows(
 
 def empty_rows(id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
     """As `rows`, without rows: enough to decide when a plan can be computed, since rows may take a second."""
-    return Constant((), _schema(_RELATIONS[id.removeprefix(f"{SCHEMA}.")][0])) if is_introspection(id) else None
+    return Constant((), _schema(COLUMNS[id.removeprefix(f"{SCHEMA}.")])) if is_introspection(id) else None
 
 
 def _schema(columns: tuple[Column, ...]) -> tuple[ColumnType, ...]:

@@ -4,6 +4,7 @@
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
     spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables, and
                                                 written ones: d.2 begins with the rows of d, so d is removed after that)
+    spec:  r again      once removed: r      ►  r.2 is added (relations of introspection: one name means one relation)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
 A table of a spec may have a second one beside it, for its dead letters, which goes with it.
@@ -22,6 +23,7 @@ from tidemark_protocol.plan.ingestion import (
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
+    IntrospectionTable,
     PostgresTable,
     SourceSpec,
     SourceTable,
@@ -81,6 +83,9 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             del known[name]
             continue
         before = known.pop(name, None)
+        if before is None and isinstance(table, IntrospectionTable):
+            added.append(replace(table, name=successor(table.name, every)) if table.name in every else table)
+            continue
         taken = _followed_as(table, pinned.source.tables) if before is None else ""
         if before is None and table.name not in pinned.removed and not taken:
             added.append(table)
@@ -157,10 +162,12 @@ def _is_same(table: Any, pinned: Any) -> bool:
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:
     """The table with the columns that were found when it was pinned, where it declares none; of a Delta table also
-    where it declares the same ones in another order: they are a set."""
+    where it declares the same ones in another order: they are a set. A relation keeps those of its pinning."""
     named = replace(table, name=pinned.name)
     if isinstance(named, DeltaTable) and isinstance(pinned, DeltaTable) and set(named.names) == set(pinned.names):
         named = replace(named, names=pinned.names)
+    if isinstance(named, IntrospectionTable):
+        named = replace(named, columns=pinned.columns)
     if isinstance(named, KafkaTable) and isinstance(pinned, KafkaTable):
         text, key_text = (each.text if each is not None else "" for each in (pinned.schema, pinned.key_schema))
         schema, key_schema = pinned_as(named.schema, text), pinned_as(named.key_schema, key_text)

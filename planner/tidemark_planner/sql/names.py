@@ -17,6 +17,7 @@ from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.sql.syntax import ParseTree, RelationName
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Diagnostic
+from tidemark_protocol.plan.ingestion import INTROSPECTION
 from tidemark_protocol.types import Column
 
 
@@ -70,13 +71,19 @@ class Scope:
     def _missing(self, name: RelationName, dotted: str) -> Diagnostic:
         parent = name.parts[0].lower()
         inside = sorted(b for a, b in self.two_parts if a == parent)
+        at = _location(name, dotted)
+        if parent == INTROSPECTION and not inside:
+            advice = (
+                f"views and subscribes do not read {INTROSPECTION}, which is for queries: create a DataSource with "
+                f"spec.introspection, say named system; its tables have the same names, as system.{name.parts[-1]}"
+            )
+            return Diagnostic("UNSUPPORTED", advice, "", *at)
         if len(name.parts) == 1 and inside:
             hint = f"; {name.parts[0]} has {', '.join(f'{parent}.{b}' for b in inside[:10])}"
         elif inside:
             hint = f"; {name.parts[0]} has {', '.join(inside[:10])}"
         else:
             hint = ": no DataSource, Dataflow or view of this name is planned; create it, or correct the name"
-        at = _location(name, dotted)
         message = f"relation {dotted} does not exist{hint}"
         return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
 

@@ -193,9 +193,32 @@ class WrittenSource:
     max_transaction_bytes: int = 1 << 30
 
 
+INTROSPECTION = "tidemark_introspection"
+"""The schema of the operator's knowledge of a namespace, which queries read."""
+
+
+@wire_name("IntrospectionTable")
+@dataclass(frozen=True)
+class IntrospectionTable:
+    """A relation of INTROSPECTION as a table; `columns`: those that it had when it was pinned."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+
+@wire_name("IntrospectionSource")
+@dataclass(frozen=True)
+class IntrospectionSource:
+    """The operator's knowledge of a namespace: the operator sends the rows of all relations together, at each tick."""
+
+    tables: tuple[IntrospectionTable, ...]
+
+
 GeneratedSource = TpchSource | NexmarkSource
 """Load generators: their tables are given, and are never edited."""
-SourceSpec = FilesSource | GeneratedSource | DeltaSource | PostgresSource | KafkaSource | WrittenSource
+SourceSpec = (
+    FilesSource | GeneratedSource | DeltaSource | PostgresSource | KafkaSource | WrittenSource | IntrospectionSource
+)
 
 
 @wire_name("SourceTable")

@@ -23,9 +23,8 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
-from tidemark_replica.storage.ingestion_threads import IngestionThreads, release
+from tidemark_replica.storage.ingestion_threads import IngestionThreads, ReceivedCall, release
 from tidemark_replica.storage.source_secrets import SourceSecrets
-from tidemark_replica.storage.written.inbox import PendingWrite
 from tidemark_replica.storage.written.receive import WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible
 from tidemark_replica.storage.written.spool import Spool
@@ -113,7 +112,7 @@ class IngestionCommands:
             LOG.warning("a source cannot be released: %s", log_text(error))
             raise SourceNotReleased(self._secrets.scrub(public_text(error))) from error
 
-    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:
+    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedCall:
         """Receives a call that writes rows; callable from any thread. Raises as `IngestionThreads.write`."""
         manager = self._manager
         if manager is None:

@@ -38,6 +38,7 @@ from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
     IngestionDescription,
+    IntrospectionSource,
     NexmarkSource,
     PostgresSource,
     SourceSpec,
@@ -274,7 +275,15 @@ class ComputeService:
 
 def decode_source(data: bytes) -> SourceSpec:
     """Raises MalformedPlan where the bytes are no kind of source."""
-    kinds: tuple[type[Any], ...] = (FilesSource, DeltaSource, PostgresSource, KafkaSource, WrittenSource, NexmarkSource)
+    kinds: tuple[type[Any], ...] = (
+        FilesSource,
+        DeltaSource,
+        PostgresSource,
+        KafkaSource,
+        WrittenSource,
+        IntrospectionSource,
+        NexmarkSource,
+    )
     for kind in kinds:
         with contextlib.suppress(MalformedPlan):
             found: SourceSpec = codec.decode(data, kind)

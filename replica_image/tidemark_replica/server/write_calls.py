@@ -18,7 +18,8 @@ import grpc
 from tidemark_persist import PersistError
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
+from tidemark_replica.storage.ingestion_threads import ReceivedCall
+from tidemark_replica.storage.written.inbox import WriteAnswer
 from tidemark_replica.storage.written.receive import Part, WriteHeader
 from tidemark_replica.storage.written.refusal import BAD_REQUEST, WriteNotPossible, WriteRefused, WriteUnknown
 from tidemark_replica.values.failure_text import log_text, public_text
@@ -27,7 +28,7 @@ LOG = logging.getLogger(__name__)
 WRITES_MAX = 64
 LOOK_SECONDS = 1.0
 """How often a waiting call looks whether its client is still there."""
-Write = Callable[[GlobalId, WriteHeader, Iterable[bytes]], PendingWrite]
+Write = Callable[[GlobalId, WriteHeader, Iterable[bytes]], ReceivedCall]
 
 
 class Incomplete(Exception):

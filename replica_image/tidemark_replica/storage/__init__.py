@@ -8,5 +8,5 @@ A table's upper says which bindings it holds, so nothing else needs to be record
 table's upper and the remap's are staged and appended again; an append that landed is never repeated.
 
 Read `ingester.py` first, then `source.py` (the interface of sources), `ingestion_threads.py`, `files/`, `delta/`,
-`postgres/`, `kafka/` (with `avro/` and `protobuf/`), `written/`, `tpch/` and `nexmark/`.
+`postgres/`, `kafka/` (with `avro/` and `protobuf/`), `written/`, `introspection/`, `tpch/` and `nexmark/`.
 """

@@ -27,6 +27,7 @@ from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
     IngestionDescription,
+    IntrospectionSource,
     NexmarkSource,
     PostgresSource,
     SourceSpec,
@@ -41,6 +42,9 @@ from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersi
 from tidemark_replica.storage.files.inspect import tables_of as files_tables
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
+from tidemark_replica.storage.introspection.contents import ContentsSlot, TakenDocument, receive
+from tidemark_replica.storage.introspection.source import IntrospectionIngestion
+from tidemark_replica.storage.introspection.source import tables_of as introspection_tables
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
 from tidemark_replica.storage.kafka.source import KafkaIngestion
 from tidemark_replica.storage.nexmark.source import NexmarkIngestion
@@ -48,7 +52,7 @@ from tidemark_replica.storage.nexmark.tables import TABLES as NEXMARK_TABLES
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
 from tidemark_replica.storage.postgres.release import release as release_postgres
 from tidemark_replica.storage.postgres.source import PostgresIngestion
-from tidemark_replica.storage.source import Source
+from tidemark_replica.storage.source import AWAITS_SECONDS, Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.table_reports import TableErrors, table_reports
 from tidemark_replica.storage.tpch.initial import check_scale_factor
@@ -66,6 +70,8 @@ LOG = logging.getLogger(__name__)
 MESSAGE_LENGTH_MAX = 1000
 RETRY_STOPPED_S = 30.0
 """A source with a stopped table that a new beginning may help begins again after so long."""
+Inbox = WriteInbox | ContentsSlot
+ReceivedCall = PendingWrite | TakenDocument
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -119,13 +125,17 @@ class IngestionThreads:
         """Whether an ingestion that was dropped or replaced may still write at the location."""
         return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
-    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:
-        """Receives a call of a source whose rows clients write; it is answered at a tick. Callable from any thread.
-        Raises WriteRefused, WriteNotPossible, and what `pieces` raises."""
+    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedCall:
+        """Receives a call of a source whose rows clients write, which is answered at a tick, or one of the operator
+        with the rows of its relations. Callable from any thread. Raises WriteRefused, WriteNotPossible, and what
+        `pieces` raises."""
         running = self._running.get(id)
         if running is None or running.inbox is None:
             raise WriteNotPossible("this replica does not ingest the DataSource; repeat the call")
         spec = running.description.source
+        if isinstance(running.inbox, ContentsSlot):
+            assert isinstance(spec, IntrospectionSource)
+            return running.inbox.put(receive(spec, header, pieces))
         assert isinstance(spec, WrittenSource)
         return running.inbox.put(Receiver(spec, self._spool).receive(header, pieces))
 
@@ -150,6 +160,8 @@ class IngestionThreads:
             return kafka_tables(spec, self.secrets.read)
         if isinstance(spec, WrittenSource):
             return written_tables(spec)
+        if isinstance(spec, IntrospectionSource):
+            return introspection_tables(spec)
         if isinstance(spec, NexmarkSource):
             return tuple(NEXMARK_TABLES.values())
         check_scale_factor(spec.scale_factor)
@@ -164,11 +176,15 @@ class IngestionThreads:
             ingestion.join(max(0.0, deadline - monotonic()))
         self._running.clear()
 
-    def source_for(self, description: IngestionDescription, inbox: WriteInbox | None = None) -> Source:
-        """The source, for the thread that calls it alone. `inbox`: where a `table:` source finds its calls."""
+    def source_for(self, description: IngestionDescription, inbox: Inbox | None = None) -> Source:
+        """The source, for the thread that calls it alone. `inbox`: that of the description (`_inbox`)."""
         spec = description.source
         if isinstance(spec, WrittenSource):
-            return WrittenIngestion(spec, inbox or WriteInbox(description.name))
+            assert isinstance(inbox, WriteInbox)
+            return WrittenIngestion(spec, inbox)
+        if isinstance(spec, IntrospectionSource):
+            assert isinstance(inbox, ContentsSlot)
+            return IntrospectionIngestion(inbox)
         if isinstance(spec, FilesSource):
             # a property of this thread: jobs of one pool wait for each other
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
@@ -183,6 +199,13 @@ class IngestionThreads:
         if isinstance(spec, NexmarkSource):
             return NexmarkIngestion(spec)
         return TpchIngestion(spec, self._cache)
+
+
+def _inbox(description: IngestionDescription) -> Inbox | None:
+    """Where calls wait for the source, if it takes any."""
+    if isinstance(description.source, WrittenSource):
+        return WriteInbox(description.name)
+    return ContentsSlot(description.tick_ms) if isinstance(description.source, IntrospectionSource) else None
 
 
 def release(description: IngestionDescription, secrets: SourceSecrets) -> None:
@@ -201,8 +224,7 @@ class _Ingestion(threading.Thread):
         super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
         self.clock, self.requests = clock, command.requests
         self._manager, self._command, self._after = manager, command, after
-        source = command.ingestion.source
-        self.inbox = WriteInbox(command.ingestion.name) if isinstance(source, WrittenSource) else None
+        self.inbox = _inbox(command.ingestion)
         self._halt = threading.Event()
         self._lock = threading.Lock()
         self._ticked = False
@@ -251,7 +273,7 @@ class _Ingestion(threading.Thread):
         try:
             self._ingest_again_and_again()
         finally:
-            if self.inbox is not None:
+            if isinstance(self.inbox, WriteInbox):
                 self.inbox.close()
 
     def _ingest_again_and_again(self) -> None:
@@ -294,19 +316,24 @@ class _Ingestion(threading.Thread):
                 return  # the ingestion begins again, and asks whether the tables can go on
             source.ask(self.requests)
             time = tick_at(wall_clock_ms(), description.tick_ms)
-            bound = self.clock.bound()
+            bound, pause = self.clock.bound(), self._until_next(description.tick_ms)
             if time > bound:
                 self._set_status(
                     "waiting",
                     f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}; set the clock",
                 )
+            elif (awaited := source.awaits()) is not None:
+                pause = min(pause, AWAITS_SECONDS)
+                if awaited:
+                    self._set_status("waiting", awaited)
             elif ingester.tick(time):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
                 self._report(source, ingester)
                 self._maintain(ingester)
-            self._halt.wait(self._until_next(description.tick_ms))
+                pause = self._until_next(description.tick_ms)
+            self._halt.wait(pause)
 
     def _report(self, source: Source, ingester: Ingester) -> None:
         """Report a tick. Counters, files and tables are reported together with the state."""

@@ -20,6 +20,7 @@ from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableR
 from tidemark_protocol.plan.ingestion import IngestedTable
 
 ACTIVITY_SECONDS = 2.0
+AWAITS_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Source(Protocol):
 
     def discover(self, time: Time) -> pa.Table:
         """The rows (with `__diff`) that bind new data to the tick `time`; none where there are no new data."""
+
+    def awaits(self) -> str | None:
+        """None: `discover` can bind a tick. Else no tick takes place, and all uppers stand still; the text says why, to
+        people, and is empty where there is nothing to say yet. Asked again every AWAITS_SECONDS."""
+        return None
 
     def confirm(self, binding: pa.Table) -> None:
         """The binding that `discover` gave was minted."""

@@ -16,22 +16,18 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
-
-import grpc
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.relations import named_alone
 from tidemark_operator.catalogue.source_obstacle import obstacle
 from tidemark_operator.errors import (
-    OperatorError,
     QueryNotReady,
     QueryRefused,
-    TooMany,
     WriteRefused,
     WriteStopped,
     WriteUnknown,
 )
+from tidemark_operator.fleet.row_calls import send_rows
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
@@ -44,8 +40,6 @@ from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource
 from tidemark_protocol.plan.successors import newest
 
 UPSERT = "upsert"
-IDLE_SECONDS = 60.0
-"""A client that sends nothing for so long has gone."""
 VISIBLE_SECONDS = 5.0
 """The answer waits until the gateway knows that the table has the rows, so that a query at the time finds them."""
 
@@ -148,7 +142,8 @@ class Inserts:
                 ],
             )
             try:
-                answer = await self._call(running, state, header, pieces)
+                assert state.ingester is not None
+                answer = await send_rows(running, ReplicaId(state.ingester.replica), header, pieces)
             except WriteUnknown:
                 if target.key:
                     raise
@@ -203,28 +198,6 @@ class Inserts:
             )
         return running
 
-    async def _call(
-        self, running: RunningInstance, state: SourceState, header: Any, pieces: AsyncIterator[bytes]
-    ) -> compute_pb2.WriteRowsResponse:
-        assert state.ingester is not None
-        replica = ReplicaId(state.ingester.replica)
-        try:
-            call = running.replicas[replica].connection.write_rows()
-        except OperatorError as error:
-            raise QueryNotReady(f"{error}: repeat the call") from None
-        try:
-            await _send(call, header, pieces)
-            answer: compute_pb2.WriteRowsResponse = await call
-            return answer
-        except grpc.RpcError as error:
-            raise _failure(replica, error) from None
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            raise _unknown(replica, "its connection was closed") from None  # the channel was closed under the call
-        finally:
-            call.cancel()
-
 
 def _stored(pinned: IngestionDescription, name: str) -> str:
     """The stored name of the table that has this name in the spec: of its last one."""
@@ -251,49 +224,8 @@ def _is_made_for(given: str, now: str, operations: Iterable[str]) -> bool:
     return given in ("", now) or (given.partition("+")[0] == now.partition("+")[0] and UPSERT not in operations)
 
 
-async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:
-    """Send the whole call, or as much of it as the replica takes before it answers."""
-    size = 0
-    try:
-        await call.write(compute_pb2.WriteRowsRequest(header=header))
-        while True:
-            try:
-                async with asyncio.timeout(IDLE_SECONDS):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                break
-            except TimeoutError:
-                raise QueryRefused(f"the body did not go on for {IDLE_SECONDS:g} s: nothing is written") from None
-            size += len(piece)
-            await call.write(compute_pb2.WriteRowsRequest(data=piece))
-        await call.write(compute_pb2.WriteRowsRequest(end=size))
-        await call.done_writing()
-    except (asyncio.InvalidStateError, grpc.RpcError):
-        return  # the replica has answered: the answer says why
-
-
 async def _until_visible(running: RunningInstance, shard: ShardId, time: int) -> None:
     """Wait until the controller knows that the table is complete at the time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(VISIBLE_SECONDS):
             await running.shards.wait_beyond(shard, time)
-
-
-def _failure(replica: ReplicaId, error: Any) -> OperatorError:
-    code, details = error.code(), error.details()
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return QueryNotReady(f"replica {replica}: {details}")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return TooMany(f"replica {replica}: {details}")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return QueryRefused(f"replica {replica} is of a version that takes no rows: give it a newer image")
-    if code is grpc.StatusCode.ABORTED:
-        return WriteUnknown(f"replica {replica}: {details}")
-    return _unknown(replica, f"{code.name}")
-
-
-def _unknown(replica: ReplicaId, why: str) -> WriteUnknown:
-    return WriteUnknown(
-        f"replica {replica} was lost before it answered ({why}): the rows are written once or not at all; repeat the "
-        "call with the same key"
-    )

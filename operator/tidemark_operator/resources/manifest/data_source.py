@@ -8,6 +8,7 @@
     spec.delta                  ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
     spec.table                  ->  WrittenSource    one table for each entry, written by clients (`written_table`)
     spec.postgres               ->  PostgresSource   one table for each entry, a table of a database (`postgres`)
+    spec.introspection          ->  IntrospectionSource   one table for each relation (`introspection`)
     spec.kafka                  ->  KafkaSource      one table for each entry, a topic (`kafka_source`)
 """
 
@@ -26,6 +27,7 @@ from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_o
 from tidemark_operator.resources.manifest.quantities import size_bytes
 from tidemark_operator.resources.manifest.sources.delta_table import parse_delta_table
 from tidemark_operator.resources.manifest.sources.file_table import parse_file_table
+from tidemark_operator.resources.manifest.sources.introspection import parse_introspection
 from tidemark_operator.resources.manifest.sources.kafka_source import parse_kafka
 from tidemark_operator.resources.manifest.sources.postgres import parse_postgres
 from tidemark_operator.resources.manifest.sources.written_table import parse_written_table
@@ -88,6 +90,8 @@ def _source(spec: Fields) -> SourceSpec:
         return parse_postgres(spec.child("postgres"))
     if spec.has("kafka"):
         return parse_kafka(spec.child("kafka"))
+    if spec.has("introspection"):
+        return parse_introspection(spec.child("introspection"))
     generator = spec.child("loadGenerator")
     return _nexmark(generator.child("nexmark")) if generator.has("nexmark") else _tpch(generator.child("tpch"))
 

@@ -1,0 +1,118 @@
+"""The documents in which the operator sends the rows of its relations, and the place where the newest one waits.
+
+    {"relations": {"frontiers": {"name": ["a.b"], "kind": ["table"], ...}, ...}}     columns, by relation and name
+    {"obstacle": "TooManyRows: ..."}                                                 there are none, and why
+
+A document has every relation, as of one moment. A newer one takes the place of one that waits: a tick that was missed
+is not made up for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import IntrospectionSource, IntrospectionTable
+from tidemark_protocol.plan.successors import spec_name
+from tidemark_replica.storage.written.inbox import WriteAnswer
+from tidemark_replica.storage.written.receive import WriteHeader
+from tidemark_replica.storage.written.refusal import BAD_REQUEST, MALFORMED, TOO_LARGE, WriteRefused
+from tidemark_replica.values.arrow_types import arrow_schema
+
+REPLACE = "replace"
+DOCUMENT_BYTES_MAX = 16 << 20
+PATIENCE_SECONDS, PATIENCE_TICKS = 30.0, 3
+"""A document is waited for, and waits, for so long, or for so many ticks where that is longer."""
+NO_WORD = (
+    "WaitingForOperator: the operator has sent no rows for a while, so the tables stand still; look whether an "
+    "operator leads, and in its log"
+)
+
+
+@dataclass(frozen=True)
+class RelationContents:
+    """The rows of all tables of a source, by the table's name; or, without any, why there are none."""
+
+    tables: Mapping[str, pa.Table]
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
+class TakenDocument:
+    """A document is answered once it is received: what becomes of it is seen in the tables."""
+
+    rows: int
+
+    def answer(self, timeout_s: float) -> WriteAnswer:
+        return WriteAnswer(Time(0), self.rows)
+
+    def abandon(self) -> None:
+        return
+
+
+class ContentsSlot:
+    """The newest document of one source, until a tick takes it. Callable from any thread."""
+
+    def __init__(self, tick_ms: int) -> None:
+        self._patience = max(PATIENCE_SECONDS, PATIENCE_TICKS * tick_ms / 1000)
+        self._lock = threading.Lock()
+        self._waiting: RelationContents | None = None
+        self._obstacle, self._came = "", monotonic()
+
+    def put(self, contents: RelationContents) -> TakenDocument:
+        with self._lock:
+            self._waiting = None if contents.obstacle else contents
+            self._obstacle, self._came = contents.obstacle, monotonic()
+        return TakenDocument(sum(table.num_rows for table in contents.tables.values()))
+
+    def take(self) -> RelationContents | None:
+        """The document that waits; it waits no more."""
+        with self._lock:
+            taken, self._waiting = self._waiting, None
+            return taken
+
+    def awaits(self) -> str | None:
+        """None: a document waits. Else why none does, for people; empty if the next one is not due yet."""
+        with self._lock:
+            late = monotonic() - self._came > self._patience
+            if late:
+                self._waiting = None  # its moment is long past
+            if self._waiting is not None:
+                return None
+            return NO_WORD if late else self._obstacle
+
+
+def receive(spec: IntrospectionSource, header: WriteHeader, pieces: Iterable[bytes]) -> RelationContents:
+    """The document of a call. Raises WriteRefused, and what `pieces` raises."""
+    if (header.table, header.operation, header.format, header.parts) != ("", REPLACE, "json", ()):
+        raise WriteRefused(BAD_REQUEST, "the rows of relations are replaced, all together, as json")
+    body = bytearray()
+    for piece in pieces:
+        body += piece
+        if len(body) > DOCUMENT_BYTES_MAX:
+            raise WriteRefused(TOO_LARGE, f"the rows of the relations have more than {DOCUMENT_BYTES_MAX} bytes")
+    try:
+        document = json.loads(bytes(body))
+        if obstacle := document.get("obstacle"):
+            return RelationContents({}, str(obstacle))
+        found = document["relations"]
+        return RelationContents({table.name: _table(table, found[spec_name(table.name)]) for table in spec.tables})
+    except KeyError as error:
+        raise WriteRefused(MALFORMED, f"this operator has no relation {error}; use the version that had it") from None
+    except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowException) as error:
+        text = " ".join(str(error).split())[:200]
+        raise WriteRefused(MALFORMED, f"the rows of the relations cannot be read: {text}") from None
+
+
+def _table(table: IntrospectionTable, columns: Mapping[str, list[Any]]) -> pa.Table:
+    """Its rows; a column that the operator does not know, of another version, is NULL."""
+    schema, rows = arrow_schema(table.columns), max(map(len, columns.values()), default=0)
+    arrays = [pa.array(columns.get(field.name, [None] * rows), field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
