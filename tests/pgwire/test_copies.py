@@ -139,7 +139,6 @@ def test_a_row_is_bounded(tables: Written) -> None:
 @pytest.mark.parametrize("text", [
     "COPY shop.plain FROM '/etc/passwd'",
     "COPY shop.plain FROM PROGRAM 'id'",
-    "COPY shop.plain FROM STDIN (FORMAT binary)",
     "COPY shop.plain FROM STDIN (FORMAT csv, HEADER match)",
     "COPY shop.plain (id) TO STDOUT",
 ])  # fmt: skip

@@ -20,6 +20,7 @@ from tidemark_pgwire.errors import (
     NO_ACTIVE_TRANSACTION,
     WireError,
 )
+from tidemark_pgwire.writes.binary_blocks import BinaryBlocks
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, Mark
 from tidemark_pgwire.writes.table import WrittenTable, other_table
@@ -64,7 +65,7 @@ class Pending:
     body: Body
     key: str
     sections: list[Section]
-    copied: Blocks | None = None
+    copied: Blocks | BinaryBlocks | None = None
     statements: int = 0
     since: float = 0.0
     has_kinds: bool = False

@@ -19,14 +19,17 @@ from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
 from tidemark_pgwire.session.transaction import Pending, Section
 from tidemark_pgwire.statements.commands import CopyIn
+from tidemark_pgwire.statements.copy_options import CopyOptions
 from tidemark_pgwire.statements.inserts import DELETE, INSERT, UPDATE, UPSERT, TableName, Write
 from tidemark_pgwire.values.parameters import Parameter
+from tidemark_pgwire.writes.binary_blocks import BinaryBlocks
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
 from tidemark_pgwire.writes.cells import changed_columns, lines
 from tidemark_pgwire.writes.rows import csv_of, header_of
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
+from tidemark_protocol.types import Column
 
 MAX_MESSAGE_BYTES = 1 << 20
 """Of a message beside COPY's data."""
@@ -62,11 +65,9 @@ def _size(command: Write, parameters: Sequence[Parameter]) -> int:
 async def copy(session: Session, command: CopyIn) -> str:
     """Take the client's data, and have the rows wait; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
-    if command.options.binary:
-        raise WireError(errors.FEATURE_NOT_SUPPORTED, "COPY FROM STDIN takes text and csv, not binary")
     table = await _table(session, command.table, INSERT)
     columns = table.chosen(command.columns)
-    blocks = Blocks(str(table), tuple(column.name for column in columns), command.options)
+    blocks = _blocks(table, columns, command.options)
     body, zone = _body(session, table, INSERT), session.settings.zone
     before = body.rows
 
@@ -76,7 +77,7 @@ async def copy(session: Session, command: CopyIn) -> str:
             body.append(csv_of(table, columns, texts, zone), len(texts[0]))
 
     with session.spool.copying(session.user):
-        session.wire.write(backend.copy_in(len(columns)))
+        session.wire.write(backend.copy_in(len(columns), backend.BINARY if command.options.binary else backend.TEXT))
         await session.wire.drain()
         async for data in _data(session):
             blocks.add(data)
@@ -86,6 +87,12 @@ async def copy(session: Session, command: CopyIn) -> str:
     assert session.transaction.pending is not None
     session.transaction.pending.copied = blocks if before == 0 else None
     return f"COPY {body.rows - before}"
+
+
+def _blocks(table: WrittenTable, columns: tuple[Column, ...], options: CopyOptions) -> Blocks | BinaryBlocks:
+    if options.binary:
+        return BinaryBlocks(str(table), columns)
+    return Blocks(str(table), tuple(column.name for column in columns), options)
 
 
 async def write(session: Session, tag: str = "") -> str:

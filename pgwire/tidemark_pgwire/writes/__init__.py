@@ -6,7 +6,8 @@
 module  what it does
 table   the table: its columns, in order
 cells   the values of INSERT
-blocks  COPY's data, cut where rows end, and checked
+blocks  COPY's data in text and csv, cut where rows end, and checked
+binary_blocks, tuples, binary_values  COPY's data in binary: cut, where the fields are, their values as texts
 rows    texts as csv, each as the gateway takes values of its column's type
 body    the csv of a transaction, on disk where it is large
 """
