@@ -241,7 +241,7 @@ def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pyte
     one, spec = followed(tmp_path, path)
     Table(path).delete("id < 3")
     plain = RowReader.updates
-    monkeypatch.setattr(RowReader, "updates", lambda self, r: [read.append(r.path), *plain(self, r)][1:])
+    monkeypatch.setattr(RowReader, "updates", lambda self, r, dictionaries: (read.append(r.path), plain(self, r))[1])
     tick(one, 1100)
 
     assert [name.split("/")[0] for name in read] == ["_change_data"]
@@ -256,6 +256,8 @@ def test_many_shares_and_pieces_are_one_change(
     opened = list[int]()
     monkeypatch.setattr(source, "divide", lambda t, s, count, *by: [opened.append(count), divide(t, s, count, *by)][1])
     monkeypatch.setattr(source, "SHARE_BYTES", 200)
+    monkeypatch.setattr(source, "MEMORY_BYTES", 1)
+    monkeypatch.setattr(source, "TWICE_BYTES", 0 if shares_max == 3 else 1 << 20)
     monkeypatch.setattr(source, "SHARES_MAX", shares_max)
     monkeypatch.setattr(source, "PIECE_BYTES", 1)
     path = str(tmp_path / "up")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ class Withdrawal:
         self._as_of = upper - 1 if upper > 0 else None
         self.size = sum(part.size for part in self._parts())
 
-    def updates(self) -> Iterator[pa.RecordBatch]:
+    def updates(self) -> Generator[pa.RecordBatch, None, None]:
         """Rows with `__diff`, not consolidated."""
         with self._shard.lease():
             for part in self._parts():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -28,6 +28,9 @@ _CHANGE = "_change_type"
 _CHANGE_DIFFS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 _CHANGE_NAMES = pa.array(list(_CHANGE_DIFFS))
 _CHANGE_VALUES = pa.array(list(_CHANGE_DIFFS.values()), pa.int64())
+_REPEATED_BYTES = 4
+"""A text of fewer bytes in the file, before compression, is mostly an index into a dictionary: plain texts have four
+bytes more than their own."""
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -46,8 +49,9 @@ class RowReader:
     physical: tuple[Physical, ...]
     of_updates: bool = False
 
-    def updates(self, read: FileRead) -> Iterator[pa.RecordBatch]:
+    def updates(self, read: FileRead, dictionaries: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The file's rows with `__diff`, and `__error` of updates; rows whose diffs cancel are left out.
+        `dictionaries`: texts that repeat may be in dictionaries, which `plain` takes away.
 
         Raises TableStopped, StorageError.
         """
@@ -55,7 +59,7 @@ class RowReader:
         path = self._path(read.path)
         try:
             with self.storage.errors(f"reading {path}"), self.storage.open_input(path, read.size or None) as source:
-                yield from self._local_errors(self._file_updates(source, read))
+                yield from self._local_errors(self._file_updates(source, read, dictionaries))
         except FileNotFoundError:
             raise TableStopped(VERSION_GONE, f"{where} is gone (VACUUM?)") from None
         except (pa.ArrowException, KeyError, _Damaged) as error:
@@ -70,8 +74,21 @@ class RowReader:
                 raise
             raise _Damaged(str(error)) from None
 
-    def _file_updates(self, source: Any, read: FileRead) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without dictionaries."""
+        types = {field.name: field.type for field in arrow_schema(self.columns)}
+        arrays = [
+            column.cast(types.get(name, pa.string())) if pa.types.is_dictionary(column.type) else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+    def _file_updates(self, source: Any, read: FileRead, dictionaries: bool) -> Iterator[pa.RecordBatch]:
+        metadata = pq.read_metadata(source)
+        repeated = _repeated(metadata) if dictionaries else []
+        with pq.ParquetFile(
+            source, metadata=metadata, read_dictionary=repeated, coerce_int96_timestamp_unit="us"
+        ) as file:
             _check_calendar(file.schema_arrow.metadata or {}, read.path)
             physical = list(map(name_of, self.physical))
             names = _names_in(file.schema_arrow.names, physical)
@@ -100,11 +117,13 @@ class RowReader:
         for field, physical, name in zip(schema, self.physical, names, strict=True):
             if (own := name_of(physical)) in partition:
                 arrays.append(pa.repeat(partition_value(partition[own], field.type), batch.num_rows))
+            elif name is not None and batch.column(name).type == pa.dictionary(pa.int32(), field.type):
+                arrays.append(batch.column(name))
             elif name is None:  # the file is older than the column
                 arrays.append(pa.nulls(batch.num_rows, field.type))
             else:
                 arrays.append(conformed(batch.column(name), field.type, inside_of(physical)))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
     def _path(self, encoded: str) -> str:
         """The file's path below the location. Raises TableStopped for a file elsewhere: a table's log must not choose
@@ -150,6 +169,19 @@ def _kept(mask: pa.BooleanArray | None, first: int, rows: int) -> npt.NDArray[np
         part = mask.slice(first, rows).to_numpy(zero_copy_only=False)
         kept[: len(part)] = part
     return kept
+
+
+def _repeated(file: pq.FileMetaData) -> list[str]:
+    """The columns of texts or bytes whose values repeat in all row groups."""
+    groups = [file.row_group(i) for i in range(file.num_row_groups)]
+    return [
+        path
+        for i in range(file.num_columns)
+        if (column := file.schema.column(i)).physical_type.startswith("BYTE")
+        and column.logical_type.type in ("STRING", "NONE")
+        and "." not in (path := column.path)
+        and all(g.column(i).total_uncompressed_size < _REPEATED_BYTES * g.num_rows for g in groups)
+    ]
 
 
 def _names_in(present: Sequence[str], wanted: Sequence[str]) -> list[str | None]:

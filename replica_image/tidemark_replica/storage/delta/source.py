@@ -41,7 +41,8 @@ from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, 
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
-from tidemark_replica.storage.delta.reading import RowReader
+from tidemark_replica.storage.delta.reading import BATCH_ROWS, RowReader
+from tidemark_replica.storage.delta.remaining import Updates, remaining
 from tidemark_replica.storage.delta.stop import KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
@@ -54,6 +55,12 @@ PIECE_BYTES = 256 << 20
 """Data files of so many bytes become one staged file."""
 SHARE_BYTES = 32 << 20
 """Changes that may cancel are consolidated in shares of data files of about so many bytes."""
+MEMORY_BYTES = 128 << 20
+"""Changes of fewer bytes than this in memory are consolidated at once."""
+TWICE_BYTES = 1 << 20
+"""Of more data files than this, rows that may cancel are read twice, to leave out most before they are consolidated."""
+ROW_BYTES = 16
+"""About how many bytes of a file that compresses well are a row."""
 SHARES_MAX = 256
 """So many shares are open files at a time; more are made by dividing each of them again."""
 ViolatingVersions = dict[str, tuple[BoundVersion, str]]
@@ -206,10 +213,18 @@ class DeltaIngestion(Source):
         gone = Withdrawal(self._shards[ingested.id], table.columns, of_updates) if restarted else None
         if gone is None and all(read.only_adds for read in reads):
             return [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
-        updates = chain(_updates(reader, reads), gone.updates() if gone else ())
         size = sum(read.size for read in reads) + (gone.size if gone else 0)
         with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
-        return [_consolidated(_timed(updates, time), with_errors, size)]
+        cancel = gone is not None or any(share.sign < 0 for read in reads for share in read.shares)
+        twice = cancel and size > TWICE_BYTES
+
+        def parts() -> Iterator[Updates]:
+            yield from (reader.updates(read, dictionaries=twice) for read in reads)
+            if gone is not None:
+                yield gone.updates()
+
+        batches = remaining(parts, with_errors.names, size // ROW_BYTES) if twice else chain.from_iterable(parts())
+        return [_consolidated(_timed(map(reader.plain, batches), time), with_errors, size, twice)]
 
     def _check_key(self, ingested: IngestedTable, now: BoundVersion, files: Sequence[StagedFile]) -> None:
         """Raises TableStopped where the table would violate its primary key with the staged files of a version."""
@@ -246,20 +261,48 @@ def _pieces(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
         yield piece
 
 
-def _consolidated(updates: Iterable[pa.Table], columns: pa.Schema, size: int) -> Iterator[pa.Table]:
-    """The updates without those that cancel, in memory of one share. `size`: of the files that they come from."""
+def _consolidated(updates: Iterator[pa.Table], columns: pa.Schema, size: int, twice: bool) -> Iterator[pa.Table]:
+    """The updates without those that cancel, in memory of one share. `size`: of the files that they come from. `twice`:
+    these were read twice, so most of the updates that cancel, if there are any, are left out together here, too."""
     schema = columns.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
+    first, is_all = _first(updates)
+    if is_all:
+        if first:
+            together = pa.concat_tables(first)
+            yield consolidate(_without_most(together) if twice else together)
+        return
     shares = 1 + size // SHARE_BYTES
     again = min(1 + (shares - 1) // SHARES_MAX, SHARES_MAX)
 
     def share_of(table: pa.Table) -> np.ndarray:
         return row_hash(table) // np.uint64(SHARES_MAX) % np.uint64(again)
 
-    for large in divide(updates, schema, min(shares, SHARES_MAX)):
+    for large in divide(chain(first, updates), schema, min(shares, SHARES_MAX)):
         for share in divide(large, schema, again, share_of):
             tables = list(share)
             if tables:
                 yield consolidate(pa.concat_tables(tables))
+
+
+def _without_most(updates: pa.Table) -> pa.Table:
+    """The updates without most of those that cancel, as consolidation takes longer for each."""
+    columns = [name for name in updates.column_names if name != DIFF]
+
+    def parts() -> Iterator[Updates]:
+        yield (batch for batch in updates.to_batches(BATCH_ROWS))
+
+    return pa.Table.from_batches(remaining(parts, columns, 8 * updates.num_rows), updates.schema)
+
+
+def _first(updates: Iterator[pa.Table]) -> tuple[list[pa.Table], bool]:
+    """The first updates, of about MEMORY_BYTES at most, and whether these are all."""
+    taken, size = list[pa.Table](), 0
+    for table in updates:
+        taken.append(table)
+        size += table.nbytes
+        if size > MEMORY_BYTES:
+            return taken, False
+    return taken, True
 
 
 def _timed(batches: Iterable[pa.RecordBatch], time: Time) -> Iterator[pa.Table]:

@@ -1,0 +1,96 @@
+"""Leaves out most updates that cancel, before the rest is consolidated exactly: in two passes, in bounded memory.
+
+    first pass     each row adds diff * hash 2 to one of many sums, which hash 1 chooses
+    second pass    rows whose sum is zero are left out; the others are what changed, and a few that share their sums
+    check          of what was left out, diff * hash 1 adds up to zero
+
+    removed file   a  b  c         sums:   0   0   b' - b        second pass:   - b
+    added file     c  a  b'                                                     + b'
+
+Rows may be in any order in the files, and in different ones in the passes. That rows which do not cancel are left out
+takes a sum that is zero by chance, and the check's as well: with hashes of 128 bits by random keys, less often than
+once in 2^100 times. Where the check fails, the tick does, and the next attempt has other keys. Rows that count so often
+that their sums might lose many bits are never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemark_persist import DIFF
+from tidemark_persist.files.row_hashes import RowHashes, Words
+from tidemark_replica.storage.delta.side_by_side import side_by_side
+
+SUMS_MAX = 1 << 23
+"""Of 8 bytes each, and a byte for the second pass."""
+DIFF_MAX = 1 << 20
+"""Rows that count more often are not left out."""
+Updates = Generator[pa.RecordBatch, None, None]
+
+
+class SumsWrong(Exception):
+    """Rows were left out that do not cancel, or the passes had different rows. Another attempt has other keys."""
+
+
+class Sums:
+    """The sums of all updates. `columns`: of a row. `rows`: about how many there are."""
+
+    def __init__(self, columns: Sequence[str], rows: int) -> None:
+        self._columns = columns
+        bits = max(6, (min(rows, SUMS_MAX) - 1).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._hashes = RowHashes()
+        self._sums = np.zeros(1 << bits, np.uint64)
+        self._remains = np.zeros(1 << bits, np.bool_)
+
+    def hashed(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], Words]:
+        """The place of each row's sum, and what the row adds to it."""
+        places, values = self._hashes.both(self._rows(batch), batch.num_rows)
+        diffs = np.asarray(batch.column(DIFF))
+        values *= diffs.view(np.uint64)
+        places >>= self._shift
+        found = places.view(np.int64)
+        if len(diffs) and (diffs.min() < -DIFF_MAX or diffs.max() > DIFF_MAX):
+            self._remains[found[(diffs < -DIFF_MAX) | (diffs > DIFF_MAX)]] = True
+        return found, values
+
+    def add(self, places: npt.NDArray[np.int64], values: Words) -> None:
+        """Adds what `hashed` gave."""
+        np.add.at(self._sums, places, values)
+
+    def settle(self) -> None:
+        """All updates are added."""
+        self._remains |= self._sums != 0
+
+    def remaining(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.uint64]:
+        """The rows that may remain, and what the others add to the check."""
+        hashes = self._hashes.first(self._rows(batch), batch.num_rows)
+        remains = self._remains[(hashes >> self._shift).view(np.int64)]
+        hashes *= np.asarray(batch.column(DIFF)).view(np.uint64)
+        out = np.add.reduce(hashes, where=~remains)
+        return batch.filter(pa.array(remains)), out
+
+    def _rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(name) for name in self._columns]
+
+
+def remaining(parts: Callable[[], Iterable[Updates]], columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """The updates of all parts without most that cancel. `parts`: gives them anew for each pass; texts may be in
+    dictionaries. `columns`: of a row. `rows`: about how many there are. Raises SumsWrong at the end."""
+    sums = Sums(columns, rows)
+    for places, values in side_by_side(sums.hashed, parts()):
+        sums.add(places, values)
+    sums.settle()
+    check = np.zeros(1, np.uint64)  # an array wraps around in silence
+    for batch, out in side_by_side(sums.remaining, parts()):
+        check += out
+        if batch.num_rows:
+            yield batch
+    if check[0]:
+        raise SumsWrong(
+            "the files of a change were read twice, and had other rows the second time; the tick is tried again"
+        )
