@@ -194,6 +194,23 @@ def test_prepared_statements_are_bounded(server: Served) -> None:
             deque((connection.execute(each.encode()) for each in statements), maxlen=0)
 
 
+def test_portals_of_execute_are_bounded(server: Served) -> None:
+    """Each has its own copy of the values, which only the statement's text has."""
+    with Frames(server) as frames:
+        for text in (b"BEGIN", b"PREPARE other (text) AS SELECT a FROM s.a WHERE b = $1"):
+            frames.send(b"Q", text + b"\0")
+            list(frames.until_ready())
+        frames.send(b"P", b"run\0EXECUTE other('" + b"x" * 130_000 + b"')\0\0\0")
+        for number in range(40):
+            frames.send(b"B", b"p%d\0run\0" % number + bytes(6))
+        frames.send(b"S")
+        found = list(frames.until_ready())
+        kinds = b"".join(kind for kind, _ in found)
+        assert kinds == b"1" + b"2" * (len(kinds) - 3) + b"EZ"
+        assert 5 < kinds.count(b"2") < 20
+        assert b"at most 4 MiB" in dict(found)[b"E"]
+
+
 def test_rows_are_written(tmp_path: Path) -> None:
     """By a prepared INSERT, not in a read-only session, and not in a transaction that is rolled back."""
     with written(tmp_path, (MAY_INSERT,)) as tables, tables.server.connect() as connection:

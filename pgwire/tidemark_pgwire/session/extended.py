@@ -160,6 +160,8 @@ class Extended:
         if isinstance(prepared.command, sql.Execute):
             command, parameters = self.executed(prepared.command)
             prepared = replace(prepared, command=command, types=self._executable(prepared.command.name).types)
+            size = sum(PARAMETER_BYTES + 2 * getsizeof(each.text) for each in parameters)
+            self._require_room(size)
         self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
         self._session.wire.write(backend.BIND_COMPLETE)
 
