@@ -1,4 +1,4 @@
-"""`kubectl tidemark replan` against a kubectl that answers from a list: what is patched, and what is told of it."""
+"""`kubectl tidemark replan` patches the Dataflow and prints what comes of it; kubectl here answers from a list."""
 
 from __future__ import annotations
 

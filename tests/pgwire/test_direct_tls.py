@@ -65,7 +65,7 @@ def test_without_the_protocols_name_the_connection_is_refused(server: Served, pr
 
 
 def test_a_handshake_may_come_byte_by_byte(server: Served) -> None:
-    """What was looked at is read by TLS, too."""
+    """TLS also reads the bytes that the server has looked at before."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = _context(server, "postgresql").wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND) as plain:

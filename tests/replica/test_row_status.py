@@ -8,7 +8,7 @@ from tidemark_replica.telemetry.row_status import REPORT_SECONDS, RowStatus
 
 
 def test_rows_are_powers_of_two_and_told_once() -> None:
-    """At most every REPORT_SECONDS, and nothing is counted between; a new client is told anew."""
+    """RowStatus counts and reports at most every REPORT_SECONDS; a new client gets the figure again."""
     sent, now, counted = list[Response](), [0.0], [0]
     status = RowStatus(GlobalId("x"), sent.append, lambda: now[0])
 

@@ -7,4 +7,5 @@ relations      the relations of `tidemark_introspection`: columns and rows
 documents      the rows of relations for a DataSource that keeps them as tables
 feed           sends these to the replica that ingests
 inline_rows    rows of these relations, put into a planned query
+selection      which queries of one relation the operator answers itself; selected_rows computes them
 """

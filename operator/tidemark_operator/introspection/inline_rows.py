@@ -32,7 +32,7 @@ def inline_rows(planned: PlannedPeek | PlannedOneShot, rows: RowSource) -> Plann
     """
     if isinstance(planned, PlannedOneShot):
         return replace(planned, planned=_with_rows(planned.planned, rows))
-    constant = rows(planned.relation, _equalities(planned.mfp))
+    constant = rows(planned.relation, equalities(planned.mfp))
     return planned if constant is None else _one_shot(planned, constant)
 
 
@@ -51,7 +51,7 @@ def _imported(source: SourceImport, constant: Constant) -> Plan:
     return Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
 
 
-def _equalities(mfp: MapFilterProject) -> ColumnFilter:
+def equalities(mfp: MapFilterProject) -> ColumnFilter:
     """The texts that the filter requires of columns; of two texts for one column, which no row has, one."""
     equal = (p.arguments for p in mfp.predicates if isinstance(p, Call) and p.function == "=")
     sides = (pair for two in equal for pair in (two, two[::-1]))

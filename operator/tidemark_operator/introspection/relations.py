@@ -299,8 +299,22 @@ def rows(
     """
     if not is_introspection(id):
         return None
+    columns = columns_of(id)
+    read = read_rows(context, namespace, id, column_filter, stored)
+    made = (ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True))) for row in read)
+    return Constant(tuple(made), _schema(columns))
+
+
+def read_rows(
+    context: ReconcileContext,
+    namespace: str,
+    id: GlobalId,
+    column_filter: ColumnFilter = NO_FILTER,
+    stored: Sequence[RetainedTable] = (),
+) -> list[Row]:
+    """As `rows`, for the id of an introspection relation: its rows as Python values."""
     name = id.removeprefix(f"{SCHEMA}.")
-    columns, made, size = COLUMNS[name], [], 0
+    columns, made, size = COLUMNS[name], list[Row](), 0
     for row in map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name):
         if any(row[at] != text for at, text in column_filter.items()):
             continue
@@ -310,13 +324,18 @@ def rows(
                 f"{id} has more rows than one query may read ({MAX_BYTES} bytes): filter, as in WHERE "
                 f"{columns[0].name} = '...'"
             )
-        made.append(ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True))))
-    return Constant(tuple(made), _schema(columns))
+        made.append(row)
+    return made
+
+
+def columns_of(id: GlobalId) -> tuple[Column, ...]:
+    """The columns of an introspection relation."""
+    return COLUMNS[id.removeprefix(f"{SCHEMA}.")]
 
 
 def empty_rows(id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
     """As `rows`, without rows: enough to decide when a plan can be computed, since rows may take a second."""
-    return Constant((), _schema(COLUMNS[id.removeprefix(f"{SCHEMA}.")])) if is_introspection(id) else None
+    return Constant((), _schema(columns_of(id))) if is_introspection(id) else None
 
 
 def _schema(columns: tuple[Column, ...]) -> tuple[ColumnType, ...]:

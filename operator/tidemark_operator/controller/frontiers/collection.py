@@ -82,7 +82,7 @@ class ExportOnReplica:
     def rows(self) -> int | None:
         """About how many rows the replica reports of the export; None where it reports none."""
         rows = self.statuses.get("rows", {}).get("rows", "")
-        return int(rows) if rows.isdecimal() else None
+        return int(rows) if rows.isdecimal() and len(rows) < 20 else None
 
     @property
     def catching_up(self) -> CatchUp | None:

@@ -99,7 +99,7 @@ def _is_of(planned: Planned, revision: DataflowRevision) -> bool:
 
 
 def _notes(key: Key, counts: tuple[OutdatedCount, ...], names: dict[GlobalId, str]) -> Iterator[str]:
-    """That the plan was chosen by row counts which are no longer true."""
+    """Notes on a plan that was chosen by row counts which are no longer true."""
     for count in counts:
         then = "was not known to have rows" if count.then is None else f"had about {count.then:,} rows"
         yield f"planned when {names.get(count.id, count.id)} {then}; it has about {count.now:,} now"

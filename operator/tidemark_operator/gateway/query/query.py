@@ -2,6 +2,7 @@
 
     the statement reads                          the answer
     rows of one table or export, as stored       a peek
+    a selection of tidemark_introspection        the operator's own rows; no replica
     anything else                                a dataflow of its own on an instance, and a peek of that (one_shot.py)
 
 The operator's knowledge of frontiers is a moment old: a new index may begin after the last tick that the operator has
@@ -25,6 +26,7 @@ from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_on
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
 from tidemark_operator.gateway.query import one_shot
+from tidemark_operator.gateway.query.operator_query import OperatorQuery, operator_query
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
 from tidemark_operator.gateway.query.replica_target import resolve_replica
@@ -43,6 +45,12 @@ from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek, Refused
 from tidemark_protocol.types import Column
 
+_QUERY = "the query cannot be computed now"
+_OPERATORS = (
+    f"{_QUERY} (the operator itself answers selections of one relation of tidemark_introspection: comparisons, AND, "
+    "OR, NOT, IN, LIKE, IS NULL, ORDER BY and LIMIT)"
+)
+
 
 @dataclass(frozen=True)
 class Query:
@@ -54,6 +62,15 @@ class Query:
     reads: str = ""
     dataflow: Dataflow | None = None
     target: ReplicaId | None = None
+
+    @property
+    def as_of(self) -> Time:
+        return self.peek.timestamp
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns of the answer."""
+        return self.peek.columns[: self.peek.finishing.shown]
 
     async def answer(self) -> Answer:
         """Send the query and await its answer. Call it without an await since the time was chosen: until then no read
@@ -95,7 +112,7 @@ class QueryRequest:
 class PreparedQuery:
     """A query that can be answered. `now`: the query as of the time that is the freshest now; raises QueryRefused."""
 
-    now: Callable[[], Query]
+    now: Callable[[], Query | OperatorQuery]
     one_shot: bool
 
 
@@ -127,6 +144,10 @@ async def prepare(
     has_rows = any(map(is_introspection, _reads(planned)))
     stored = await tables.complete(namespace) if RETAINED_TABLES in _reads(planned) else ()
 
+    own = operator_query(context, namespace, planned, stored)
+    if own is not None and request.as_of is None and not request.replica:
+        return PreparedQuery(own, False)
+
     def target(running: RunningInstance) -> ReplicaId | None:
         return resolve_replica(running, request.replica) if request.replica else None
 
@@ -139,7 +160,7 @@ async def prepare(
     def made(of_relation: RowSource) -> Query:
         if not has_rows and isinstance(planned, PlannedPeek):
             return looked_up(planned)
-        running = require_instance(context, namespace, place)
+        running = require_instance(context, namespace, place, _OPERATORS if has_rows else _QUERY)
         plan = inline_rows(planned, of_relation)
         assert isinstance(plan, PlannedOneShot)
         dataflow, peek = one_shot.prepare(context.registry, running, name, plan, when)
@@ -191,8 +212,10 @@ def only_instance(context: ReconcileContext, namespace: str) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def require_instance(context: ReconcileContext, namespace: str, instance: str | None) -> RunningInstance:
-    """The instance on which a query with operators runs.
+def require_instance(
+    context: ReconcileContext, namespace: str, instance: str | None, operation: str = _QUERY
+) -> RunningInstance:
+    """The instance on which a query with operators runs. `operation`: what cannot be done without a replica.
 
     Raises:
         QueryRefused: there is no such instance, or the query must name one of several.
@@ -206,7 +229,7 @@ def require_instance(context: ReconcileContext, namespace: str, instance: str | 
     running = context.running(namespace, instance)
     if running is None:
         raise QueryRefused(f"there is no ComputeInstance {instance} in namespace {namespace}, or it is not running")
-    require_online(running, "the query cannot be computed now")
+    require_online(running, operation)
     return running
 
 

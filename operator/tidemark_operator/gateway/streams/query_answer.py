@@ -19,6 +19,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.query.operator_query import OperatorQuery
 from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
@@ -109,7 +110,9 @@ class Queries:
         return self._limits.one_shots if prepared.one_shot else self._limits.peeks
 
 
-async def _send(client: QueryClient, caller: str, query: Query, result: PeekRows | PeekStashed, held: Hold) -> None:
+async def _send(
+    client: QueryClient, caller: str, query: Query | OperatorQuery, result: PeekRows | PeekStashed, held: Hold
+) -> None:
     async with AsyncExitStack() as stack:
         if isinstance(result, PeekRows):
             held.shrink(len(result.data))
@@ -122,13 +125,13 @@ async def _send(client: QueryClient, caller: str, query: Query, result: PeekRows
         await send_answer(client, messages, held)
 
 
-def _answer(query: Query, result: PeekRows | PeekStashed) -> QueryAnswer:
-    shown = query.peek.columns[: query.peek.finishing.shown]
-    return QueryAnswer(query.peek.timestamp, query.reads, shown, result.skipped, _pieces(query, result))
+def _answer(query: Query | OperatorQuery, result: PeekRows | PeekStashed) -> QueryAnswer:
+    return QueryAnswer(query.as_of, query.reads, query.shown, result.skipped, _pieces(query, result))
 
 
-async def _pieces(query: Query, result: PeekRows | PeekStashed) -> AsyncGenerator[bytes, None]:
+async def _pieces(query: Query | OperatorQuery, result: PeekRows | PeekStashed) -> AsyncGenerator[bytes, None]:
     if isinstance(result, PeekStashed):
+        assert isinstance(query, Query), "the operator keeps no answer"
         async for piece in pieces(query.instance, query.peek.uuid, result.size):
             yield piece
     else:
