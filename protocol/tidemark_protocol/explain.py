@@ -21,6 +21,7 @@ from tidemark_protocol.explained_plan import ExplainedOperator, ExplainedPlan, l
 from tidemark_protocol.functions.sql_text import literal_sql, positional, to_sql
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned
+from tidemark_protocol.plan.change_costs import cost_of_change
 from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ContinualTaskSink,
@@ -64,7 +65,7 @@ from tidemark_protocol.plan.lir import (
     WindowFrame,
     inputs_of,
 )
-from tidemark_protocol.plan.refresh import FULL
+from tidemark_protocol.plan.refresh import AUTO, FULL
 from tidemark_protocol.plan.row_estimates import RowEstimates
 from tidemark_protocol.row_names import Names, RowNames, Shown, extended, shown
 from tidemark_protocol.types import Column
@@ -90,7 +91,8 @@ def explain_dataflow(
     exported = [(i.on, i.columns) for i in description.index_exports]
     exported += [(s.on, s.sink.shard.columns) for s in description.sink_exports if isinstance(s.sink, ShardSink)]
     imports = tuple(_imports(description.source_imports, description.index_imports, names))
-    objects = tuple(_objects(description.objects, exported, names, rows))
+    is_auto = any(getattr(export.sink, "refresh_policy", "") == AUTO for export in description.sink_exports)
+    objects = tuple(_objects(description.objects, exported, names, rows, is_auto=is_auto))
     exports = []
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
@@ -127,13 +129,15 @@ def _objects(
     exported: Iterable[tuple[GlobalId, Sequence[Column]]],
     names: RowNames,
     rows: Mapping[GlobalId, int],
+    *,
+    is_auto: bool = False,
 ) -> Iterator[tuple[str, ExplainedOperator]]:
     estimates = RowEstimates(rows)
     for on, columns in exported:
         names.export(on, columns)
     for built in objects:
         names.built(built.id, built.plan)
-        yield built.id, _Printer(names, estimates).operator(built.plan)
+        yield built.id, _Printer(names, estimates, is_auto=is_auto).operator(built.plan)
         estimates.bind(built.id, built.plan)
 
 
@@ -144,15 +148,18 @@ def _binding(binding: RecursiveBinding) -> str:
 
 
 def _sink_details(sink: object) -> str:
-    if isinstance(sink, MaterializedViewSink) and sink.refresh is not None:
-        anew = ", computed anew at each refresh" if sink.refresh_policy == FULL else ""
-        return f", refreshed {sink.refresh}{anew}"
+    if isinstance(sink, MaterializedViewSink):
+        return ("" if sink.refresh is None else f", refreshed {sink.refresh}") + _POLICIES.get(sink.refresh_policy, "")
     if not isinstance(sink, ContinualTaskSink):
         return ""
     own = "" if sink.own is None else f", reading its own output as {sink.own}"
     return f" at each change of {sink.watches}{own}"
 
 
+_POLICIES = {
+    FULL: ", computed anew at each refresh",
+    AUTO: ", computed anew where the changes of a time, or a refresh, are estimated to cost more",
+}
 _SINKS = {
     MaterializedViewSink: "materialized view",
     SubscribeSink: "subscribe",
@@ -162,10 +169,11 @@ _SINKS = {
 
 
 class _Printer:
-    """Prints the nodes of plans. `names`: those of columns; None: all are shown by position."""
+    """Prints the nodes of plans. `names`: those of columns; None: all are shown by position. `is_auto`: also what a
+    change costs each operator."""
 
-    def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None) -> None:
-        self._names, self._estimates = names, estimates or RowEstimates({})
+    def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, *, is_auto: bool = False) -> None:
+        self._names, self._estimates, self._is_auto = names, estimates or RowEstimates({}), is_auto
 
     def operator(self, plan: Plan) -> ExplainedOperator:
         """The plan's tree."""
@@ -178,11 +186,14 @@ class _Printer:
             bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
             return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
+        details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
+        if self._is_auto and (cost := cost_of_change(plan)):
+            details += (f"a change {cost}",)
         return ExplainedOperator(
             self._node(plan),
             tuple(map(self.operator, inputs_of(plan))),
             self._estimates.of(plan),
-            tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else (),
+            details,
             reads=plan.id if isinstance(plan, Get) else "",
         )
 

@@ -262,6 +262,8 @@ def test_every_form_of_a_refresh_schedule_is_taken_and_read(kubectl: Kubectl) ->
     first = int(datetime(2026, 1, 1, 21, tzinfo=UTC).timestamp() * 1000) + 7
     assert Dataflow.parse(completed).refresh_policy is RefreshPolicy.INCREMENTAL
     assert "refreshPolicy" not in completed["spec"]
+    always = bent("Dataflow", {"index": ABSENT, "materializedView": {}, "refreshPolicy": "auto"}, name="always")
+    assert Dataflow.parse(kubectl.create(always)).refresh_policy is RefreshPolicy.AUTO
     long["spec"]["refreshPolicy"] = "full"
     found = Dataflow.parse(completed).refresh
     assert found is not None

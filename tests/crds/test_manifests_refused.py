@@ -262,6 +262,8 @@ FLOWS = [
     (refreshed({"at": [TIME] * 33}), "spec.refresh.at: Too many"),
     (refreshed({"every": "1h", "jitter": "1s"}), 'unknown field "spec.refresh.jitter"'),
     (bent("Dataflow", {"refreshPolicy": "full"}), "spec.refreshPolicy: .* full goes with refresh"),
+    (bent("Dataflow", {"refreshPolicy": "auto"}), "spec.refreshPolicy: .* auto goes with materialized views alone"),
+    (long_form(["a"], [VIEW_OF_A, INDEX_OF_A], refreshPolicy="auto"), "spec.refreshPolicy: .* an index keeps its"),
     (bent("Dataflow", {"refreshPolicy": "Full"}), "spec.refreshPolicy: Unsupported value"),
     (bent("Dataflow", {"asOf": -1}), "spec.asOf: "),
     (bent("Dataflow", {"asOf": 2**63 - 1}), "spec.asOf: .* at most 9223372036854775806"),

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from tests.protocol.samples import DATAFLOW
 from tidemark_protocol.errors import MalformedFrame, MalformedPlan
 from tidemark_protocol.explain import explain_dataflow
-from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.ids import MAX_TIME, GlobalId, Time
 from tidemark_protocol.messages.commands import CreateDataflow
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan.codec import encode
-from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.lir import DistinctReduce, Get, MapFilterProject, Reduce, Window, refs
 from tidemark_protocol.plan.refresh import MAX_EVERY_MS, MAX_TIMES, RefreshSchedule
+from tidemark_protocol.types import BIGINT, ColumnType
 from tidemark_protocol.wire import protobuf
 
 HOURLY = RefreshSchedule(every_ms=3_600_000, aligned_to=Time(1_000), at=(Time(5_000), Time(7_000)))
@@ -129,11 +131,31 @@ def test_explain_tells_it() -> None:
     assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in explanation
     assert explanation.endswith("until 9\n")
     assert ", computed anew at each refresh\n" in explain_dataflow(with_policy(refreshed(HOURLY), "full")).text()
+    for schedule in (None, HOURLY):
+        auto = explain_dataflow(with_policy(refreshed(schedule), "auto")).text()
+        assert ", computed anew where the changes of a time, or a refresh, are estimated to cost more\n" in auto
+
+
+def test_explain_tells_what_a_change_costs_each_operator_of_a_view_of_policy_auto() -> None:
+    """By how much state it reads, below the operator."""
+    schema = (ColumnType(BIGINT),)
+    counted = Reduce(Get(GlobalId("t"), schema), refs(schema), (), DistinctReduce(), MapFilterProject.identity(schema))
+    built = BuildDesc(GlobalId("o"), Window(counted, (), (), ()))
+    dataflow = replace(with_policy(refreshed(None), "auto"), objects=(built,))
+    lines = [line.strip() for line in explain_dataflow(dataflow).text().splitlines()]
+    assert [line for line in lines if line.startswith("a change ")] == [
+        "a change computes all rows, which are one partition, anew",
+        "a change reads and writes the totals of its group",
+    ]
+    assert "a change " not in explain_dataflow(with_policy(dataflow, "incremental")).text()
 
 
 @pytest.mark.parametrize(
     ("schedule", "policy", "why"),
-    [(None, "full", "full needs a refresh schedule"), (HOURLY, "auto", "'auto' is none of incremental, full")],
+    [
+        (None, "full", "full needs a refresh schedule"),
+        (HOURLY, "seldom", "is none of incremental, full, auto"),
+    ],
 )
 def test_must_refuse_an_invalid_policy(schedule: RefreshSchedule | None, policy: str, why: str) -> None:
     """A policy of tomorrow, and one without a schedule."""

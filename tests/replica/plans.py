@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.plan.dataflow import (
     BuildDesc,
@@ -54,6 +57,13 @@ def copies(
         as_of=Time(as_of),
         until=None if until is None else Time(until),
     )
+
+
+def twice(dataflow: DataflowDescription, folder: Path) -> DataflowDescription:
+    """With a second view, w, of the same contents."""
+    (export,) = dataflow.sink_exports
+    other = SinkExport(GlobalId("w"), export.on, replace(export.sink, shard=shard("w", str(folder))))
+    return replace(dataflow, sink_exports=(export, other))
 
 
 def transient(name: str, sink: SubscribeSink | CopyToSink) -> DataflowDescription:

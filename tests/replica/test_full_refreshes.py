@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -11,19 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.replica.one_view import OneView, files_below
-from tests.replica.plans import COLUMNS, copies, shard
+from tests.replica.one_view import OneView, files_below, lose_replies
+from tests.replica.plans import COLUMNS, copies, shard, twice
 from tests.replica.tables import Table, persisted, small_table
-from tidemark_persist import Appended, Shard, open_shard
+from tidemark_persist import Appended, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import Failure, FailureKind, Status
-from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport, SinkExport
+from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport
 from tidemark_protocol.plan.refresh import FULL, RefreshSchedule
 from tidemark_replica.render import OutOfMemory, StepFailed
-from tidemark_replica.sinks.sink_progress import Append
-from tidemark_replica.sinks.table import materialized_view
-from tidemark_replica.sinks.table.materialized_view import AppendOutcome
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
@@ -60,7 +56,7 @@ def test_oracle_every_time_shows_the_last_refresh(
     """Of two views, however their inputs come; with replies of appends that are lost, one replica or two, and processes
     that end at any moment."""
     rng, at = random.Random(seed), 10
-    fail_at_times(monkeypatch, rng)
+    lose_replies(monkeypatch, rng)
     views += [
         OneView(tmp_path / f"r{i}", twice(fully(tmp_path, 6, table), tmp_path)) for i in range(rng.choice((1, 2)))
     ]
@@ -73,7 +69,7 @@ def test_oracle_every_time_shows_the_last_refresh(
         at = upper
         running = [view for view in views if not view.driver._stopped]
         if rng.random() < 0.4:
-            end_after(rng.randrange(1, 12), rng.choice(running))
+            rng.choice(running).end_after(rng.randrange(1, 12))
             begins = min(open_shard(str(tmp_path / name)).state().upper for name in "vw") - 1
             views.append(OneView(tmp_path / f"r{len(views)}", twice(fully(tmp_path, begins, table), tmp_path)))
         running = [view for view in views if not view.driver._stopped]
@@ -82,34 +78,6 @@ def test_oracle_every_time_shows_the_last_refresh(
 
     for name in "vw":
         assert_refreshed(tmp_path / name, table, 6, at)
-
-
-def twice(dataflow: DataflowDescription, folder: Path) -> DataflowDescription:
-    """With a second view of the same contents."""
-    (export,) = dataflow.sink_exports
-    other = SinkExport(GlobalId("w"), export.on, replace(export.sink, shard=shard("w", str(folder))))
-    return replace(dataflow, sink_exports=(export, other))
-
-
-def fail_at_times(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Some appends fail, before or after they have landed."""
-    append_to = materialized_view.append_to
-
-    def failing(shard: Shard, append: Append, epoch: int | None = None) -> AppendOutcome:
-        fails, landed = append.expected_upper > 0 and rng.random() < 0.2, rng.random() < 0.5
-        outcome = append_to(shard, append, epoch) if landed or not fails else None
-        if fails:
-            raise OSError("the reply was lost")
-        assert outcome is not None
-        return outcome
-
-    monkeypatch.setattr(materialized_view, "append_to", failing)
-
-
-def end_after(advances: int, view: OneView) -> None:
-    left = itertools.count(advances, -1)
-    view.loop.run_until(lambda: next(left) <= 0, view.driver.advance)
-    view.driver.stop()
 
 
 def test_no_state_is_kept_and_no_history_between_two_refreshes(

@@ -30,6 +30,7 @@ from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.recomputation import FIELDS, KIND
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -251,6 +252,7 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "statuses": _statuses,
     "arrangements": _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
     "steps": _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
+    "recomputations": _numbers(KIND, FIELDS),
     "operators": _operators,
     "imports": _imports,
     "tables": _tables,

@@ -29,6 +29,9 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
         "statuses": _columns("name:s replica:s kind:s field:s value:s"),
         "arrangements": _columns("dataflow:s replica:s arrangements:n records:n batches:n bytes:n"),
         "steps": _columns("dataflow:s replica:s steps:n elapsed_ms:n max_ms:n hydration_ms:n"),
+        "recomputations": _columns(
+            "dataflow:s replica:s time:n rows:n input_rows:n step_ms:n hydration_ms:n elapsed_ms:n recomputations:n"
+        ),
         "operators": _columns(
             "dataflow:s replica:s place:n operator:s kind:s records:n batches:n bytes:n elapsed_ms:n "
             "percent:n hydrated:b"

@@ -22,7 +22,7 @@ from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.postgres_sink import PostgresSink
 from tidemark_protocol.plan.publish import PublishedView
-from tidemark_protocol.plan.refresh import INCREMENTAL, POLICIES, RefreshSchedule
+from tidemark_protocol.plan.refresh import FULL, INCREMENTAL, POLICIES, RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.vocabulary import wire_name
 
@@ -107,7 +107,7 @@ class MaterializedViewSink:
         """Raise ValueError where the policy is not known, or needs a schedule that is missing."""
         if self.refresh_policy not in POLICIES:
             raise ValueError(f"the refresh policy {self.refresh_policy!r} is none of {', '.join(POLICIES)}")
-        if self.refresh_policy != INCREMENTAL and self.refresh is None:
+        if self.refresh_policy == FULL and self.refresh is None:
             raise ValueError(f"the refresh policy {self.refresh_policy} needs a refresh schedule")
 
     @property

@@ -21,7 +21,10 @@ INCREMENTAL = "incremental"
 """The state is kept between refreshes, and a refresh computes from it what has changed."""
 FULL = "full"
 """A refresh computes the view anew; no state is kept in between."""
-POLICIES = INCREMENTAL, FULL
+AUTO = "auto"
+"""The state is kept. At a time, or a refresh, whose updates cost more than computing the view anew, a replica does
+that."""
+POLICIES = INCREMENTAL, FULL, AUTO
 MIN_EVERY_MS = 1000
 MAX_EVERY_MS = 366 * 24 * 3600 * 1000
 MAX_TIMES = 32

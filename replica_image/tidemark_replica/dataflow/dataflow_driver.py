@@ -6,7 +6,7 @@
                                      └─ a Failure, and a retry after a pause ─┘
 
 A dataflow whose views are computed anew at each refresh frees its state in between, and is rendered again
-(full_refreshes.py).
+(full_refreshes.py); one of policy auto does so at a time whose step would cost more (automatic_refreshes.py).
 
 At most one job of a dataflow runs at a time. All code except the jobs' runs on the command loop. A tick without updates
 needs no job.
@@ -26,6 +26,8 @@ from tidemark_persist import ForeignCommit
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Response
+from tidemark_replica.dataflow.after_calls import after_calls
+from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes, Heavy, Search, StepCost
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.full_refreshes import FullRefreshes
@@ -67,23 +69,27 @@ ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
 @dataclass(frozen=True)
 class _Attempt:
     """A step that was begun at the monotonic time `began`, from the frontier `lower`, when the inputs were complete up
-    to `goal`. `was_cut`: the bound of rows ended it before the goal."""
+    to `goal`. `was_cut`: the bound of rows ended it before the goal. `rows`: about how many updates it reads;
+    `is_one_time`: whether no input has more than one part."""
 
     rendered: RenderedDataflow
     lower: Frontier
     goal: Frontier
     began: float
     was_cut: bool = False
+    rows: int = 0
+    is_one_time: bool = True
 
 
 @dataclass(frozen=True)
 class _Listed:
     """The parts of a step, and its upper. `left`: where that is before the attempt's goal, about how many updates are
-    before the goal."""
+    before the goal. `heavy`: a time before the goal whose updates may cost more than a hydration."""
 
     parts: Parts
     upper: Frontier
     left: int = 0
+    heavy: Heavy | None = None
 
 
 class DataflowDriver:
@@ -116,6 +122,7 @@ class DataflowDriver:
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
         self._goal, self._finished = StepGoal(of, self._sinks), False
         self._full_refreshes = FullRefreshes.of(dataflow, self._sinks)
+        self._automatic = AutomaticRefreshes.of(dataflow, self._sinks, context)
         self._bound = StepBound(context.step_rows)
         self._seconds = 0.0
         """How long the last step ran, without its waits for a thread."""
@@ -143,14 +150,18 @@ class DataflowDriver:
             return
         if full is not None and self._waits_for_refresh(full, inputs):
             return
+        if (auto := self._automatic) is not None:
+            if self._waits_to_begin_anew(auto):
+                return
+            goal = auto.goal(goal)
         if goal <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
             return
         if self._self_read is not None and not self._has_written(self._self_read):
             return
         if self._rendered is None:
             description = self._dataflow.description
-            if full is not None:
-                description = replace(description, as_of=full.as_of)
+            if (policy := full or auto) is not None:
+                description = replace(description, as_of=policy.as_of)
             render = partial(self._context.renderer.render, description)
             self._submit(self._spark_jobs, FailureKind.RENDER, render, self._rendered_dataflow)
         else:
@@ -165,6 +176,17 @@ class DataflowDriver:
                 self._free()
             return True
         return self._rendered is None and not full.begin_anew()
+
+    def _waits_to_begin_anew(self, auto: AutomaticRefreshes) -> bool:
+        """Whether the views are to be computed anew, but their sinks still write what came before. Once they have, the
+        driver frees the state."""
+        if auto.due is None:
+            return False
+        has_begun = auto.begin()
+        if has_begun:
+            self._cost_status.state_freed()
+            self._free()
+        return has_begun is False
 
     def _is_outdated(self) -> bool:
         """Whether another program has changed a table of the dataflow, which then begins anew."""
@@ -227,6 +249,8 @@ class DataflowDriver:
             self._context.respond(replace(failure, repeated=True))
         self._cost_status.report_again()
         self._catch_up_status.report_again()
+        if self._automatic is not None:
+            self._automatic.report_again()
         for error_status in self._error_status.values():
             error_status.report_again()
         for row_status in self._row_status.values():
@@ -284,18 +308,30 @@ class DataflowDriver:
         """Begins a step from `processed` to at most `goal`."""
         attempt = _Attempt(rendered, self._dataflow.processed, goal, time.monotonic())
         parts, rows = self._cached_parts(attempt.lower, goal), self._bound.rows
-        if parts is not None and (rows is None or rendered.rows_at_most(goal, parts) <= rows):
+        search = None if self._automatic is None else self._automatic.search()
+        bounds = [rows, None if search is None else search.rows - 1]
+        least = min((each for each in bounds if each is not None), default=None)
+        if parts is not None and (least is None or rendered.rows_at_most(goal, parts) <= least):
             self._plan_step(attempt, _Listed(parts, goal))
         else:
             terms = [sink.term for sink in self._sinks.values()]
-            work = partial(self._list_parts, attempt, rows, terms)
+            work = partial(self._list_parts, attempt, rows, terms, search)
             self._submit(self._io_jobs, FailureKind.STEP, work, partial(self._plan_step, attempt))
 
     def _plan_step(self, attempt: _Attempt, listed: _Listed | None) -> None:
         """Plans the step and runs it on a pool; a step without updates commits at once."""
         if listed is None:
             return
-        rendered = attempt.rendered
+        rendered, auto = attempt.rendered, self._automatic
+        if auto is not None:
+            if listed.heavy is not None:
+                if auto.decide(listed.heavy):
+                    self._dataflow.wake()
+                    return
+                listed = replace(listed, upper=min(listed.upper, listed.heavy.after))
+            is_one_time = all(len(parts) <= 1 for parts in listed.parts.values())
+            rows = rendered.rows_at_most(listed.upper, listed.parts)
+            attempt = replace(attempt, rows=rows, is_one_time=is_one_time)
         if listed.left:
             attempt = replace(attempt, was_cut=True)
             self._catch_up_status.is_behind(attempt.goal.encode(), listed.left)
@@ -344,6 +380,9 @@ class DataflowDriver:
             self._catch_up_status.has_caught_up()
         elif attempt.was_cut and not outcome.step.hydrates:
             self._bound.was_cut(self._seconds)
+        if self._automatic is not None and outcome.folder is not None:
+            cost = StepCost(attempt.rows, self._seconds, attempt.is_one_time, rendered.build_seconds)
+            self._automatic.ran(cost, hydrates=outcome.step.hydrates)
         self._stage_output(outcome, rendered.frontier, errors)
         self._report_errors(rendered, errors, hydrates=outcome.step.hydrates)
 
@@ -354,7 +393,9 @@ class DataflowDriver:
             return None
         return self._inputs.step_cached(lower.encode(), upper.encode())
 
-    def _list_parts(self, attempt: _Attempt, rows: int | None, terms: Sequence[WriterTerm | None]) -> _Listed | None:
+    def _list_parts(
+        self, attempt: _Attempt, rows: int | None, terms: Sequence[WriterTerm | None], search: Search | None
+    ) -> _Listed | None:
         """Runs on a pool. Lists the parts of the step, for a hydration also the contents at the as_of, and its upper:
         a step with more than `rows` updates is narrowed. None: a task that reads its own output must wait."""
         lower, upper = attempt.lower, attempt.goal
@@ -369,7 +410,8 @@ class DataflowDriver:
         left = attempt.rendered.rows_at_most(upper, parts) if narrowed < upper else 0
         if left and self._self_read is not None:  # it reads its output as of before its own end
             parts = list_parts(lower.encode(), narrowed.encode())
-        return _Listed(parts, narrowed, left)
+        heavy = None if search is None else search.find(attempt.rendered, upper, parts)
+        return _Listed(parts, narrowed, left, heavy)
 
     def _release_leases(self) -> None:
         """Releases the leases of the step that has ended."""
@@ -379,7 +421,7 @@ class DataflowDriver:
     def _stage_output(self, outcome: StepOutcome, reached: Frontier, errors: ErrorChanges) -> None:
         """Hands the output of a committed step to the sinks and moves the frontier."""
         lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
-        release = _after_calls(len(self._sinks), lambda: self._release(outcome))
+        release = after_calls(len(self._sinks), lambda: self._release(outcome))
         for id, sink in self._sinks.items():
             sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
         self._dataflow.progress(reached)
@@ -427,6 +469,8 @@ class DataflowDriver:
             return
         self._backoff.failed(UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0)
         self._hydration_status.failed()
+        if self._automatic is not None and isinstance(error, OutOfMemory):
+            self._automatic.ran_out_of_memory()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, log_text(error))
         message, reason = public_text(error)[:MESSAGE_LIMIT], OUT_OF_MEMORY if isinstance(error, OutOfMemory) else ""
         attempts = self._backoff.failures
@@ -439,7 +483,7 @@ class DataflowDriver:
         dataflows again. Dataflows of clients are retried, since a client waits."""
         description = self._dataflow.description
         serves_client = description.is_query or description.is_transient
-        is_refresh = self._full_refreshes is not None and self._full_refreshes.is_anew
+        is_refresh = any(each is not None and each.is_anew for each in (self._full_refreshes, self._automatic))
         return isinstance(error, OutOfMemory) and not (self._dataflow.hydrated or is_refresh or serves_client)
 
     def _free(self) -> None:
@@ -453,18 +497,3 @@ class DataflowDriver:
 def _freed(outcome: Outcome[None]) -> None:
     if isinstance(outcome, Failed):
         LOG.warning("the files of a dropped dataflow stay in scratch: %s", outcome.error)
-
-
-def _after_calls(count: int, done: Callable[[], None]) -> Callable[[], None]:
-    """A function whose `count`-th call calls `done`; for a count of 0 `done` is called at once."""
-    left = count
-
-    def call() -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            done()
-
-    if count == 0:
-        done()
-    return call

@@ -6,6 +6,7 @@ A rendered dataflow is a `render.stepped_dataflow.SteppedDataflow`: its steps ar
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import cached_property
@@ -52,7 +53,7 @@ class Renderer:
         """Runs on a pool; starts Spark if needed. Raises DataflowRefused where the dataflow cannot be rendered."""
         try:
             check_dataflow(description)
-            session = self._spark.get()
+            session, began = self._spark.get(), time.monotonic()
             with self._lock:
                 imported = {i.id: self._indexes[i.id] for i in description.index_imports if i.id in self._indexes}
             rendered = build(
@@ -68,6 +69,7 @@ class Renderer:
             )
         except (PlanNotAllowed, NotRendered) as error:
             raise DataflowRefused(str(error)) from error
+        rendered.build_seconds = time.monotonic() - began
         with self._lock:
             self._indexes.update(rendered.indexes)
         return rendered

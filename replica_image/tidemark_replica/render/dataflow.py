@@ -82,6 +82,8 @@ class RenderedDataflow:
         self._operators = OperatorCosts(fragments, self._ids)
         arranged = {a for each in self._prepared for a in each.arranged}
         self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements} - arranged)
+        self.build_seconds = 0.0
+        """How long it took to build it, without Spark's start."""
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
     @property
@@ -114,6 +116,17 @@ class RenderedDataflow:
         with self._store.pin(*self._watched) as pinned:
             end = self._rows.narrowed(self._timed_files(limit, inputs, pinned.values()), begin, limit, rows)
         return upper if end == limit else Frontier.at(end)
+
+    def heavy_time(
+        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
+    ) -> tuple[int, int] | None:
+        """The first time of a step to `upper` with at least `rows` updates, and about how many it has; None: there is
+        none. Like `narrowed` in all else."""
+        limit = self._limit(upper)
+        with self._store.pin(*self._watched) as pinned:
+            return self._rows.heavy(
+                self._timed_files(limit, inputs, pinned.values()), self._frontier.encode(), limit, rows
+            )
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         lower = self._frontier.time

@@ -117,6 +117,11 @@ class SteppedDataflow(Protocol):
     def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
         """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most."""
 
+    def heavy_time(
+        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
+    ) -> tuple[int, int] | None:
+        """The first time of a step to `upper` with at least `rows` updates, and about how many it has."""
+
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.
 

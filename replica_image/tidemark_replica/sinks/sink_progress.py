@@ -177,6 +177,28 @@ class SinkProgress:
         """Staged updates that are not known to be in the shard."""
         return sum(s.delta.rows for s in self._staged if s.delta is not None)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the shard was last written under the present term."""
+        return bool(self.upper) and self.term is not None and self._observed_term == self.term
+
+    def next_refresh(self, at: int) -> int:
+        """The first time at or after `at` at which the shard can change."""
+        return at
+
+    def has_all_before(self, time: int) -> bool | None:
+        """Whether the shard has all changes at times before `time`; None: that may never be so."""
+        return self.upper is not None and self.upper >= time
+
+    def anew(self, as_of: int, *, is_blank: bool = False) -> SinkProgress:
+        """The progress of a view that is computed anew from `as_of`: nothing is staged or synced. `is_blank`: of a view
+        with a refresh schedule."""
+        progress = SinkProgress(as_of, self._new_commit_id)
+        progress.term = self.term
+        if self.upper is not None:
+            progress.observe(self.upper, self._observed_term)
+        return progress
+
     def stage(self, staged: Staged) -> None:
         if staged.lower != self.frontier:
             raise AssertionError(f"staged from {staged.lower}; expected from {self.frontier}")

@@ -42,6 +42,9 @@ class Metrics:
         self._cold_reads = Counter(
             "tidemark_replica_cold_reads", "Files of state that the process of a step had not open", **own
         )
+        self._recomputations = Counter(
+            "tidemark_replica_recomputations", "Times at which views of policy auto were computed anew", **own
+        )
         self._hydrations = Counter("tidemark_replica_hydrations", "Dataflows hydrated", **own)
         self._collections = Gauge("tidemark_replica_collections", "Exports installed", ["hydrated"], **own)
         self._peeks = Gauge("tidemark_replica_peeks", "Peeks not yet answered", **own)
@@ -66,6 +69,9 @@ class Metrics:
     def hydrated(self) -> None:
         self.hydrations += 1
         self._hydrations.inc()
+
+    def recomputed(self) -> None:
+        self._recomputations.inc()
 
     def installed(self, hydrated: int, others: int) -> None:
         self._collections.labels("true").set(hydrated)

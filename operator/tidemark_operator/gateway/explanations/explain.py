@@ -49,7 +49,8 @@ async def explain(
     plan = explain_dataflow(revision.description, _columns_of_indexes(known), rows)
     names = import_names(context.registry, namespace, revision.description)
     now = current_row_counts(context, namespace, {parent.name for parent in revision.reads})
-    return replace(plan, notes=tuple(_notes(state.key, outdated(revision, now), names)))
+    notes = (*_recomputations(context, state), *_notes(state.key, outdated(revision, now), names))
+    return replace(plan, notes=notes)
 
 
 async def explain_replan(
@@ -96,6 +97,16 @@ def _is_of(planned: Planned, revision: DataflowRevision) -> bool:
         planned.objects,
         planned.settings,
     )
+
+
+def _recomputations(context: ReconcileContext, state: DataflowState) -> Iterator[str]:
+    """When replicas have computed the views anew, by policy auto."""
+    running = context.running(state.key.namespace, state.instance)
+    for collection in running.collections_of(state.owner) if running is not None else ():
+        for replica, on in collection.computing:
+            if (done := on.recomputed) is not None:
+                times = "once" if done.recomputations == 1 else f"{done.recomputations} times"
+                yield f"on replica {replica} {times}, last {done}"
 
 
 def _notes(key: Key, counts: tuple[OutdatedCount, ...], names: dict[GlobalId, str]) -> Iterator[str]:

@@ -31,6 +31,7 @@ from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.publish.ready_event import note_ready
+from tidemark_operator.handlers.publish.recomputation_event import RecomputationEvents
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 from tidemark_operator.handlers.reconcile.instance import (
@@ -70,6 +71,7 @@ class ReconcileLoop:
         self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled, ready)
         self.deleter = TableDeleter(context.kube, context.fleet, context.registry)
         self._slots = HydrationSlots(context, self.publisher)
+        self._recomputations = RecomputationEvents(context.events)
         self._round_robin: RoundRobin[Key] = RoundRobin()
         self._gathering: set[str] = set()
         self._missed = asyncio.Event()
@@ -294,6 +296,8 @@ class ReconcileLoop:
                     )
                 if changed := on.table_changed:
                     await self._context.events.warn(state.key, state.uid, "TableChanged", changed)
+                if (done := on.recomputed) is not None:
+                    await self._recomputations.tell(state.key, state.uid, replica, done, now_ms())
 
     def _changed(self, key: Key) -> None:
         """Reconciles the object, and others of its namespace, which may depend on it."""

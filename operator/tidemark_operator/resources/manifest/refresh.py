@@ -13,16 +13,18 @@ from enum import Enum
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_protocol.ids import MIN_TIME, Time
-from tidemark_protocol.plan.refresh import FULL, INCREMENTAL, RefreshSchedule
+from tidemark_protocol.plan.refresh import AUTO, FULL, INCREMENTAL, RefreshSchedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RefreshPolicy(Enum):
-    """How a refresh computes a view: from the state that a replica keeps, or anew, without state."""
+    """How a view is computed: from the state that a replica keeps; anew at each refresh, without state; or, from time
+    to time, anew where that costs less."""
 
     INCREMENTAL = INCREMENTAL
     FULL = FULL
+    AUTO = AUTO
 
 
 def parse_refresh(refresh: Fields) -> RefreshSchedule:

@@ -113,6 +113,25 @@ class StepRows:
             end = _end(found, lower, upper, limit)
         return end
 
+    def heavy(self, files: Sequence[TimedFile], lower: int, upper: int, least: int) -> tuple[int, int] | None:
+        """The first time before `upper` with at least `least` rows, and an upper bound of them; None: there is none, or
+        its file has too many times to tell. Times before `lower` count as `lower`.
+
+        Raises PersistError, ArrangementError.
+        """
+        if self.at_most(files, upper) < least:
+            return None
+        nothing = np.empty(0, np.int64)
+        found = [Counts(nothing, nothing)]
+        for file in files:
+            if file.upper <= max(file.lower, lower) + 1:
+                found.append(Counts(np.array([file.lower]), np.array([self._at_most(file, upper)])))
+            elif not (counts := self._counts(file)).is_grouped:
+                found.append(counts)
+        times, rows, _ = _together([Counts(np.maximum(each.times, lower), each.rows) for each in found])
+        positions = np.flatnonzero((rows >= least) & (times < upper))
+        return (int(times[positions[0]]), int(rows[positions[0]])) if len(positions) else None
+
     def _at_most(self, file: TimedFile, upper: int) -> int:
         if file.lower >= upper:
             return 0

@@ -16,6 +16,7 @@ process dies, the shard holds the whole append or nothing of it, and the next pr
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -97,6 +98,8 @@ class MaterializedViewSink:
         self._failure: Failure | None = None
         self._written = self._went_back = False
         self._rows: int | None = None
+        self.correction_seconds = 0.0
+        """How long the last append that compared the view with the shard ran."""
         self._epoch: int | None = None
         """Of the table, when the sink first looked at its contents."""
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
@@ -120,14 +123,31 @@ class MaterializedViewSink:
         return None if until is None else Frontier.decode(until)
 
     @property
+    def is_own(self) -> bool:
+        """Whether the shard was last written under the sink's term."""
+        return self._progress.is_own
+
+    def next_refresh(self, at: int) -> int:
+        """The first refresh at or after `at`, or NEVER; every time is one of a view without a schedule."""
+        return self._progress.next_refresh(at)
+
+    @property
     def may_begin_anew(self) -> bool:
         """Whether no append or comparison needs the staged output."""
         return self._job is None and (self._stopped or not self._progress.is_pending)
 
+    def may_begin_anew_at(self, at: int) -> bool | None:
+        """Whether the shard has all changes before `at`, and no append or comparison runs. None: the sink cannot
+        write, so that may never be so."""
+        if self.term is None or self._failure is not None:
+            return None
+        has_all = self._progress.has_all_before(at)
+        return has_all and self.may_begin_anew
+
     def begin_anew(self, as_of: Frontier, *, is_blank: bool = False) -> None:
-        """Forgets the staged output: the dataflow of a refreshed view computes it anew from `as_of`, or from the next
-        refresh on (`is_blank`)."""
-        if not isinstance(self._progress, RefreshProgress) or not self.may_begin_anew:
+        """Forgets the staged output: the dataflow computes the view anew from `as_of`, or from the next refresh on
+        (`is_blank`)."""
+        if not self.may_begin_anew:
             raise AssertionError(f"the sink of {self._id} cannot begin anew")
         _release(self._progress.all_staged)
         self._progress = self._progress.anew(as_of.encode(), is_blank=is_blank)
@@ -295,12 +315,16 @@ class MaterializedViewSink:
 
     def _append(self, append: Append) -> AppendOutcome:
         """Runs on a pool. Raises PersistError and OSError."""
+        began = time.monotonic()
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         epoch = self._epoch_of(shard)
         try:
-            return append_to(shard, append, epoch)
+            outcome = append_to(shard, append, epoch)
         except ShardDeleted as deleted:
-            return append_to(self._reopened(deleted), append, epoch)
+            outcome = append_to(self._reopened(deleted), append, epoch)
+        if append.correct and outcome.won:
+            self.correction_seconds = time.monotonic() - began
+        return outcome
 
     def _equal(self, comparison: Comparison) -> bool:
         """Runs on a pool. Raises PersistError and OSError."""

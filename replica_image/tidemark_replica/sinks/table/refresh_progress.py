@@ -47,11 +47,6 @@ class RefreshProgress(SinkProgress):
         return self._refreshes.last(upper - 1) + 1
 
     @property
-    def is_own(self) -> bool:
-        """Whether the shard was last written under the present term."""
-        return bool(self.upper) and self.term is not None and self._observed_term == self.term
-
-    @property
     def settled_until(self) -> int | None:
         """The first refresh at or after the frontier, or NEVER. None: the shard lacks an earlier one, was last written
         under another term, or the outcome of an append is unknown."""
@@ -59,7 +54,13 @@ class RefreshProgress(SinkProgress):
             return None
         return None if self._refreshes.last(self.frontier - 1) >= self.upper else self._refreshes.next(self.frontier)
 
-    def anew(self, as_of: int, *, is_blank: bool) -> RefreshProgress:
+    def next_refresh(self, at: int) -> int:
+        return self._refreshes.next(at)
+
+    def has_all_before(self, time: int) -> bool | None:
+        return self.settled_until == time if self.is_own else None
+
+    def anew(self, as_of: int, *, is_blank: bool = False) -> RefreshProgress:
         """The progress of a view that is computed anew from `as_of`: nothing is staged or synced. `is_blank`: nothing
         will be staged before the next refresh either, so there is nothing to correct the shard by."""
         progress = RefreshProgress(as_of, self._new_commit_id, self._refreshes)
