@@ -43,11 +43,10 @@ class JsonValues:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._schema = arrow_schema(columns)
         self._decimals = [i for i, column in enumerate(columns) if _has_decimals(column.type)]
-        self._texts = [i for i, column in enumerate(columns) if column.type.name == "string"]
         names = [f"c{i}" for i in range(len(columns))]
+        self._texts = {i: names[i] for i, column in enumerate(columns) if column.type.name == "string"}
         rename = dict(zip(names, (column.name for column in columns), strict=True))
-        self._get = attrgetter(*names)
-        self._single = len(names) == 1
+        self._gets = [attrgetter(name) for name in names]
         strict = [(name, python_type(column.type), None) for name, column in zip(names, columns, strict=True)]
         loose = [
             (n, msgspec.Raw if i in self._texts else t, msgspec.Raw(b"null") if i in self._texts else d)
@@ -62,25 +61,23 @@ class JsonValues:
         """The columns; all of them are good. Raises Unreadable."""
         decode, empty = self._decode, self._empty
         try:
-            rows = [self._get(decode(value) if value is not None else empty) for value in values]
+            rows = [decode(value) if value is not None else empty for value in values]
         except (msgspec.MsgspecError, RecursionError) as error:
             if len(values) > 1 or not self._texts:
                 raise Unreadable(without_data(error)) from None
             rows = [self._loose_row(values[0])]
-        by_column = [rows] if self._single else list(zip(*rows, strict=True)) or [()] * len(self._schema)
-        return [self._array(i, column) for i, column in enumerate(by_column)]
+        return [self._array(i, list(map(get, rows))) for i, get in enumerate(self._gets)]
 
     def _loose_row(self, value: bytes | None) -> Any:
         """A row whose texts may be any JSON."""
         assert value is not None
         try:
-            found = self._get(self._decode_loose(value))
-            row: list[Any] = [found] if self._single else list(found)
-            for i in self._texts:
-                row[i] = _json_text(row[i])
+            row = self._decode_loose(value)
+            for name in self._texts.values():
+                setattr(row, name, _json_text(getattr(row, name)))
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise Unreadable(without_data(error)) from None
-        return row[0] if self._single else tuple(row)
+        return row
 
     def _array(self, i: int, values: Sequence[Any]) -> pa.Array:
         field = self._schema.field(i)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from time import monotonic
 from typing import Any
 
@@ -23,6 +24,8 @@ from tidemark_replica.storage.kafka.topics import refusal
 BATCH_BYTES = 4 << 20
 BATCH_RECORDS = 10_000
 POLL_SECONDS = 0.05
+_ERROR, _KEY, _PARTITION = map(methodcaller, ("error", "key", "partition"))
+"""For each record there are calls of C alone: a million of them come each second."""
 
 
 class TopicReader:
@@ -65,7 +68,7 @@ class TopicReader:
                     return
                 records = self._poll(bytes_max - taken, POLL_SECONDS)
             if records:
-                size = sum(len(r) + len(r.key() or b"") for r in records)
+                size = sum(map(len, records)) + sum(map(len, filter(None, map(_KEY, records))))
                 self._average = max(1, size // len(records))
                 taken += size
                 deadline = monotonic() + wait_s
@@ -99,23 +102,35 @@ class TopicReader:
     def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
         """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
         count = max(1, min(self.records_max, min(BATCH_BYTES, bytes_max) // self._average))
-        records = []
-        for message in self._consumer.consume(count, timeout):
-            error = message.error()
-            if error is None:
-                records.append(message)
-                self.offsets[message.partition()] = message.offset() + 1
-                if (epoch := message.leader_epoch()) is not None:
-                    self.epochs[message.partition()] = epoch
-                self._ended.discard(message.partition())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._end(message.partition(), message.offset())
-                self._ended.add(message.partition())
-            else:
-                self._failed(error, message.partition())
+        messages: list[Any] = self._consumer.consume(count, timeout)
+        records = list[Any]()
+        begin = 0
+        for i in [i for i, error in enumerate(map(_ERROR, messages)) if error is not None]:
+            records += self._passed(messages[begin:i])
+            self._told(messages[i])
+            begin = i + 1
+        records += self._passed(messages[begin:])
         if records or self._ended >= self.offsets.keys():
             self.problem = ""
         return records
+
+    def _passed(self, records: list[Any]) -> list[Any]:
+        """The records, which are all behind now: the last one of each partition tells how far."""
+        for partition, record in dict(zip(map(_PARTITION, records), records, strict=True)).items():
+            self.offsets[partition] = record.offset() + 1
+            if (epoch := record.leader_epoch()) is not None:
+                self.epochs[partition] = epoch
+            self._ended.discard(partition)
+        return records
+
+    def _told(self, message: Any) -> None:
+        """Takes a message that is no record. Raises TableStopped, BrokersAway."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._end(message.partition(), message.offset())
+            self._ended.add(message.partition())
+        else:
+            self._failed(error, message.partition())
 
     def _end(self, partition: int, offset: int) -> None:
         """Moves to the end of a partition. Where markers of transactions or records that aborted are before it, the
