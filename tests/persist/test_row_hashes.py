@@ -73,6 +73,19 @@ def test_columns_are_told_apart() -> None:
     assert len(set(hashes(*signs))) == 4
 
 
+def test_differences_of_high_bits_are_told_apart() -> None:
+    """In two columns, or in two words of a text, at once: signs of numbers, alone or two in a word, as vectors have."""
+    flips = np.array([0, 1 << 63, 1 << 31, (1 << 63) | (1 << 31), 3 << 62, (1 << 63) | (1 << 32)], np.uint64)
+    both = [(a, b) for a in flips for b in flips]
+    base = np.uint64(0x3FF1234567ABCDEF)
+    one, two = (np.array([pair[i] ^ base for pair in both]) for i in range(2))
+    columns = [pa.array(each.view(np.int64)) for each in (one, two)]
+    vectors = pa.array([a.tobytes() + b.tobytes() for a, b in zip(one, two, strict=True)], pa.binary())
+    lists = pa.array([list(pair) for pair in zip(*columns, strict=True)], pa.list_(pa.int64()))
+    for found in (hashes(*columns), hashes(vectors), hashes(lists)):
+        assert [len(set(each)) for each in zip(*found, strict=True)] == [len(both)] * 2
+
+
 def test_no_row_has_a_hash_of_zero() -> None:
     """It would add nothing to a sum: a row that has nothing but zeros and empty texts is one as any other."""
     empty = [pa.array([0]), pa.array([""]), pa.array([[]], pa.list_(pa.int64())), pa.array([0.0])]

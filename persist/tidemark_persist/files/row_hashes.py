@@ -4,18 +4,20 @@
     NULL        a word of its own                             struct        its fields, then whether it is there
     dictionary  its values, taken by the indices              list          the sum of its elements' hashes, and length
 
-    sum     of key[place] * (word ^ word >> 32), with odd keys that are drawn at random for each object
+    sum     of key * half, for both halves of each word, by odd keys of 64 bits that are drawn at random for each object
     hash    the sum of a row's words, mixed by a finalizer of Stafford's (splitmix64 has the first)
 
-So rows that differ in one word never collide in a sum, and others in both with a chance of 2^-64 over the keys at the
-most, for most rows of about 2^-120; nobody can choose rows that do. Rows are equal when their bits are, as for
-`consolidate`. A text is the same in a dictionary as outside of one.
+Halves differ by less than 2^32, so the product of a difference keeps 33 bits of its key at least: whatever the rows
+are, two of them collide in one sum with a chance of 2^-32 over the keys at the most, in both with 2^-64, and mostly
+with about 2^-120. Rows are equal when their bits are, as for `consolidate`. A text is the same in a dictionary as
+outside of one.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,7 @@ import pyarrow as pa
 Words = npt.NDArray[np.uint64]
 Pair = tuple[Words, Words]
 _WORD = 8
-_HALF = np.uint64(32)
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _TAILS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [2**64 - 1], np.uint64)
 """What is kept of a word that has so many bytes."""
 
@@ -53,16 +55,15 @@ class _Hash:
         self._shifts = [np.uint64(shift) for shift in shifts]
         self._factors = [np.uint64(first), np.uint64(second), None]
         self.seed, self.null, self.length = (np.uint64(secrets.randbits(64)) for _ in range(3))
-        self._step = np.uint64(secrets.randbits(64) | 1)
+        self._entropy = secrets.randbits(128)
         self._keys: Words = np.zeros(0, np.uint64)
 
-    def keys(self, count: int) -> Words:
-        """The keys of the places 0 to `count` - 1, at least."""
+    def keys(self, places: int) -> Words:
+        """Two keys for each of so many places, or more."""
         keys = self._keys
-        if len(keys) < count:
-            keys = np.arange(max(256, 2 * count), dtype=np.uint64) * self._step + self.seed
-            self.mix(keys)
-            keys |= np.uint64(1)
+        if len(keys) < 2 * places:
+            draw = np.random.Generator(np.random.PCG64(self._entropy))  # which begins with those of before
+            keys = draw.integers(0, 2**64, max(256, 4 * places), np.uint64) | np.uint64(1)
             self._keys = keys
         return keys
 
@@ -78,27 +79,23 @@ class _Hash:
 
 def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int) -> list[Words]:
     sums = [np.full(rows, hash.seed) for hash in hashes]  # a hash that is zero adds nothing to what it is added to
-    spare = np.empty(rows, np.uint64)
-    place = 0
+    places = count()
     for column in columns:
-        for words in _words(hashes, column):
-            folded, last = None, None
-            for total, hash, each in zip(sums, hashes, words, strict=True):
-                if folded is None or each is not last:
-                    folded, last = _folded(each), each
-                np.multiply(folded, hash.keys(place + 1)[place], out=spare)
-                np.add(total, spare, out=total)
-            place += 1
+        for words, place in zip(_words(hashes, column), places, strict=False):
+            parts: tuple[Words, Words] | None = None
+            for total, hash, each, before in zip(sums, hashes, words, [None, *words], strict=False):
+                if parts is None or each is not before:
+                    parts = _halves(each)
+                keys = hash.keys(place + 1)
+                total += parts[0] * keys[2 * place]
+                total += parts[1] * keys[2 * place + 1]
     for total, hash in zip(sums, hashes, strict=True):
         hash.mix(total)
     return sums
 
 
-def _folded(words: Words) -> Words:
-    """A bijection that brings differences of high bits into low ones, which a product keeps."""
-    found = words >> _HALF
-    np.bitwise_xor(found, words, out=found)
-    return found
+def _halves(words: Words) -> tuple[Words, Words]:
+    return words & _LOW, words >> _HALF
 
 
 def _words(hashes: Sequence[_Hash], array: pa.Array) -> Iterator[list[Words]]:
@@ -154,8 +151,8 @@ def _sequences(hashes: Sequence[_Hash], ends: npt.NDArray[np.int64], values: Seq
     longest = int(counts.max(initial=0))
     found = []
     for hash, each in zip(hashes, values, strict=True):
-        products = _folded(each)
-        np.multiply(products, hash.keys(longest)[places], out=products)
+        (low, high), keys = _halves(each), hash.keys(longest)
+        products = low * keys[2 * places] + high * keys[2 * places + 1]
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
         found.append(sums[ends[1:]] - sums[ends[:-1]] + counts.astype(np.uint64) * hash.length)
     return found
