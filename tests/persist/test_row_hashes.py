@@ -73,6 +73,15 @@ def test_columns_are_told_apart() -> None:
     assert len(set(hashes(*signs))) == 4
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_no_rows_have_no_hashes(name: str) -> None:
+    """Nor have lists without elements any of these."""
+    type, _ = VALUES[name]
+    columns = [pa.array([], type), pa.nulls(3, type).slice(3)]
+    assert [len(each) for each in RowHashes().both(columns, 0)] == [0, 0]
+    assert len(set(hashes(pa.array([[], None, []], pa.list_(type))))) == 2
+
+
 def test_differences_of_high_bits_are_told_apart() -> None:
     """In two columns, or in two words of a text, at once: signs of numbers, alone or two in a word, as vectors have."""
     flips = np.array([0, 1 << 63, 1 << 31, (1 << 63) | (1 << 31), 3 << 62, (1 << 63) | (1 << 32)], np.uint64)

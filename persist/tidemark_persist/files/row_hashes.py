@@ -80,7 +80,7 @@ class _Hash:
 def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int) -> list[Words]:
     sums = [np.full(rows, hash.seed) for hash in hashes]  # a hash that is zero adds nothing to what it is added to
     places = count()
-    for column in columns:
+    for column in columns if rows else ():
         for words, place in zip(_words(hashes, column), places, strict=False):
             parts: tuple[Words, Words] | None = None
             for total, hash, each, before in zip(sums, hashes, words, [None, *words], strict=False):
@@ -174,7 +174,7 @@ def _fixed(array: pa.Array) -> list[Words]:
         return [np.zeros(count, np.uint64)] * max(1, width // _WORD)
     if width <= _WORD:
         return [np.frombuffer(data, f"u{width}", count, array.offset * width).astype(np.uint64, copy=False)]
-    pairs = np.frombuffer(data, np.uint64, count * width // _WORD, array.offset * width).reshape(count, -1)
+    pairs = np.frombuffer(data, np.uint64, count * width // _WORD, array.offset * width).reshape(count, width // _WORD)
     return [np.ascontiguousarray(pairs[:, i]) for i in range(width // _WORD)]
 
 
