@@ -6,6 +6,7 @@
 nowhere). `delta_files_ratio`: the same without the feed, over Spark's reading of the files that the MERGE touched.
 `kafka_...`: of topics (bench/parts/kafka_source.py), with a tenth of the rows.
 `postgres_...`: of a PostgreSQL source (bench/parts/postgres_source.py), with a fifth of the rows.
+`freshness_...`, `fast_freshness_...`: of a view over a PostgreSQL source (bench/parts/freshness.py).
 Sides take turns; the numbers of updates are compared with what was merged before any time counts.
 """
 
@@ -26,6 +27,8 @@ from pyspark.sql import SparkSession
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import Cost, cpu_mean, measured, wall_p50
 from bench.harness.context import bench_parser, context, load, progress, report
+from bench.parts.freshness import SECONDS
+from bench.parts.freshness import figures as freshness_figures
 from bench.parts.kafka_source import figures as kafka_figures
 from bench.parts.postgres_source import figures as postgres_figures
 from tidemark_persist import ShardWriters, Storage
@@ -148,6 +151,7 @@ def main() -> None:
     finally:
         session.stop()
     figures |= postgres_figures(rows // 5, rows // 50)
+    figures |= freshness_figures(5.0 if arguments.quick else SECONDS)
     report("ingest", figures, {**context(), "rows": rows, "load": load()}, arguments.json)
 
 
