@@ -84,6 +84,28 @@ def test_a_complete_call_is_answered_at_its_tick(tmp_path: Path) -> None:
     assert [row[0] for row in oks(tmp_path, "plain")] == [12]
 
 
+def test_a_call_of_several_tables(tmp_path: Path) -> None:
+    """Each has what is done with its rows; a header that also says so for the call is refused."""
+    writer = Writer(tmp_path)
+    delete = [pb.WriteRowsSection(operation="delete", rows=1)]
+    header = pb.WriteRowsHeader(ingestion="src", format="csv", key="k", tables=[
+        pb.WriteRowsTable(table="plain", operation="insert", size=6),
+        pb.WriteRowsTable(table="keyed", sections=delete, must_find=1, size=5),
+    ])  # fmt: skip
+    bodies = [pb.WriteRowsRequest(data=piece) for piece in (b"id\n1", b"2\nid", b"\n7\n")]
+    call = [pb.WriteRowsRequest(header=header), *bodies, pb.WriteRowsRequest(end=11)]
+    with served(writer) as stub, ticking(writer):
+        assert stub.WriteRows(iter(call), timeout=BOUND).refusal.startswith("ROWS_MISSING")
+        assert writer.put("keyed", b"id\n7\n").answer(BOUND)
+        answers = [stub.WriteRows(iter(call), timeout=BOUND) for _ in range(2)]
+        header.table = "plain"
+        refused = stub.WriteRows(iter([pb.WriteRowsRequest(header=header), *bodies]), timeout=BOUND)
+    assert [(a.rows, a.repeated, a.refusal) for a in answers] == [(2, False, ""), (2, True, "")]
+    assert refused.refusal.startswith("BAD_REQUEST")
+    assert [row[0] for row in oks(tmp_path, "plain")] == [12]
+    assert oks(tmp_path, "keyed") == []
+
+
 @pytest.mark.parametrize("parts", [(*BODY,), (), (*BODY, pb.WriteRowsRequest(end=5)), (pb.WriteRowsRequest(end=1),)])
 def test_an_incomplete_body_is_not_written(tmp_path: Path, parts: tuple[Any, ...]) -> None:
     writer = Writer(tmp_path)

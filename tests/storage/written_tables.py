@@ -70,15 +70,20 @@ class Writer:
     ) -> PendingWrite:
         """A call that does several things with rows, each a csv with the same header; an update sets the name. Raises
         WriteRefused."""
-        texts = [body.splitlines(keepends=True) for _, body in parts]
-        known = tuple(
-            Part(operation, len(text) - 1, ("name",) if operation == "update" else ())
-            for (operation, _), text in zip(parts, texts, strict=True)
-        )
+        known, body = body_of(parts)
         header = WriteHeader(table, "", "csv", key or f"k{next(_KEYS)}", must_find, known)
-        return self.inbox.put(
-            self.receiver.receive(header, [*texts[0], *(row for text in texts[1:] for row in text[1:])])
-        )
+        return self.inbox.put(self.receiver.receive(header, [body]))
+
+    def put_tables(
+        self, tables: Sequence[tuple[str, Sequence[tuple[str, bytes]]]], key: str = "", piece: int = 1000
+    ) -> PendingWrite:
+        """A call of several tables, each with its parts. Raises WriteRefused."""
+        key = key or f"k{next(_KEYS)}"
+        made = [(name, *body_of(parts)) for name, parts in tables]
+        first, *others = (WriteHeader(name, "", "csv", key, 0, known, len(body)) for name, known, body in made)
+        data = b"".join(body for *_, body in made)
+        pieces = [data[at : at + piece] for at in range(0, len(data), piece)]
+        return self.inbox.put(self.receiver.receive(replace(first, others=tuple(others)), pieces))
 
     def tick(self) -> int:
         self.now += 100
@@ -92,6 +97,16 @@ class Writer:
         answer = pending.answer(0)
         assert answer is not None
         return answer
+
+
+def body_of(parts: Sequence[tuple[str, bytes]]) -> tuple[tuple[Part, ...], bytes]:
+    """The parts of a body, and the body: the rows of all."""
+    texts = [body.splitlines(keepends=True) for _, body in parts]
+    known = tuple(
+        Part(operation, len(text) - 1, ("name",) if operation == "update" else ())
+        for (operation, _), text in zip(parts, texts, strict=True)
+    )
+    return known, b"".join([*texts[0], *(row for text in texts[1:] for row in text[1:])])
 
 
 def rows(*objects: dict[str, Any]) -> bytes:

@@ -594,7 +594,7 @@ class ReleaseSourceResponse(_message.Message):
     def __init__(self, error: _Optional[str] = ...) -> None: ...
 
 class WriteRowsHeader(_message.Message):
-    __slots__ = ("ingestion", "table", "operation", "format", "key", "must_find", "sections")
+    __slots__ = ("ingestion", "table", "operation", "format", "key", "must_find", "sections", "tables")
     INGESTION_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
@@ -602,6 +602,7 @@ class WriteRowsHeader(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     MUST_FIND_FIELD_NUMBER: _ClassVar[int]
     SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     ingestion: str
     table: str
     operation: str
@@ -609,7 +610,22 @@ class WriteRowsHeader(_message.Message):
     key: str
     must_find: int
     sections: _containers.RepeatedCompositeFieldContainer[WriteRowsSection]
-    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ...) -> None: ...
+    tables: _containers.RepeatedCompositeFieldContainer[WriteRowsTable]
+    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[WriteRowsTable, _Mapping]]] = ...) -> None: ...
+
+class WriteRowsTable(_message.Message):
+    __slots__ = ("table", "operation", "must_find", "sections", "size")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    MUST_FIND_FIELD_NUMBER: _ClassVar[int]
+    SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    operation: str
+    must_find: int
+    sections: _containers.RepeatedCompositeFieldContainer[WriteRowsSection]
+    size: int
+    def __init__(self, table: _Optional[str] = ..., operation: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteRowsSection, _Mapping]]] = ..., size: _Optional[int] = ...) -> None: ...
 
 class WriteRowsSection(_message.Message):
     __slots__ = ("operation", "rows", "changed")

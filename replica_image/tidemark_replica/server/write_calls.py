@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -74,9 +75,7 @@ class WriteCalls:
         if first is None or first.WhichOneof("part") != "header":
             raise WriteRefused(BAD_REQUEST, "the first message of a call is its header")
         asked = first.header
-        parts = tuple(Part(each.operation, each.rows, tuple(each.changed)) for each in asked.sections)
-        header = WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, parts)
-        pending = self._write(GlobalId(asked.ingestion), header, _pieces(requests))
+        pending = self._write(GlobalId(asked.ingestion), _header(asked), _pieces(requests))
         answer: WriteAnswer | None = None
         while answer is None:
             if not context.is_active():
@@ -84,6 +83,26 @@ class WriteCalls:
                 raise Incomplete("the client is gone")
             answer = pending.answer(LOOK_SECONDS)
         return pb.WriteRowsResponse(time=answer.time, rows=answer.rows, repeated=answer.repeated)
+
+
+def _header(asked: pb.WriteRowsHeader) -> WriteHeader:
+    """Raises WriteRefused."""
+    if not asked.tables:
+        parts = _parts(asked.sections)
+        return WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, parts)
+    if asked.table or asked.operation or asked.sections or asked.must_find:
+        raise WriteRefused(BAD_REQUEST, "a call is of one table, or says of each of its tables what is done with it")
+    first, *others = (
+        WriteHeader(
+            each.table, each.operation, asked.format, asked.key, each.must_find, _parts(each.sections), each.size
+        )
+        for each in asked.tables
+    )
+    return replace(first, others=tuple(others))
+
+
+def _parts(sections: Iterable[pb.WriteRowsSection]) -> tuple[Part, ...]:
+    return tuple(Part(each.operation, each.rows, tuple(each.changed)) for each in sections)
 
 
 def _pieces(requests: Iterator[pb.WriteRowsRequest]) -> Iterator[bytes]:

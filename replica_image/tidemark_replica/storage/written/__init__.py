@@ -7,7 +7,7 @@
                          binding: staged files and keys ─► minted ─► appended ─► inbox answers the calls
 
 Nothing is durable before the binding is minted, and nothing but the binding and its staged files is needed after it.
-Read `source.py` first, then `transaction.py`, `inbox.py`, `receive.py`, `decode.py` (the formats), and
-`generations.py` (columns that were added). Rows that are
-there already are found by `keyed_rows/scan.py`.
+Read `source.py` first, then `contents.py`, `transaction.py`, `inbox.py`, `receive.py` (`bodies.py`: of several tables),
+`decode.py` (the formats), and `generations.py` (columns that were added). Rows that are there already are found by
+`keyed_rows/scan.py`.
 """

@@ -65,7 +65,7 @@ class PendingWrite:
     def end(self, outcome: WriteAnswer | Exception) -> None:
         """Called by the inbox."""
         self.state, self._outcome = _State.ENDED, outcome
-        self.write.file.close()
+        self.write.close()
         self._ended.set()
 
 
@@ -86,7 +86,7 @@ class WriteInbox:
                 pending = PendingWrite(write, self)
                 self._calls.append(pending)
                 return pending
-        write.file.close()
+        write.close()
         if self._closed:
             raise WriteNotPossible(f"DataSource {self._name} is not ingested here any more; repeat the call")
         raise WriteNotPossible(
@@ -100,7 +100,7 @@ class WriteInbox:
         with self._lock:
             for pending in self._calls:
                 if pending.state is _State.WAITING:
-                    total += pending.write.size
+                    total += pending.write.total_size
                     if taken and (total > size or len(taken) == count or pending.takes or taken[0].takes > 1):
                         break
                     pending.state, pending.takes = _State.TAKEN, pending.takes + 1

@@ -3,7 +3,7 @@
 pieces ──► body (at most maxTransactionBytes; a digest of it) ──► decoded rows as an Arrow stream ──► ReceivedWrite
 
 The rows of a body may be of several parts, one after the other, each with an operation of its own. Each finds what
-those before it left.
+those before it left. A call may be of several tables: their bodies follow each other.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
+from tidemark_replica.storage.written.bodies import Bodies
 from tidemark_replica.storage.written.decode import decode
 from tidemark_replica.storage.written.generations import written_now
 from tidemark_replica.storage.written.refusal import (
@@ -62,7 +63,8 @@ class Part:
 @dataclass(frozen=True)
 class WriteHeader:
     """The table, the operation, the format of the body, and the key of a call. `must_find`: how many rows its deletes
-    and updates must find; 0: any number. `parts`: of the rows, instead of one `operation`."""
+    and updates must find; 0: any number. `parts`: of the rows, instead of one `operation`. `others`: of further tables
+    of the call, whose bodies follow; `size`: of the body of each of its tables, in bytes, where there are others."""
 
     table: str
     operation: str
@@ -70,6 +72,8 @@ class WriteHeader:
     key: str
     must_find: int = 0
     parts: tuple[Part, ...] = ()
+    size: int = 0
+    others: tuple[WriteHeader, ...] = ()
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ class WriteHeader:
 @dataclass(frozen=True)
 class ReceivedWrite:
     """A call whose rows are in the spool. `size`: of the rows in memory, in bytes; `digest`: of the table, the format,
-    the operations and the body."""
+    the operations and the body, of all its tables. `others`: what it writes to further tables."""
 
     table: str
     key: str
@@ -93,10 +97,26 @@ class ReceivedWrite:
     size: int
     file: SpoolFile
     must_find: int = 0
+    others: tuple[ReceivedWrite, ...] = ()
+
+    @property
+    def of_tables(self) -> tuple[ReceivedWrite, ...]:
+        """What it writes to each of its tables."""
+        return self, *self.others
+
+    @property
+    def total_size(self) -> int:
+        """Of the rows of all tables in memory, in bytes."""
+        return sum(each.size for each in self.of_tables)
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    def close(self) -> None:
+        """Frees the room of its rows; may be called twice."""
+        for each in self.of_tables:
+            each.file.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows: the table's columns, in order of the body."""
@@ -113,9 +133,33 @@ class Receiver:
 
     def receive(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
         """The call, once its body is complete. Raises WriteRefused, WriteNotPossible, and what `pieces` raises."""
+        return self._of_tables(header, pieces) if header.others else self._of_table(header, pieces)
+
+    def _of_tables(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
+        headers = (header, *header.others)
+        names = [each.table for each in headers]
+        if len(set(names)) < len(names) or any(each.size <= 0 for each in headers):
+            raise WriteRefused(BAD_REQUEST, "a call of several tables names each once, with the size of its body")
+        if sum(each.size for each in headers) > PARTS_BYTES_MAX:
+            raise WriteRefused(TOO_LARGE, f"a call of several tables has at most {PARTS_BYTES_MAX} bytes; divide it")
+        bodies, received = Bodies(pieces), list[ReceivedWrite]()
+        try:
+            for each in headers:
+                received.append(self._of_table(each, bodies.next(each.size)))
+            bodies.end()
+        except BaseException:
+            for write in received:
+                write.close()
+            raise
+        digest = hashlib.sha256(" ".join(write.digest for write in received).encode()).hexdigest()
+        return replace(received[0], digest=digest, others=tuple(received[1:]))
+
+    def _of_table(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
         table = self._checked(header)
         limit = self._limit_of(header)
-        where = "spec.table.maxTransactionBytes" if limit == self._limit else "of a call with sections"
+        where = (
+            "spec.table.maxTransactionBytes" if limit == self._limit else "of a call with sections or several tables"
+        )
         with closing(self._spool.file()) as body:
             digest = hashlib.sha256(header.digest.encode())
             for piece in pieces:
@@ -130,7 +174,7 @@ class Receiver:
 
     def _limit_of(self, header: WriteHeader) -> int:
         """Bytes of a body."""
-        return min(self._limit, PARTS_BYTES_MAX) if header.parts else self._limit
+        return min(self._limit, PARTS_BYTES_MAX) if header.parts or header.size else self._limit
 
     def _checked(self, header: WriteHeader) -> WrittenTable:
         table = self._tables.get(header.table)

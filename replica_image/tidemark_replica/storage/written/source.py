@@ -3,9 +3,9 @@
     inbox.take ──► known key? ──► answered with its time
                    other calls of a table ──► updates ──► one staged file ──► binding: files and keys
 
-Small calls of a tick are worked on together, in memory; a large one alone, divided on disk by a hash of the columns by
-which its rows are found, together with the rows of the shard that it meets. A table that has a later one with more
-columns (`generations.py`) takes the same updates, without these columns.
+Small calls of a tick, and calls of several tables, are worked on together, in memory; a large one of one table alone,
+divided on disk by a hash of the columns by which its rows are found, together with the rows of the shard that it meets.
+A table that has a later one with more columns (`generations.py`) takes the same updates, without these columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from time import monotonic
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_staged
+from tidemark_persist import TIME, Shard, StagedFile, consolidate, write_staged
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.ingestion import IngestedTable, WrittenSource, WrittenTable
@@ -27,6 +27,7 @@ from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 from tidemark_replica.storage.written import keys
+from tidemark_replica.storage.written.contents import Contents, checked, updates_of_tables, with_diff_schema
 from tidemark_replica.storage.written.generations import (
     Generations,
     Place,
@@ -38,7 +39,7 @@ from tidemark_replica.storage.written.generations import (
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite
-from tidemark_replica.storage.written.refusal import KEY_REUSED, ROWS_MISSING, WriteNotPossible, WriteRefused
+from tidemark_replica.storage.written.refusal import KEY_REUSED, WriteNotPossible, WriteRefused
 from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of_call
 
 SHARE_BYTES, SHARES_MAX = 8 << 20, 256
@@ -75,18 +76,10 @@ class WrittenIngestion(Source):
         self._accepted, self._new, self._outdated = [], {}, self._keys.outdated(time)
         if new := self._tables.to_begin():
             return self._beginning(new, time)
-        groups: dict[str, list[PendingWrite]] = {}
-        for pending in self._inbox.take(SHARE_BYTES, CALLS_PER_TICK):
-            groups.setdefault(pending.write.table, []).append(pending)
+        calls = [each for each in self._inbox.take(SHARE_BYTES, CALLS_PER_TICK) if not self._is_put_off(each)]
         staged = dict[str, list[StagedFile]]()
-        for name, group in groups.items():
-            if why := self._stopped.get(self._tables.last(name)[0].table.name):
-                self._put_off(group, why)
-                continue
-            self._busy = monotonic(), f"writing {sum(p.write.rows for p in group)} rows to table {name}"
-            large = group[0].write.size > SHARE_BYTES and len(group[0].write.parts) == 1
-            if file := self._stage_large(name, group[0], time) if large else self._stage_small(name, group, time):
-                staged |= self._of_all(name, file)
+        for name, file in self._staged(calls, time):
+            staged |= self._of_all(name, file)
         self._busy = None
         changes: dict[Entry, str | None] = {keys.entry(key): None for key in self._outdated}
         changes |= {keys.entry(key): written.to_json() for key, written in self._new.items()}
@@ -162,30 +155,39 @@ class WrittenIngestion(Source):
                 staged[table.table.name] = [narrow]
         return staged
 
-    def _stage_small(self, name: str, group: list[PendingWrite], time: Time) -> StagedFile | None:
-        """Stages calls in the order of their arrival; each meets the rows of those before it."""
-        spec, shard = self._specs[name], self._tables.last(name)[1]
-        tables = [(p, pa.Table.from_batches(p.write.batches(), shard.schema)) for p in group]
-        reading = [rows for p, rows in tables if reads_contents(spec, p.write.parts)]
-        before = _with_diff_schema(shard).empty_table()
-        if reading:
-            sought = Sought((batch for rows in reading for batch in rows.to_batches()), found_by(spec))
-            before = consolidate(pa.concat_tables([before, *matching(shard, sought)]))
-        pieces = []
-        for pending, rows in tables:
-            if self._is_known(pending):
-                continue
-            try:
-                updates, *counts = updates_of_call(spec, pending.write.parts, rows, before)
-                count = _checked(pending.write, *counts)
-            except WriteRefused as refusal:
-                self._refuse(pending, refusal)
-                continue
-            self._accept(pending, time, count)
-            pieces.append(_timed(updates, time))
-            if reading:
-                before = consolidate(pa.concat_tables([before, updates]))
-        return write_staged(shard.location, _batches(pieces), schema=shard.schema)
+    def _staged(self, calls: Sequence[PendingWrite], time: Time) -> Iterator[tuple[str, StagedFile]]:
+        """The files of calls, by the names of their tables. A large call is alone in its tick."""
+        writes: dict[str, list[ReceivedWrite]] = {}
+        for write in (write for pending in calls for write in pending.write.of_tables):
+            writes.setdefault(write.table, []).append(write)
+        rows = {name: sum(write.rows for write in some) for name, some in writes.items()}
+        self._busy = monotonic(), f"writing {sum(rows.values())} rows to {', '.join(rows)}"
+        first = calls[0].write if calls else None
+        if first is not None and first.size > SHARE_BYTES and len(first.parts) == 1 and not first.others:
+            if file := self._stage_large(first.table, calls[0], time):
+                yield first.table, file
+            return
+        contents = {
+            name: Contents(self._specs[name], self._tables.last(name)[1], some) for name, some in writes.items()
+        }
+        for pending in calls:
+            self._write_small(pending, contents, time)
+        for name, each in contents.items():
+            timed = [_timed(updates, time) for updates in each.updates]
+            if file := write_staged(each.shard.location, _batches(timed), schema=each.shard.schema):
+                yield name, file
+
+    def _write_small(self, pending: PendingWrite, contents: Mapping[str, Contents], time: Time) -> None:
+        """Does a call in memory, in all its tables; it meets the rows of those before it."""
+        if self._is_known(pending):
+            return
+        writes = pending.write.of_tables
+        try:
+            count = updates_of_tables([contents[write.table] for write in writes], writes)
+        except WriteRefused as refusal:
+            self._refuse(pending, refusal)
+            return
+        self._accept(pending, time, count)
 
     def _stage_large(self, name: str, pending: PendingWrite, time: Time) -> StagedFile | None:
         if self._is_known(pending):
@@ -218,25 +220,19 @@ class WrittenIngestion(Source):
             self._accepted.append((pending, known, True))
         return True
 
-    def _put_off(self, group: Iterable[PendingWrite], why: str) -> None:
-        """The table is stopped: calls that it has are answered, and nothing of others is written."""
-        for pending in group:
-            if not self._is_known(pending):
-                self._refuse(pending, WriteNotPossible(why))
+    def _is_put_off(self, pending: PendingWrite) -> bool:
+        """Whether a table of the call is stopped: a call that was written is answered, and any other is refused."""
+        names = (self._tables.last(write.table)[0].table.name for write in pending.write.of_tables)
+        why = next((self._stopped[name] for name in names if name in self._stopped), None)
+        if why is None:
+            return False
+        if not self._is_known(pending):
+            self._refuse(pending, WriteNotPossible(why))
+        return True
 
     def _refuse(self, pending: PendingWrite, refusal: WriteRefused | WriteNotPossible) -> None:
         self._counts["refused_writes"] += 1
         self._inbox.refuse(pending, refusal)
-
-
-def _checked(write: ReceivedWrite, written: int, found: int) -> int:
-    """How many rows the call writes, deletes and updates. Raises WriteRefused: it must find more."""
-    if write.must_find not in (0, found):
-        raise WriteRefused(
-            ROWS_MISSING,
-            f"{write.must_find} rows are to be deleted or updated, and {found} of them are there; nothing is written",
-        )
-    return written + found
 
 
 def _updates_in_shares(
@@ -244,7 +240,7 @@ def _updates_in_shares(
 ) -> Iterator[pa.Table]:
     """The updates of a large call with one part, some at a time. `counts` gets how many rows they write and find.
     Raises WriteRefused."""
-    empty = _with_diff_schema(shard).empty_table()
+    empty = with_diff_schema(shard).empty_table()
     if not reads_contents(spec, write.parts):
         for batch in write.batches():
             updates, *count = updates_of_call(spec, write.parts, pa.Table.from_batches([batch]), empty)
@@ -267,11 +263,7 @@ def _updates_in_shares(
             updates, *count = updates_of_call(spec, write.parts, share, before)
             counts.append((count[0], count[1]))
             yield updates
-    _checked(write, *map(sum, zip(*counts, strict=True)))
-
-
-def _with_diff_schema(shard: Shard) -> pa.Schema:
-    return shard.schema.append(pa.field(DIFF, pa.int64()))
+    checked(write, *map(sum, zip(*counts, strict=True)))
 
 
 def _timed(updates: pa.Table, time: Time) -> pa.Table:
