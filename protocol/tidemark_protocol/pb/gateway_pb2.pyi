@@ -381,7 +381,7 @@ class FileChange(_message.Message):
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class InsertHeader(_message.Message):
-    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id", "must_find", "sections")
+    __slots__ = ("namespace", "source", "table", "operation", "format", "key", "table_id", "must_find", "sections", "tables")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -391,6 +391,7 @@ class InsertHeader(_message.Message):
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     MUST_FIND_FIELD_NUMBER: _ClassVar[int]
     SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     source: str
     table: str
@@ -400,7 +401,24 @@ class InsertHeader(_message.Message):
     table_id: str
     must_find: int
     sections: _containers.RepeatedCompositeFieldContainer[WriteSection]
-    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ...) -> None: ...
+    tables: _containers.RepeatedCompositeFieldContainer[WriteTable]
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ..., table_id: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[WriteTable, _Mapping]]] = ...) -> None: ...
+
+class WriteTable(_message.Message):
+    __slots__ = ("table", "table_id", "operation", "must_find", "sections", "size")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    MUST_FIND_FIELD_NUMBER: _ClassVar[int]
+    SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    table_id: str
+    operation: str
+    must_find: int
+    sections: _containers.RepeatedCompositeFieldContainer[WriteSection]
+    size: int
+    def __init__(self, table: _Optional[str] = ..., table_id: _Optional[str] = ..., operation: _Optional[str] = ..., must_find: _Optional[int] = ..., sections: _Optional[_Iterable[_Union[WriteSection, _Mapping]]] = ..., size: _Optional[int] = ...) -> None: ...
 
 class WriteSection(_message.Message):
     __slots__ = ("operation", "rows", "changed")

@@ -41,7 +41,7 @@ from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.copy import Copies
-from tidemark_operator.gateway.streams.insert import Inserts, WriteSection, WriteTarget
+from tidemark_operator.gateway.streams.insert import Inserts, target_of
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscribes
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
@@ -251,13 +251,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             first = await anext(requests, None)
             if first is None or first.WhichOneof("part") != "header":
                 raise QueryRefused("the first message of a call is its header")
-            asked = first.header
-            place = (asked.namespace, asked.source, asked.table)
-            sections = tuple(WriteSection(each.operation, each.rows, tuple(each.changed)) for each in asked.sections)
-            how = asked.operation, asked.format, asked.key, asked.table_id, asked.must_find
-            target = WriteTarget(*place, *how, sections)
             try:
-                written = await self._inserts.write(access, target, _body(requests))
+                written = await self._inserts.write(access, target_of(first.header), _body(requests))
             except OperatorError:
                 await _read_rest(requests)
                 raise

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -35,7 +35,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId, ShardId
-from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.pb import compute_pb2, gateway_pb2
 from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource, WrittenTable
 from tidemark_protocol.plan.successors import newest
 
@@ -62,7 +62,8 @@ class WriteSection:
 @dataclass(frozen=True)
 class WriteTarget:
     """The place and kind of one call. `table` empty: the one that the name of the source alone means; `key` empty: the
-    call cannot be repeated."""
+    call cannot be repeated. `others`: further tables of the source that it writes, whose bodies follow, with the same
+    format and key; `size`: of the body of each of its tables, in bytes, where there are others."""
 
     namespace: str
     source: str
@@ -76,11 +77,38 @@ class WriteTarget:
     """How many rows its deletes and updates must find; 0: any number."""
     sections: tuple[WriteSection, ...] = ()
     """Of the rows, instead of one operation."""
+    size: int = 0
+    others: tuple[WriteTarget, ...] = ()
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Of this table. Raises QueryRefused."""
+        if self.sections and self.operation:
+            raise QueryRefused("a call has one operation, or sections with operations of their own")
+        return tuple(dict.fromkeys(each.operation for each in self.sections)) or (self.operation,)
+
+
+def target_of(asked: gateway_pb2.InsertHeader) -> WriteTarget:
+    """Raises QueryRefused."""
+    place, how = (asked.namespace, asked.source), (asked.format, asked.key)
+
+    def target(each: gateway_pb2.InsertHeader | gateway_pb2.WriteTable, size: int = 0) -> WriteTarget:
+        sections = tuple(WriteSection(some.operation, some.rows, tuple(some.changed)) for some in each.sections)
+        return WriteTarget(*place, each.table, each.operation, *how, each.table_id, each.must_find, sections, size)
+
+    if not asked.tables:
+        return target(asked)
+    if asked.table or asked.table_id or asked.operation or asked.sections or asked.must_find:
+        raise QueryRefused("a call is of one table, or says of each of its tables what is done with it")
+    if len(asked.tables) == 1 or not all(each.table for each in asked.tables):
+        raise QueryRefused("a call with a list of tables has several, each with its name")
+    first, *others = (target(each, each.size) for each in asked.tables)
+    return replace(first, others=tuple(others))
 
 
 @dataclass(frozen=True)
 class Written:
-    """The answer: the rows are visible at `time`."""
+    """The answer: the rows are visible at `time`. `table`: its name, or the names of several."""
 
     table: str
     time: int
@@ -115,32 +143,18 @@ class Inserts:
             QueryNotReady, TooMany: nothing was written, and the call may be repeated.
             WriteUnknown: the replica was lost. The text says whether to repeat the call: not without a key.
         """
-        if target.sections and target.operation:
-            raise QueryRefused("a call has one operation, or sections with operations of their own")
-        operations = dict.fromkeys(each.operation for each in target.sections) or (target.operation,)
-        for operation in operations:
+        targets = (target, *target.others)
+        for operation in dict.fromkeys(operation for each in targets for operation in each.operations):
             await access.check_write(target.namespace, target.source, operation)
         self._limits.write_rate.take(access.caller)
-        state, pinned, table = self._resolve(target.namespace, target.source, target.table)
-        if not _is_made_for(target.table_id, _id_of(pinned, table), operations):
-            raise WriteRefused(
-                f"TABLE_CHANGED: {target.source}.{table} was made anew, its key changed, or it got columns that "
-                "upserts would make NULL, since the rows were made for it; make them anew"
-            )
+        tables = list[str]()
+        for each in targets:
+            state, pinned, table = self._resolve(target.namespace, target.source, each.table)
+            _require_made_for(each, pinned, table)
+            tables.append(table)
         async with self._limits.writes.hold(access.caller):
             running = self._ingesting(state)
-            header = compute_pb2.WriteRowsHeader(
-                ingestion=pinned.id,
-                table=table,
-                operation=target.operation,
-                format=target.format,
-                key=target.key or uuid.uuid4().hex,
-                must_find=target.must_find,
-                sections=[
-                    compute_pb2.WriteRowsSection(operation=each.operation, rows=each.rows, changed=each.changed)
-                    for each in target.sections
-                ],
-            )
+            header = _header(target, pinned, tables)
             try:
                 assert state.ingester is not None
                 answer = await send_rows(running, ReplicaId(state.ingester.replica), header, pieces)
@@ -150,9 +164,10 @@ class Inserts:
                 raise WriteUnknown(LOST_WITHOUT_KEY) from None
         if answer.refusal:
             raise WriteRefused(answer.refusal)
-        shard = next(t.shard.shard_id for t in pinned.tables if t.table.name == _stored(pinned, table))
-        await _until_visible(running, shard, answer.time)
-        return Written(table, answer.time, answer.rows, answer.repeated)
+        stored = [_stored(pinned, table) for table in tables]
+        for shard in [each.shard.shard_id for each in pinned.tables if each.table.name in stored]:
+            await _until_visible(running, shard, answer.time)
+        return Written(", ".join(tables), answer.time, answer.rows, answer.repeated)
 
     def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
         """The DataSource, its stored description, and the table's name."""
@@ -197,6 +212,36 @@ class Inserts:
                 f"the replica that ingests DataSource {state.key.name} is not connected: repeat the call"
             )
         return running
+
+
+def _header(target: WriteTarget, pinned: IngestionDescription, tables: Sequence[str]) -> compute_pb2.WriteRowsHeader:
+    """Of the call, for the replica. `tables`: the names of its tables."""
+    header = compute_pb2.WriteRowsHeader(ingestion=pinned.id, format=target.format, key=target.key or uuid.uuid4().hex)
+    if not target.others:
+        header.table, header.operation, header.must_find = tables[0], target.operation, target.must_find
+        header.sections.extend(_sections(target))
+        return header
+    for table, each in zip(tables, (target, *target.others), strict=True):
+        header.tables.add(
+            table=table, operation=each.operation, must_find=each.must_find, size=each.size, sections=_sections(each)
+        )
+    return header
+
+
+def _sections(target: WriteTarget) -> list[compute_pb2.WriteRowsSection]:
+    return [
+        compute_pb2.WriteRowsSection(operation=each.operation, rows=each.rows, changed=each.changed)
+        for each in target.sections
+    ]
+
+
+def _require_made_for(target: WriteTarget, pinned: IngestionDescription, table: str) -> None:
+    """Raises WriteRefused where the rows were made for another table of the name."""
+    if not _is_made_for(target.table_id, _id_of(pinned, table), target.operations):
+        raise WriteRefused(
+            f"TABLE_CHANGED: {target.source}.{table} was made anew, its key changed, or it got columns that "
+            "upserts would make NULL, since the rows were made for it; make them anew"
+        )
 
 
 def _stored(pinned: IngestionDescription, name: str) -> str:
