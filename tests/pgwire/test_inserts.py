@@ -276,12 +276,11 @@ def test_what_cannot_be_written_is_refused(tables: Written, text: str, sqlstate:
     assert {table: len(tables.rows(table)) for table in before} == before
 
 
-def test_a_transaction_writes_one_table_and_does_not_read_it(tables: Written) -> None:
+def test_a_transaction_does_not_read_what_it_writes(tables: Written) -> None:
     with tables.server.connect() as connection:
-        for text in ("INSERT INTO shop.orders VALUES (100, 'x')", "SELECT a FROM s.a"):
-            with pytest.raises(psycopg.errors.FeatureNotSupported), connection.transaction():  # noqa: PT012
-                connection.execute("INSERT INTO shop.plain VALUES (1, 'two')")
-                connection.execute(text.encode())
+        with pytest.raises(psycopg.errors.FeatureNotSupported), connection.transaction():  # noqa: PT012
+            connection.execute("INSERT INTO shop.plain VALUES (1, 'two')")
+            connection.execute("SELECT a FROM s.a")
         with connection.transaction():
             assert connection.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
             connection.execute("INSERT INTO shop.plain VALUES (1, 'read first')")

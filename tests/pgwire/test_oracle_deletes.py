@@ -45,20 +45,24 @@ def test_random_statements(tmp_path: Path) -> None:
     assert min(done["INSERT"], done["DELETE"], done["UPDATE"]) > COUNT / 10
 
 
-def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path) -> None:
-    """Of inserts, upserts, updates, deletes and savepoints. A transaction is refused at its end alone where a DELETE or
-    UPDATE has said more rows than there were, or where a key is there already."""
-    choice, committed, mixed = random.Random(SEED), 0, 0
+@pytest.mark.parametrize("names", [("wide",), ("wide", "deep")])
+def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Of inserts, upserts, updates, deletes and savepoints, of one table and of two. A transaction is refused at its
+    end alone where a DELETE or UPDATE has said more rows than there were, or where a key is there already. No time has
+    half of one."""
+    choice, committed, mixed, both = random.Random(SEED), 0, 0, 0
+    states = [tuple([] for _ in names)]
     with (
         written(tmp_path, MAY_WRITE) as tables,
         running() as server,
         connect(server) as postgres,
         _connected(tables.server) as tidemark,
     ):
-        postgres.execute("CREATE TEMP TABLE wide (id bigint PRIMARY KEY, x text, y bigint)")
+        for name in names:
+            postgres.execute(f"CREATE TEMP TABLE {name} (id bigint PRIMARY KEY, x text, y bigint)".encode())
         for number in range(TRANSACTIONS):
-            statements = ["BEGIN", *_transaction(choice)]
-            tags = [_tag(tidemark, text.replace("wide", "shop.wide")) for text in statements]
+            statements = ["BEGIN", *(text.replace("wide", choice.choice(names)) for text in _transaction(choice))]
+            tags = [_tag(tidemark, _of_source(text)) for text in statements]
             try:
                 wanted = [_tag(postgres, text) for text in statements]
             except psycopg.errors.UniqueViolation:
@@ -74,9 +78,21 @@ def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path) -> Non
                 assert _kept(statements, tags) == _kept(statements, wanted), (number, statements)
                 postgres.execute("COMMIT")
                 committed, mixed = committed + 1, mixed + (len({text.split()[0] for text in statements}) > 2)
-            left = postgres.execute("SELECT id, x, y FROM wide ORDER BY id").fetchall()
-            assert sorted(tables.rows("wide")) == left, (number, statements)
+                both += all(any(f" {name} " in text for text in statements) for name in names)
+            queries = [f"SELECT id, x, y FROM {name} ORDER BY id" for name in names]
+            left = tuple(postgres.execute(query.encode()).fetchall() for query in queries)
+            assert tuple(sorted(tables.rows(name)) for name in names) == left, (number, statements)
+            states.append(left)
+        at = 0
+        for time in range(tables.writer.now - 5000, tables.writer.now, 50):
+            found = tuple(sorted(tables.rows_at(name, time)) for name in names)
+            at = next(n for n in range(at, len(states)) if states[n] == found)
     assert mixed > TRANSACTIONS / 6, (committed, mixed)
+    assert both > TRANSACTIONS / 6
+
+
+def _of_source(text: str) -> str:
+    return text.replace("wide", "shop.wide").replace("deep", "shop.deep")
 
 
 def _tag(connection: psycopg.Connection[Any], text: str) -> str | None:

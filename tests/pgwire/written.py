@@ -37,6 +37,7 @@ SPEC = WrittenSource((
     WrittenTable("orders", (Column("id", SqlType("bigint")), Column("name", SqlType("string"))), ("id",)),
     WrittenTable("plain", (Column("id", SqlType("bigint")), Column("name", SqlType("string")))),
     WrittenTable("wide", tuple(Column(name, SqlType(kind)) for name, kind in WIDE), ("id",)),
+    WrittenTable("deep", tuple(Column(name, SqlType(kind)) for name, kind in WIDE), ("id",)),
     WrittenTable("pairs", tuple(Column(name, SqlType(kind)) for name, kind in PAIR), ("a", "B")),
     WrittenTable("kinds", tuple(Column(name, SqlType.parse(kind)) for name, kind in zip(NAMES, KINDS, strict=True))),
 ))  # fmt: skip
@@ -64,6 +65,11 @@ class Written:
             self._shards[table] = open_shard(f"{self.writer.root}/{table}")
         shard = self._shards[table]
         return ok_rows(shard.snapshot(shard.refresh().upper - 1))
+
+    def rows_at(self, table: str, time: int) -> list[tuple[Any, ...]]:
+        """The ok rows of a time, sorted."""
+        self.rows(table)
+        return ok_rows(self._shards[table].snapshot(time))
 
     def attach(self) -> None:
         """Have the gateway know the source and its ingester."""

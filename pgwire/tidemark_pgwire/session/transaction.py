@@ -1,4 +1,4 @@
-"""Transactions: one is a time that its statements read at, and rows of one table that its end writes.
+"""Transactions: one is a time that its statements read at, and rows of tables that its end writes.
 
 BEGIN ──► the first query reads at the freshest time ──► all later ones read at it ──► COMMIT, ROLLBACK: forgotten
       ──► INSERT, COPY FROM: the rows wait ──► COMMIT: written at one time, a later one
@@ -10,7 +10,7 @@ Without BEGIN a message of statements, or all up to Sync, is a transaction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tidemark_pgwire.errors import (
@@ -30,8 +30,8 @@ MAX_SAVEPOINTS, MAX_OF_NAME = 200, 10
 statement, the newest ones that can be gone back to."""
 SECTION_BYTES = 24
 """Of a section in the first message of a call, without the names of its columns."""
-LOST = (-1, -1)
-"""The mark of older ones."""
+LOST: tuple[Mark, ...] = ((-1, -1),)
+"""The marks of older ones."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Pending:
     what is done with them, in order. `copied`: the data of the one COPY that they are of; None: they have other
     statements. `statements`: how many INSERTs, UPDATEs and DELETEs there were since the first of them. `since`: when
     the first of them came, by the event loop's clock. `has_kinds`: whether different things are done with rows, or some
-    of their columns are kept; `header_size`: about how many bytes the sections have in a call."""
+    of their columns are kept; `header_size`: about how many bytes the sections have in a call. `others`: the rows of
+    further tables of the same source, in the order of their first statements."""
 
     table: WrittenTable
     body: Body
@@ -70,6 +71,25 @@ class Pending:
     since: float = 0.0
     has_kinds: bool = False
     header_size: int = 0
+    others: list[Pending] = field(default_factory=list)
+
+    @property
+    def of_tables(self) -> list[Pending]:
+        """The rows of each table."""
+        return [self, *self.others]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the bodies of all tables."""
+        return sum(each.body.size for each in self.of_tables)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        return tuple(each.body.mark for each in self.of_tables)
+
+    def close(self) -> None:
+        for each in self.of_tables:
+            each.body.close()
 
     def begin(self, section: Section) -> None:
         """Add a section."""
@@ -95,8 +115,8 @@ class Transaction:
         self.since: float | None = None
         self.as_of: int | None = None
         self.pending: Pending | None = None
-        self._savepoints = list[tuple[str, int, Mark | None]]()
-        """Each name, how often it was set in a row, and the rows of then."""
+        self._savepoints = list[tuple[str, int, tuple[Mark, ...] | None]]()
+        """Each name, how often it was set in a row, and the rows of then, of each table."""
 
     @property
     def state(self) -> bytes:
@@ -124,15 +144,19 @@ class Transaction:
             self.forget_rows()
 
     def rows_of(self, table: WrittenTable) -> Pending | None:
-        """The rows of the table that wait, if there are some. Raises WireError: there are others."""
-        if self.pending is not None and self.pending.table != table:
-            raise other_table(self.pending.table, table)
-        return self.pending
+        """The rows of the table that wait, if there are some. Raises WireError: there are rows of a table that is not
+        written together with this one."""
+        for each in self.pending.of_tables if self.pending is not None else ():
+            if each.table == table:
+                return each
+            if each.table.source != table.source or each.table.name == table.name:
+                raise other_table(each.table, table)
+        return None
 
     def forget_rows(self) -> None:
         if (pending := self.pending) is not None:
             self.pending = None
-            pending.body.close()
+            pending.close()
 
     def require_no_rows(self) -> None:
         """Raises WireError where rows wait: a query would not see them."""
@@ -158,7 +182,7 @@ class Transaction:
 
     def savepoint(self, name: str) -> None:
         self._require_explicit("SAVEPOINT")
-        mark = self.pending.body.mark if self.pending is not None else None
+        mark = self.pending.marks if self.pending is not None else None
         if self._savepoints and self._savepoints[-1][::2] == (name, mark):
             self._savepoints[-1] = name, self._savepoints[-1][1] + 1, mark
             return
@@ -188,10 +212,16 @@ class Transaction:
         del self._savepoints[at + 1 :]
         if mark is None:
             self.forget_rows()
-        elif self.pending is not None:
-            self.pending.keep(mark[1])
-            body = self.pending.body
-            await body.do_file_work(partial(body.back, mark))
+        elif (pending := self.pending) is not None:
+            later = pending.others[len(mark) - 1 :]
+            del pending.others[len(mark) - 1 :]
+            for each in later:
+                each.body.close()
+            kept = list(zip(pending.of_tables, mark, strict=True))
+            for each, of_table in kept:
+                each.keep(of_table[1])
+            for each, of_table in kept:
+                await each.body.do_file_work(partial(each.body.back, of_table))
         self.failed = False
 
     def _shorten(self, name: str) -> None:

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import Gone, ProtocolError, WireError
@@ -39,6 +40,8 @@ MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
 """What the ingester takes of a call with sections."""
 HEADER_BYTES = 1 << 20
 """Of the sections of a call, in its first message."""
+MOST_TABLES = 16
+"""Of a transaction."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
@@ -69,12 +72,15 @@ async def copy(session: Session, command: CopyIn) -> str:
     columns = table.chosen(command.columns)
     blocks = _blocks(table, columns, command.options)
     body, zone = _body(session, table, INSERT), session.settings.zone
-    before = body.rows
+    before, pending = body.rows, session.transaction.pending
+    assert pending is not None
 
     def keep(last: bool) -> None:
         texts = blocks.last() if last else blocks.take()
         if texts is not None:
             body.append(csv_of(table, columns, texts, zone), len(texts[0]))
+            if pending.others:
+                _require_small(pending)
 
     with session.spool.copying(session.user):
         session.wire.write(backend.copy_in(len(columns), backend.BINARY if command.options.binary else backend.TEXT))
@@ -84,8 +90,7 @@ async def copy(session: Session, command: CopyIn) -> str:
             if blocks.is_full:
                 await run_to_end(session.spool.parsers, partial(keep, False))
         await run_to_end(session.spool.parsers, partial(keep, True))
-    assert session.transaction.pending is not None
-    session.transaction.pending.copied = blocks if before == 0 else None
+    pending.copied = blocks if before == 0 and not pending.others else None
     return f"COPY {body.rows - before}"
 
 
@@ -106,44 +111,70 @@ async def write(session: Session, tag: str = "") -> str:
     pending, session.transaction.pending = session.transaction.pending, None
     if pending is None:
         return tag
-    sections = list(_sections(pending))
-    found_by_key = sum(section.rows for section in sections if section.operation in (DELETE, UPDATE))
-    verb = sections[0].operation.upper() if found_by_key and len(sections) == 1 else ""
+    tables = [(each, sections) for each in pending.of_tables if (sections := list(_sections(each)))]
+    verb = _only_verb([section for _, sections in tables for section in sections])
     counts = bool(verb) and pending.statements == 1 and tag.startswith(verb)
-    alone = len(sections) == 1 and not sections[0].changed
+    header = pb.InsertHeader(namespace=session.namespace, source=pending.table.source, format="csv", key=pending.key)
     try:
-        if not sections:
+        if not tables:
             return tag
-        header = pb.InsertHeader(
-            namespace=session.namespace,
-            source=pending.table.source,
-            table=pending.table.name,
-            operation=sections[0].operation if alone else "",
-            format="csv",
-            key=pending.key,
-            table_id=pending.table.id,
-            must_find=0 if counts else found_by_key,
-        )
-        if not alone:
-            header.sections.extend(sections)
+        parts = [_part(each, sections, counts) for each, sections in tables]
+        if len(parts) > 1:
+            header.tables.extend(parts)
+        else:
+            _of_one(header, parts[0])
+        bodies = [each.body for each, _ in tables]
         session.is_writing = True
-        reply = await session.link.insert(session.token, header, pending.body.pieces, pending.body.size)
+        reply = await session.link.insert(
+            session.token,
+            header,
+            lambda: chain.from_iterable(body.pieces() for body in bodies),
+            sum(body.size for body in bodies),
+        )
     except WireError as error:
         session.forget_table()
         raise _placed(error, pending) from None
     finally:
         session.is_writing = False
-        pending.body.close()
-    if reply.repeated and header.must_find and reply.rows != pending.body.rows:
+        pending.close()
+    names, rows = ", ".join(str(each.table) for each, _ in tables), sum(body.rows for body in bodies)
+    if reply.repeated and any(part.must_find for part in parts) and reply.rows != rows:
         raise WireError(
             "P0002",
-            f"an earlier call with this tidemark.write_key changed {reply.rows} rows of {pending.table}, and this "
-            f"transaction has said {pending.body.rows}: nothing more is changed",
+            f"an earlier call with this tidemark.write_key changed {reply.rows} rows of {names}, and this "
+            f"transaction has said {rows}: nothing more is changed",
         )
     if reply.repeated:
-        text = f"an earlier call with this tidemark.write_key wrote these rows of {pending.table}: they are not doubled"
+        text = f"an earlier call with this tidemark.write_key wrote these rows of {names}: they are not doubled"
         session.wire.write(backend.notice(text))
     return f"{verb} {reply.rows}" if counts else tag
+
+
+def _only_verb(sections: Sequence[pb.WriteSection]) -> str:
+    """DELETE or UPDATE, where the transaction has rows of one such statement alone."""
+    alone = len(sections) == 1 and sections[0].operation in (DELETE, UPDATE)
+    return sections[0].operation.upper() if alone else ""
+
+
+def _part(pending: Pending, sections: Sequence[pb.WriteSection], counts: bool) -> pb.WriteTable:
+    """What a call says of one of its tables. `counts`: the call tells how many rows it finds, however many."""
+    found_by_key = sum(section.rows for section in sections if section.operation in (DELETE, UPDATE))
+    alone = len(sections) == 1 and not sections[0].changed
+    return pb.WriteTable(
+        table=pending.table.name,
+        table_id=pending.table.id,
+        operation=sections[0].operation if alone else "",
+        must_find=0 if counts else found_by_key,
+        sections=() if alone else sections,
+        size=pending.body.size,
+    )
+
+
+def _of_one(header: pb.InsertHeader, part: pb.WriteTable) -> None:
+    """A call of one table says so itself."""
+    header.table, header.table_id, header.operation = part.table, part.table_id, part.operation
+    header.must_find = part.must_find
+    header.sections.extend(part.sections)
 
 
 async def _data(session: Session) -> AsyncIterator[bytes]:
@@ -170,26 +201,30 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
 
 async def _table(session: Session, name: TableName, operation: str) -> WrittenTable:
     pending = session.transaction.pending
-    if (
-        pending is not None
-        and (pending.table.source, pending.table.name) == (name.source, name.table)
-        and any(section.operation == operation for section in pending.sections)
-    ):
-        return pending.table
+    for each in pending.of_tables if pending is not None else ():
+        if (each.table.source, each.table.name) == (name.source, name.table) and any(
+            section.operation == operation for section in each.sections
+        ):
+            return each.table
     return await session.written_table(name.source, name.table, operation)
 
 
 def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = (), size: int = 0) -> Body:
     """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that it sets
-    in rows that are there; empty: all. `size`: of the rows, in bytes. Raises WireError: there are rows of another
-    table, or too many for one call."""
-    pending = session.transaction.rows_of(table)
+    in rows that are there; empty: all. `size`: of the rows, in bytes. Raises WireError: there are rows of a table of
+    another source, or too many for one call."""
+    pending, whole = session.transaction.rows_of(table), session.transaction.pending
     if pending is None:
         body, key = Body(session.spool, session.user, header_of(table)), session.settings.write_key or uuid.uuid4().hex
-        pending = session.transaction.pending = Pending(table, body, key, [])
+        pending = Pending(table, body, key, [])
         pending.since = asyncio.get_running_loop().time()
-    else:
-        pending.copied = None
+        if whole is None:
+            whole = session.transaction.pending = pending
+        else:
+            whole.others.append(pending)
+    assert whole is not None
+    if whole is not pending or pending.sections:
+        whole.copied = None
     section = Section(operation, pending.body.rows, changed)
     # an upsert may write a key of the one before it, unless they are too many
     follows = operation in (UPSERT, UPDATE) and len(pending.sections) <= MIXED_SECTIONS
@@ -202,7 +237,19 @@ def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[
             "of names of the columns that these set"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
+    if whole.others:
+        _require_small(whole, size)
     return pending.body
+
+
+def _require_small(pending: Pending, more: int = 0) -> None:
+    """Raises WireError where the rows of several tables, with so many bytes more, are too large for a call."""
+    if pending.size + more > MIXED_BYTES or len(pending.of_tables) > MOST_TABLES:
+        text = (
+            f"a transaction with rows of several tables has at most {MIXED_BYTES >> 20} MiB of rows, of {MOST_TABLES} "
+            "tables"
+        )
+        raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
 
 
 def _is_large(pending: Pending, more: int = 0) -> bool:

@@ -36,9 +36,12 @@ class WrittenTable:
 
 
 def other_table(first: WrittenTable, other: WrittenTable) -> WireError:
-    """The error of a transaction that would write both."""
+    """The error of a transaction that would write both, of two DataSources, or a table that was made anew."""
+    if first.source == other.source:
+        text = f"this transaction has rows for {first} as it was before, and it is another table now"
+        return WireError("40001", text, hint="Repeat the transaction.")
     return WireError(
         FEATURE_NOT_SUPPORTED,
-        f"a transaction writes one table: this one has rows for {first}, and {other} is another",
-        hint="COMMIT between the tables.",
+        f"a transaction writes tables of one DataSource: this one has rows for {first}, and {other} is of another",
+        hint="COMMIT between the DataSources.",
     )
