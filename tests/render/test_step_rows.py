@@ -52,6 +52,17 @@ def test_a_step_has_at_least_one_time(tmp_path: Path) -> None:
     assert StepRows().narrowed(files, 1, 8, 1) == 7
 
 
+def test_the_first_time_with_many_rows_is_found(tmp_path: Path) -> None:
+    """Over all files; times before the lower one count as that."""
+    files = timed(shard_of(tmp_path / "t", [[5] * 3 + [6] * 2 + [80] * 4, [90] * 9]), 1)
+    files += timed(shard_of(tmp_path / "u", [[6] * 3, [80] * 2]), 1)
+    rows = StepRows()
+    found = {least: rows.heavy(files, 1, 91, least) for least in (1, 4, 6, 7, 10)}
+    assert found == {1: (5, 3), 4: (6, 5), 6: (80, 6), 7: (90, 9), 10: None}
+    assert rows.heavy(files, 1, 80, 6) is None
+    assert rows.heavy(files, 6, 91, 8) == (6, 8)
+
+
 def test_contents_beyond_the_bound_are_a_step_and_no_file_is_read_for_it() -> None:
     """A hydration reads them at its as_of: what has come since cannot make its step narrower."""
 

@@ -4,7 +4,6 @@ tests/replica/test_step_costs.py has those by cost."""
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,45 +11,21 @@ from typing import Any
 
 import pytest
 
+from tests.replica.automatic_decisions import decided_by
 from tests.replica.one_view import OneView, files_below, lose_replies
-from tests.replica.plans import COLUMNS, SCHEMA, copies, shard, twice
-from tests.replica.tables import Row, Table, persisted, small_table
+from tests.replica.plans import COLUMNS, copies, shard, twice
+from tests.replica.tables import Table, persisted, small_table
+from tests.replica.view_plans import VIEWS, T
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Failure, FailureKind, Status
 from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SinkExport
-from tidemark_protocol.plan.expr import Literal
-from tidemark_protocol.plan.lir import DistinctReduce, Get, MapFilterProject, Mfp, Plan, Reduce, refs
+from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.plan.refresh import AUTO, INCREMENTAL, RefreshSchedule
-from tidemark_protocol.types import BIGINT
-from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes
-from tidemark_replica.dataflow.step_costs import Estimate, StepCosts
 from tidemark_replica.render import OutOfMemory, StepFailed
 
 OFTEN = RefreshSchedule(every_ms=10)
-T = Get(GlobalId("t"), SCHEMA)
-N, S = refs(SCHEMA)
-VALID = 15
-Contents = Callable[[Table, int], Counter[Row]]
-
-
-def distinct(table: Table, at: int) -> Counter[Row]:
-    return Counter(dict.fromkeys(table.at(at), 1))
-
-
-def valid(table: Table, at: int) -> Counter[Row]:
-    """Rows whose n is a time at most VALID before."""
-    return Counter({row: n for row, n in table.at(at).items() if row[0] is not None and row[0] <= at < row[0] + VALID})
-
-
-UNTIL = call("+", (N, Literal(str(VALID), BIGINT)), BIGINT)
-VIEWS: dict[str, tuple[Plan, Contents]] = {
-    "copy": (T, Table.at),
-    "state": (Reduce(T, (N, S), (), DistinctReduce(), MapFilterProject.identity(SCHEMA)), distinct),
-    "clock": (Mfp(T, MapFilterProject(SCHEMA, lower=(N,), upper=(UNTIL,))), valid),
-}
 ROWS = [(1, "a"), (2, None), (3, "c"), (20, "d"), (47, "e"), (70, "f")]
 
 
@@ -74,18 +49,6 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     times = list[int]()
     decided_by(monkeypatch, lambda at: at in times or -1 in times)
     return times
-
-
-def decided_by(monkeypatch: pytest.MonkeyPatch, decide: Callable[[int], bool]) -> None:
-    ask = AutomaticRefreshes.decide
-
-    def forced(self: AutomaticRefreshes, heavy: Any) -> bool:
-        monkeypatch.setattr(self.costs, "decide", lambda estimate: decide(heavy.time))
-        return ask(self, heavy)
-
-    monkeypatch.setattr(AutomaticRefreshes, "decide", forced)
-    monkeypatch.setattr(StepCosts, "least_rows", lambda self, rows: 1)
-    monkeypatch.setattr(StepCosts, "estimate", lambda self, rows, inputs: Estimate(rows, inputs, 9.0, 1.0))
 
 
 def recomputed(view: OneView) -> list[int]:

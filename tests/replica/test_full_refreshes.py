@@ -13,6 +13,7 @@ import pytest
 from tests.replica.one_view import OneView, files_below, lose_replies
 from tests.replica.plans import COLUMNS, copies, shard, twice
 from tests.replica.tables import Table, persisted, small_table
+from tests.replica.view_plans import VIEWS
 from tidemark_persist import Appended, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -78,6 +79,26 @@ def test_oracle_every_time_shows_the_last_refresh(
 
     for name in "vw":
         assert_refreshed(tmp_path / name, table, 6, at)
+
+
+@pytest.mark.parametrize("of", ["state", "clock"])
+def test_a_view_with_state_or_of_the_clock_is_that_of_its_refresh(
+    tmp_path: Path, table: Table, views: list[OneView], of: str
+) -> None:
+    """Rows that fall due between two refreshes come with the next one, though no state knows of them."""
+    plan, contents = VIEWS[of]
+    dataflow = fully(tmp_path, 6, table)
+    built = replace(dataflow.objects[0], plan=plan)
+    views.append(view := OneView(tmp_path, replace(dataflow, objects=(built,))))
+    view.reach(Frontier.at(10))
+    for upper in (14, 22, 29, 43, 61):
+        table.append(
+            upper, ((upper + 4, "x"), upper - 1, 1), ((upper - 7, "y"), upper - 2, 1), ((1, "a"), upper - 1, 1)
+        )
+        view.reach(Frontier.at(upper))
+    view.loop.run_until(lambda: not has_state(view), view.driver.advance)
+    for at in range(6, 61):
+        assert persisted(str(tmp_path / "v"), at) == contents(table, max(6, at - at % 10)), f"at {at}"
 
 
 def test_no_state_is_kept_and_no_history_between_two_refreshes(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark_replica.dataflow.step_costs import FACTOR_TO_BEGIN, GROWTH_MAX, SECONDS_MIN, StepCosts
+from tidemark_replica.dataflow.step_costs import COLD_SHARE, FACTOR_TO_BEGIN, GROWTH_MAX, SECONDS_MIN, StepCosts
 
 TABLE = 1_000_000
 
 
 def costs(*, hydration: float = 10.0, steps: dict[int, float]) -> StepCosts:
     made = StepCosts()
+    made.hydrated(TABLE, 10 * hydration)  # the first one is cold, and does not count beside another
     made.hydrated(TABLE, hydration)
     for rows, seconds in steps.items():
         made.stepped(rows, seconds)
@@ -26,6 +27,19 @@ def test_nothing_is_decided_before_there_are_measurements() -> None:
     only_stepped.stepped(100, 1000.0)
     for each in (only_hydrated, only_stepped):
         assert (each.estimate(100, TABLE), each.least_rows(TABLE)) == (None, None)
+
+
+def test_half_of_the_first_hydration_counts_until_there_is_another() -> None:
+    """It is cold. A recomputation that turns out to be dear is the only one."""
+    of = StepCosts()
+    of.hydrated(TABLE, 10.0)
+    of.stepped(1000, 10.0 * COLD_SHARE * FACTOR_TO_BEGIN + 0.1)
+    estimate = of.estimate(1000, TABLE)
+    assert estimate is not None
+    assert estimate.hydration == 10.0 * COLD_SHARE
+    assert of.decide(estimate)
+    of.recomputed(estimate, TABLE, 10.0)
+    assert not decide(of, 1000)
 
 
 def test_a_burst_is_stepped_over_once_and_then_computed_anew() -> None:

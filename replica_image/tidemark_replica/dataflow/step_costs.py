@@ -30,6 +30,8 @@ TRIAL_SHARE = 0.25
 """What steps that measure again may cost beyond a hydration, per second of recomputations."""
 WEIGHT = 0.5
 """Of the newest measurement in an average."""
+COLD_SHARE = 0.5
+"""The first hydration of a process loads code and fills caches: this share of it counts, until another is measured."""
 SIZES_MAX = 48
 """Steps are measured up to 2^48 rows."""
 
@@ -62,6 +64,8 @@ class StepCosts:
     def __init__(self) -> None:
         self._steps: dict[int, _Average] = {}
         self._hydration: _Average | None = None
+        self._is_cold = False
+        """Whether that is the process's first one alone."""
         self._anew = set[int]()
         """Sizes that are computed anew."""
         self._earned: dict[int, float] = {}
@@ -80,8 +84,9 @@ class StepCosts:
     def hydrated(self, input_rows: int, seconds: float) -> None:
         """Learns from a hydration."""
         rows, known = max(input_rows, 1), self._hydration
-        is_new = known is None or not self._is_like(rows)
+        is_new = known is None or self._is_cold or not self._is_like(rows)
         self._hydration = _Average(rows, seconds) if known is None or is_new else known.with_measured(rows, seconds)
+        self._is_cold = known is None
 
     def recomputed(self, instead: Estimate, input_rows: int, seconds: float) -> None:
         """Learns from a recomputation in the place of a step."""
@@ -97,6 +102,7 @@ class StepCosts:
         step = float(np.interp(rows, [0.0, *(each.rows for each in known)], [0.0, *(each.seconds for each in known)]))
         step += max(rows - known[-1].rows, 0) * whole.seconds / whole.rows
         hydration = whole.seconds * max(input_rows / whole.rows, 1 / GROWTH_MAX)
+        hydration *= COLD_SHARE if self._is_cold else 1.0
         return Estimate(rows, input_rows, step, hydration + self.correction)
 
     def is_dearer(self, estimate: Estimate | None) -> bool:
