@@ -112,7 +112,7 @@ lint: venv ## style and the arrows between packages
 types: venv ## mypy --strict on all packages
 	$(BIN)/mypy
 
-BENCHES := step hydrate arrange sharing views catchup memory soak peek serve reconnect controller operator recovery homes ingest nexmark
+BENCHES := step hydrate arrange sharing views refresh catchup memory soak peek serve reconnect controller operator recovery homes ingest nexmark
 
 .PHONY: bench
 bench: java venv ## the benchmarks (hours; docs/performance.md); each prints one JSON object as its last line

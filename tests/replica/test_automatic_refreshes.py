@@ -16,13 +16,14 @@ from tests.replica.one_view import OneView, files_below, lose_replies
 from tests.replica.plans import COLUMNS, copies, shard, twice
 from tests.replica.tables import Table, persisted, small_table
 from tests.replica.view_plans import VIEWS, T
-from tidemark_persist import open_shard
+from tidemark_persist import Part, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import Failure, FailureKind, Status
 from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SinkExport
 from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.plan.refresh import AUTO, INCREMENTAL, RefreshSchedule
+from tidemark_replica.dataflow.automatic_refreshes import are_of_one_time
 from tidemark_replica.render import OutOfMemory, StepFailed
 
 OFTEN = RefreshSchedule(every_ms=10)
@@ -241,3 +242,19 @@ def test_a_new_client_hears_of_the_last_recomputation(
         *("time", "rows", "input_rows", "step_ms", "hydration_ms", "elapsed_ms", "recomputations")
     }
     assert (last.fields["step_ms"], last.fields["hydration_ms"], last.fields["recomputations"]) == ("9000", "1000", "2")
+
+
+def test_a_burst_of_several_files_is_of_one_time() -> None:
+    """So what its step costs is learned; what comes later is not read."""
+
+    def part(lower: int, upper: int) -> Part:
+        return Part("l", "p", Time(lower), Time(upper), 5, 100)
+
+    one, other = {GlobalId("t"): [part(7, 8), part(7, 8)]}, {GlobalId("u"): [part(9, 12)]}
+    assert are_of_one_time(one, Frontier.at(20))
+    assert are_of_one_time({}, Frontier.at(20))
+    assert are_of_one_time(one | other, Frontier.at(8))
+    assert are_of_one_time(one | other, Frontier.at(9))
+    assert not are_of_one_time(one | other, Frontier.at(10))
+    assert not are_of_one_time(other, Frontier.at(12))
+    assert not are_of_one_time(other, Frontier.empty())

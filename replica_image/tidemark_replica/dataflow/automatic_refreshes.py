@@ -95,12 +95,19 @@ class Due:
 @dataclass(frozen=True)
 class StepCost:
     """A step that has run: over `rows` updates at most, for `seconds`. `build_seconds`: how long the dataflow was
-    rendered. `is_one_time`: whether no input has more than one part."""
+    rendered. `is_one_time`: whether all updates are of one time."""
 
     rows: int
     seconds: float
     is_one_time: bool
     build_seconds: float
+
+
+def are_of_one_time(parts: Mapping[GlobalId, Sequence[Part]], upper: Frontier) -> bool:
+    """Whether all updates before `upper` are, by the times of their files."""
+    end = upper.encode()
+    read = [part for each in parts.values() for part in each if part.lower < end]
+    return not read or max(min(part.upper, end) for part in read) - min(part.lower for part in read) == 1
 
 
 class AutomaticRefreshes:

@@ -27,7 +27,7 @@ from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Response
 from tidemark_replica.dataflow.after_calls import after_calls
-from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes, Heavy, Search, StepCost
+from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes, Heavy, Search, StepCost, are_of_one_time
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.full_refreshes import FullRefreshes
@@ -70,7 +70,7 @@ ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
 class _Attempt:
     """A step that was begun at the monotonic time `began`, from the frontier `lower`, when the inputs were complete up
     to `goal`. `was_cut`: the bound of rows ended it before the goal. `rows`: about how many updates it reads;
-    `is_one_time`: whether no input has more than one part."""
+    `is_one_time`: whether all of them are of one time."""
 
     rendered: RenderedDataflow
     lower: Frontier
@@ -329,9 +329,8 @@ class DataflowDriver:
                     self._dataflow.wake()
                     return
                 listed = replace(listed, upper=min(listed.upper, listed.heavy.after))
-            is_one_time = all(len(parts) <= 1 for parts in listed.parts.values())
             rows = rendered.rows_at_most(listed.upper, listed.parts)
-            attempt = replace(attempt, rows=rows, is_one_time=is_one_time)
+            attempt = replace(attempt, rows=rows, is_one_time=are_of_one_time(listed.parts, listed.upper))
         if listed.left:
             attempt = replace(attempt, was_cut=True)
             self._catch_up_status.is_behind(attempt.goal.encode(), listed.left)
