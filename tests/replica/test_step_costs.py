@@ -29,7 +29,7 @@ def test_nothing_is_decided_before_there_are_measurements() -> None:
         assert (each.estimate(100, TABLE), each.least_rows(TABLE)) == (None, None)
 
 
-def test_half_of_the_first_hydration_counts_until_there_is_another() -> None:
+def test_a_share_of_the_first_hydration_counts_until_there_is_another() -> None:
     """It is cold. A recomputation that turns out to be dear is the only one."""
     of = StepCosts()
     of.hydrated(TABLE, 10.0)

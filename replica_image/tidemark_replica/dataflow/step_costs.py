@@ -30,7 +30,7 @@ TRIAL_SHARE = 0.25
 """What steps that measure again may cost beyond a hydration, per second of recomputations."""
 WEIGHT = 0.5
 """Of the newest measurement in an average."""
-COLD_SHARE = 0.5
+COLD_SHARE = 0.2
 """The first hydration of a process loads code and fills caches: this share of it counts, until another is measured."""
 SIZES_MAX = 48
 """Steps are measured up to 2^48 rows."""
