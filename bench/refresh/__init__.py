@@ -1,0 +1,1 @@
+"""Views of policies incremental and auto over the same ticks."""
