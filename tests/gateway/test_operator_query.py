@@ -56,14 +56,18 @@ def test_a_selection_is_answered_while_no_replica_answers() -> None:
     assert answer("SELECT * FROM tidemark_introspection.errors") == []
 
 
-@pytest.mark.parametrize("request_of", [{"replica": "r1"}, {"as_of": 5}])
-def test_a_replica_answers_where_the_client_asks_for_one_or_for_another_time(
-    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_reads_selections_at_its_time() -> None:
+    """psycopg opens one by itself: each statement has the as_of of the first."""
+    query = prepared(DATAFLOWS, as_of=5).now()
+    assert isinstance(query, OperatorQuery)
+    assert query.as_of == 5
+
+
+def test_a_replica_answers_where_the_client_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal says which queries need none."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.0)
     with pytest.raises(NoReplicaAnswers, match="the operator itself answers selections of one relation"):
-        prepared(DATAFLOWS, **request_of)
+        prepared(DATAFLOWS, replica="r1")
 
 
 def test_rows_are_those_of_the_moment_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:

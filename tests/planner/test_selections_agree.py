@@ -49,7 +49,7 @@ def test_agree_random_selections_have_the_rows_of_spark(catalyst: Catalyst, spar
         assert answer.row_count == len(found)
         same = f"SELECT {', '.join(shown)} FROM told{where}"
         if order:
-            expected = _collected(batch, f"{same}{_ordered([*order, *shown])}{cut}")
+            expected = _collected(batch, f"{same}{_ordered([*order, *(each.split()[-1] for each in shown)])}{cut}")
             assert found == expected, sql
         else:
             expected = _collected(batch, same)
@@ -71,12 +71,35 @@ def test_agree_random_selections_have_the_rows_of_spark(catalyst: Catalyst, spar
         ("name LIKE 'a\\\\_b'", False),
         ("name LIKE kind", False),
         ("write_time < unix_millis(now())", False),
+        (f"lag_ms IN ({', '.join(map(str, range(150)))})", True),
+        (f"lag_ms IN ({', '.join(map(str, range(250)))})", False),
+        (f"name LIKE '%{'a_' * 200}%'", False),
+        (f"name < '{'x' * 100_000}'", True),
     ],
 )
 def test_what_may_fail_is_left_to_replicas(catalyst: Catalyst, condition: str, is_computed: bool) -> None:
     """The planner's plans of what people write."""
     sql = f"SELECT name FROM tidemark_introspection.frontiers WHERE {condition} ORDER BY lag_ms DESC LIMIT 5"
     plan = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
+    assert (isinstance(plan, PlannedPeek) and is_selection(plan)) == is_computed
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_computed"),
+    [
+        ("name, lag_ms > 5 AS late, 'text' AS t, 7 AS n", True),
+        (f"'{'x' * 100}' AS t", False),
+        ("name, name AS again", False),
+        (", ".join(f"{n} AS n{n}" for n in range(40)), False),
+    ],
+)
+def test_an_answer_larger_than_the_relation_is_left_to_replicas(
+    catalyst: Catalyst, shown: str, is_computed: bool
+) -> None:
+    """One statement repeats a column, or a literal, for each row."""
+    plan = plan_query(
+        catalyst, PlanQueryRequest(f"SELECT {shown} FROM tidemark_introspection.frontiers", CATALOGUE, "q/")
+    )
     assert (isinstance(plan, PlannedPeek) and is_selection(plan)) == is_computed
 
 
@@ -91,7 +114,7 @@ def _collected(spark: Any, sql: str) -> list[tuple[Any, ...]]:
 
 def _statement(random: Random) -> tuple[list[str], str, list[str], str]:
     """Shown columns, the filter, the order's keys, and the limit."""
-    shown = random.sample(NAMES, random.randint(1, len(NAMES)))
+    shown = random.sample([*NAMES, "7 AS n", "'a' AS t", "lag_ms > 5 AS late"], random.randint(1, len(NAMES)))
     where = f" WHERE {_condition(random, 3)}" if random.random() < 0.9 else ""
     directions = ("", " DESC", " DESC NULLS FIRST", " NULLS LAST")
     keys = random.sample(NAMES, random.randint(1, 3)) if random.random() < 0.7 else []

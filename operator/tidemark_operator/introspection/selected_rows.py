@@ -21,11 +21,11 @@ from tidemark_protocol.messages.responses import PeekRows
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.plan.reductions import OrderKey
-from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, Column, SqlType
 
 Values = Any
-"""One value for each row: an Arrow array."""
-_ARROW = {STRING: pa.string(), BIGINT: pa.int64(), BOOLEAN: pa.bool_()}
+"""One value for each row, as an Arrow array; or an Arrow scalar, for all rows."""
+_ARROW = {STRING: pa.string(), BIGINT: pa.int64(), INT: pa.int32(), BOOLEAN: pa.bool_()}
 _OF_TWO = {
     "=": pc.equal,
     "<": pc.less,
@@ -58,39 +58,47 @@ def select(rows: Sequence[Row], columns: Sequence[Column], peek: PlannedPeek) ->
 
 def _projected(columns: list[Values], count: int, mfp: MapFilterProject) -> pa.Table:
     for expression in mfp.expressions:
-        columns.append(_value(expression, columns, count))
+        columns.append(_value(expression, columns))
+    kept = reduce(pc.and_kleene, [_value(predicate, columns) for predicate in mfp.predicates], pa.scalar(True))
+    at = pc.indices_nonzero(_array(kept, count))
     projection = range(len(columns)) if mfp.projection is None else mfp.projection
-    table = pa.table([columns[at] for at in projection], names=[str(n) for n, _ in enumerate(projection)])
-    for predicate in mfp.predicates:
-        columns.append(_value(predicate, columns, count))
-    return table.filter(reduce(pc.and_kleene, columns[len(mfp.extended) :])) if mfp.predicates else table
+    shown = [_array(columns[n], len(at)) if _is_scalar(columns[n]) else columns[n].take(at) for n in projection]
+    return pa.table(shown, names=[str(n) for n, _ in enumerate(projection)])
 
 
-def _value(expression: ScalarExpr, columns: Sequence[Values], count: int) -> Values:
+def _is_scalar(values: Values) -> bool:
+    return isinstance(values, pa.Scalar)
+
+
+def _array(values: Values, count: int) -> Values:
+    return pa.repeat(values, count) if _is_scalar(values) else values
+
+
+def _value(expression: ScalarExpr, columns: Sequence[Values]) -> Values:
     if isinstance(expression, ColumnRef):
         return columns[expression.index]
     if isinstance(expression, Literal):
-        return pa.repeat(pa.scalar(_python(expression.value, expression.type), _ARROW[expression.type]), count)
+        return pa.scalar(_python(expression.value, expression.type), _ARROW[expression.type])
     name, (first, *others) = expression.function, expression.arguments
     if name in _OF_PATTERN:
         pattern = others[0]
         assert isinstance(pattern, Literal)
-        return _OF_PATTERN[name](_value(first, columns, count), pattern.value)
-    values = [_value(argument, columns, count) for argument in expression.arguments]
+        return _OF_PATTERN[name](_value(first, columns), pattern.value)
+    values = [_value(argument, columns) for argument in expression.arguments]
     if name in _OF_ONE:
         return _OF_ONE[name](*values)
     if name == "in":
         return reduce(pc.or_kleene, [pc.equal(values[0], value) for value in values[1:]])
     if name == "<=>":
         both = pc.and_(pc.is_null(values[0]), pc.is_null(values[1]))
-        return pc.or_(pc.equal(*values).fill_null(False), both)
+        return pc.or_(pc.fill_null(pc.equal(*values), False), both)
     return reduce(_OF_TWO[name], values)
 
 
 def _python(value: str | None, of: SqlType) -> str | int | bool | None:
     if value is None or of == STRING:
         return value
-    return int(value) if of == BIGINT else value == "true"
+    return value == "true" if of == BOOLEAN else int(value)
 
 
 def _finished(rows: pa.Table, finishing: Finishing) -> pa.Table:

@@ -23,7 +23,8 @@ from tidemark_protocol.types import Column
 
 @dataclass(frozen=True)
 class OperatorQuery:
-    """A selection, and the rows of its relation as of `as_of`."""
+    """A selection, and the rows of its relation now. `as_of`: the time that the client asked for, or now; the rows of
+    introspection are of now at every time, as replicas give them."""
 
     plan: PlannedPeek
     rows: Sequence[Row]
@@ -53,6 +54,7 @@ def operator_query(
     namespace: str,
     plan: PlannedPeek | PlannedOneShot,
     stored: Sequence[RetainedTable],
+    as_of: int | None = None,
 ) -> Callable[[], OperatorQuery] | None:
     """The query as of now; None where a replica has to compute it. `stored`: the rows of `retained_tables`.
 
@@ -64,6 +66,6 @@ def operator_query(
 
     def now() -> OperatorQuery:
         read = read_rows(context, namespace, plan.relation, equalities(plan.mfp), stored)
-        return OperatorQuery(plan, read, Time(now_ms()))
+        return OperatorQuery(plan, read, Time(now_ms() if as_of is None else as_of))
 
     return now

@@ -144,8 +144,8 @@ async def prepare(
     has_rows = any(map(is_introspection, _reads(planned)))
     stored = await tables.complete(namespace) if RETAINED_TABLES in _reads(planned) else ()
 
-    own = operator_query(context, namespace, planned, stored)
-    if own is not None and request.as_of is None and not request.replica:
+    own = operator_query(context, namespace, planned, stored, request.as_of)
+    if own is not None and not request.replica:
         return PreparedQuery(own, False)
 
     def target(running: RunningInstance) -> ReplicaId | None:
