@@ -85,7 +85,8 @@ def _change(server: Postgres, changes: int) -> int:
     """A position within the last transaction."""
     with connect(server, "bench") as connection:
         for first in range(0, changes, CHANGES_EACH):
-            span = (first, first + CHANGES_EACH // 2, first + CHANGES_EACH)
+            end = min(first + CHANGES_EACH, changes)
+            span = (first, (first + end) // 2, end)
             update = "update lineitem set l_tax = l_tax + 1 where l_orderkey >= %s and l_orderkey < %s"
             connection.execute(update, span[:2])
             connection.execute("delete from lineitem where l_orderkey >= %s and l_orderkey < %s", span[1:])
