@@ -42,6 +42,8 @@ from tidemark_replica.values.arrow_types import arrow_schema
 CHANGES_PER_S, EACH = 2_000, 20
 SECONDS, WARM_UP_SECONDS = 40.0, 10.0
 CLOCK_AHEAD_MS = 3_600_000
+NOT_YET = np.iinfo(np.int64).max
+"""The time of a transaction that the table does not have."""
 TABLE = """
 create table t (number bigint not null, kind bigint not null, amount bigint not null);
 create index on t (number);
@@ -93,10 +95,10 @@ def _ages(folder: Path, server: Postgres, tick_ms: int, seconds: float) -> tuple
         exports = replica.install([dataflow])
         replica.wait(exports, _now_ms())
         committed = _load(server, replica, exports, WARM_UP_SECONDS + seconds)
-        last = _now_ms() + tick_ms
-        replica.wait(exports, last)
-        _check(server, replica.rows(dataflow, last - 1))
-    ticks = _ticks(table.shard.location, len(committed))
+        while (ticks := _ticks(table.shard.location, len(committed)))[-1] == NOT_YET:
+            replica.wait(exports, _now_ms())
+        replica.wait(exports, ticks[-1] + 1)
+        _check(server, replica.rows(dataflow, ticks[-1]))
     came = sorted(replica.came)
     uppers = [upper for upper, _ in came]
     counted = [n for n, at in enumerate(committed) if at >= committed[0] + WARM_UP_SECONDS]
@@ -160,9 +162,10 @@ def _check(server: Postgres, found: pa.Table) -> None:
 
 
 def _ticks(location: str, count: int) -> list[int]:
-    """The time of each transaction's rows: the first one of those with its number, which a later one updates."""
+    """The time of each transaction's rows, or NOT_YET: the first one of those with its number, which a later one
+    updates."""
     shard = open_shard(location)
-    ticks = np.full(count, np.iinfo(np.int64).max)
+    ticks = np.full(count, NOT_YET)
     state = shard.state()
     for part in shard.listen(state.since + 1, state.upper):
         for batch in read_part(part, columns=["number", TIME]):
