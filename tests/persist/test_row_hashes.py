@@ -26,6 +26,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "string": (pa.string(), TEXTS),
     "binary": (pa.binary(), st.none() | st.binary(max_size=20)),
     "list": (pa.list_(pa.int32()), LISTS),
+    "decimals": (pa.list_(pa.decimal128(18, 2)), st.none() | st.lists(st.none() | st.just(Decimal(1)), max_size=3)),
     "lists": (pa.list_(pa.list_(pa.int32())), st.none() | st.lists(LISTS, max_size=3)),
     "texts": (pa.list_(pa.string()), st.none() | st.lists(TEXTS, max_size=3)),
     "struct": (
@@ -45,15 +46,82 @@ def hashes(*columns: pa.Array) -> list[tuple[int, int]]:
 def test_agree_hashes_with_equality_of_bits(name: str, data: st.DataObject) -> None:
     """Each of the two hashes tells as much; the second column is there to be added to."""
     type, values = VALUES[name]
-    first = data.draw(st.lists(values, min_size=2, max_size=30))
+    first = data.draw(st.lists(values, max_size=30))
     second = data.draw(st.lists(st.sampled_from([0, 1]), min_size=len(first), max_size=len(first)))
-    begin = data.draw(st.integers(0, len(first) - 1))
+    begin = data.draw(st.integers(0, len(first)))
     columns = pa.array(first, type).slice(begin), pa.array(second, pa.int64()).slice(begin)
     found = hashes(*columns)
     rows = [repr(row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
 
     for each in zip(*found, strict=True):
         assert len(set(zip(rows, each, strict=True))) == len(set(rows)) == len(set(each))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_no_rows_have_no_hashes(name: str) -> None:
+    """However Arrow holds no rows."""
+    type = VALUES[name][0]
+    some = pa.nulls(3, type)
+    for array in (pa.array([], type), some.slice(3), some.filter(pa.array([False] * 3)), pa.nulls(0, type)):
+        assert hashes(array) == []
+    lists = pa.array([None, [], None], pa.list_(type))
+    assert len(set(hashes(lists))) == 2
+
+
+VECTOR = np.random.default_rng(0).normal(size=16).astype(np.float32)
+ALIKE: dict[str, tuple[object, object, pa.DataType]] = {
+    "negated vector": (VECTOR.tobytes(), (-VECTOR).tobytes(), pa.binary()),
+    "signs in halves": ((5, 1 << 40), (5 ^ -0x7FFFFFFF80000000, 1 << 40 ^ -0x7FFFFFFF80000000), pa.int64()),
+    "signs": ((1.0, -2.5, 3.0, -1.5), (-1.0, 2.5, -3.0, 1.5), pa.float64()),
+    "period of 4": ("abc0" * 4, "abcp" * 4, pa.string()),
+    "case": ("abcdefghijklmnop", "abcDefgHijkLmnoP", pa.string()),
+    "number": ("row1" * 4, "row2" * 4, pa.string()),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_values_that_change_alike_are_told_apart(name: str) -> None:
+    """Each word changes by bits of which a product with an odd key keeps one: with any keys, so some are drawn."""
+    before, after, type = ALIKE[name]
+    rows = [each if isinstance(each, tuple) else (each,) for each in (before, after)]
+    columns = [pa.array(values, type) for values in zip(*rows, strict=True)]
+    for _ in range(200):
+        (one, two), (other_one, other_two) = hashes(*columns)
+        assert one != other_one
+        assert two != other_two
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
+    st.lists(st.integers(0, 31), min_size=1, max_size=3),
+    st.sampled_from([1, 1 << 32, 1 | 1 << 32]),
+    st.sampled_from([pa.int64(), pa.binary(), pa.list_(pa.int64())]),
+)
+def test_bits_that_change_in_each_word_are_noticed(
+    words: list[int], bits: list[int], halves: int, type: pa.DataType
+) -> None:
+    """The same bits of all words, in one half or in both."""
+    other = [word ^ halves * sum({1 << bit for bit in bits}) for word in words]
+    arrays = [pa.array(each, pa.uint64()).view(pa.int64()) for each in (words, other)]
+    if type == pa.int64():
+        columns = [pa.concat_arrays([a.slice(i, 1) for a in arrays]) for i in range(len(words))]
+    elif type == pa.binary():
+        columns = [pa.array([a.to_numpy().tobytes() for a in arrays], type)]
+    else:
+        columns = [pa.array([a.to_pylist() for a in arrays], type)]
+    (one, two), (other_one, other_two) = hashes(*columns)
+    assert one != other_one
+    assert two != other_two
+
+
+def test_values_keep_their_hashes_after_longer_ones() -> None:
+    """Longer ones need more keys."""
+    of_rows = RowHashes()
+    columns = [pa.array(["a", "b" * 100]), pa.array([[1], [2, 3]], pa.list_(pa.int64()))]
+    before = of_rows.both(columns, 2)
+    of_rows.both([pa.array(["x" * 100_000]), pa.array([list(range(10_000))], pa.list_(pa.int64()))], 1)
+    again = of_rows.both(columns, 2)
+    assert all(np.array_equal(one, other) for one, other in zip(before, again, strict=True))
 
 
 @given(st.lists(TEXTS, max_size=30), st.integers(0, 5))
@@ -71,15 +139,6 @@ def test_columns_are_told_apart() -> None:
     assert len(set(hashes(a, b))) == len(a)
     signs = pa.array([1.0, -1.0]).take(pa.array([0, 1, 0, 1])), pa.array([1.0, -1.0]).take(pa.array([0, 0, 1, 1]))
     assert len(set(hashes(*signs))) == 4
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_no_rows_have_no_hashes(name: str) -> None:
-    """Nor have lists without elements any of these."""
-    type, _ = VALUES[name]
-    columns = [pa.array([], type), pa.nulls(3, type).slice(3)]
-    assert [len(each) for each in RowHashes().both(columns, 0)] == [0, 0]
-    assert len(set(hashes(pa.array([[], None, []], pa.list_(type))))) == 2
 
 
 def test_differences_of_high_bits_are_told_apart() -> None:

@@ -4,29 +4,48 @@
     NULL        a word of its own                             struct        its fields, then whether it is there
     dictionary  its values, taken by the indices              list          the sum of its elements' hashes, and length
 
-    sum     of key * half, for both halves of each word, by odd keys of 64 bits that are drawn at random for each object
-    hash    the sum of a row's words, mixed by a finalizer of Stafford's (splitmix64 has the first)
+    sum     of key[place] * word + high_key[place] * (word div 2^32), modulo 2^64
+    hash    the sum of a row's words, mixed by a finalizer, which is a bijection
 
-Halves differ by less than 2^32, so the product of a difference keeps 33 bits of its key at least: whatever the rows
-are, two of them collide in one sum with a chance of 2^-32 over the keys at the most, in both with 2^-64, and mostly
-with about 2^-120. Rows are equal when their bits are, as for `consolidate`. A text is the same in a dictionary as
-outside of one.
+**Two rows that differ** have the same hash with a probability of at most n * 2^-33 over the keys, and both hashes are
+the same with at most n^2 * 2^-66. n is the number of levels of the rows: 1 for numbers, 2 for texts, 3 for arrays of
+numbers, 4 for arrays of texts. (A NULL is a random word. Where it meets another value, 2^-64 is to be added to
+n * 2^-33.) This holds for any two rows that are chosen without knowing the keys:
+
+1. Each object draws its keys from the system: 64 random bits for each place, half, level and hash, all independent.
+2. Carter and Wegman's multilinear hashing, of halves: the product of a word of halves low and high is
+   key * low + (2^32 * key + high_key) * high. The two factors are as random and independent as the two keys. So the
+   sums of two rows differ by the sum of factor * d, where d is the difference of two halves. Take a d that is not zero:
+   its size is less than 2^32, so 2^31 is the largest power of two that may divide it. For all other factors, the sums
+   are equal where factor * d = c (mod 2^64): for at most 2^31 of the 2^64 factors. Lemire and Kaser ("Strongly
+   universal string hashing is fast", 2012) show more of the upper half of such a sum; here all of the sum is kept.
+3. Words behind the end of a text count as zeros, so texts differ in a word or in their length, which is the word of
+   place 0; so do lists. The sum of a text or a list is a word of the level above, which has other keys: two of them
+   are equal by their own level's keys, or are words that differ on the level above. So the probabilities are added.
+4. The keys of the two hashes are independent, so the probabilities are multiplied.
+
+Of three and more rows, whose hashes might add up to zero, nothing is proven: the finalizers (Stafford's; splitmix64
+has the first) are there to make that as rare as of random numbers.
+
+Rows are equal when their bits are, as for `consolidate`. A text is the same in a dictionary as outside of one.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from itertools import count
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Words = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 Pair = tuple[Words, Words]
 _WORD = 8
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_KEYS_MIN = 256
 _TAILS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [2**64 - 1], np.uint64)
 """What is kept of a word that has so many bytes."""
 
@@ -54,18 +73,18 @@ class _Hash:
     def __init__(self, shifts: tuple[int, int, int], first: int, second: int) -> None:
         self._shifts = [np.uint64(shift) for shift in shifts]
         self._factors = [np.uint64(first), np.uint64(second), None]
-        self.seed, self.null, self.length = (np.uint64(secrets.randbits(64)) for _ in range(3))
-        self._entropy = secrets.randbits(128)
-        self._keys: Words = np.zeros(0, np.uint64)
+        self.seed, self.null = _random(2)
+        self._keys: dict[int, Words] = {}
+        self._lock = Lock()
 
-    def keys(self, places: int) -> Words:
-        """Two keys for each of so many places, or more."""
-        keys = self._keys
-        if len(keys) < 2 * places:
-            draw = np.random.Generator(np.random.PCG64(self._entropy))  # which begins with those of before
-            keys = draw.integers(0, 2**64, max(256, 4 * places), np.uint64) | np.uint64(1)
-            self._keys = keys
-        return keys
+    def keys(self, level: int, count: int) -> Words:
+        """uint64[2, at least count]: of the words and of their upper halves, by place. They never change."""
+        with self._lock:
+            keys = self._keys.get(level, np.zeros((2, 0), np.uint64))
+            if (missing := count - keys.shape[1]) > 0:
+                more = max(missing, keys.shape[1], _KEYS_MIN)
+                keys = self._keys[level] = np.concatenate([keys, _random(2 * more).reshape(2, more)], axis=1)
+            return keys
 
     def mix(self, words: Words) -> None:
         """Spreads each bit over all, in place; a bijection."""
@@ -77,59 +96,72 @@ class _Hash:
                 np.multiply(words, factor, out=words)
 
 
-def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int) -> list[Words]:
+def _random(count: int) -> Words:
+    return np.frombuffer(secrets.token_bytes(_WORD * count), np.uint64)
+
+
+def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int, level: int = 0) -> list[Words]:
     sums = [np.full(rows, hash.seed) for hash in hashes]  # a hash that is zero adds nothing to what it is added to
-    places = count()
-    for column in columns if rows else ():
-        for words, place in zip(_words(hashes, column), places, strict=False):
-            parts: tuple[Words, Words] | None = None
-            for total, hash, each, before in zip(sums, hashes, words, [None, *words], strict=False):
-                if parts is None or each is not before:
-                    parts = _halves(each)
-                keys = hash.keys(place + 1)
-                total += parts[0] * keys[2 * place]
-                total += parts[1] * keys[2 * place + 1]
+    if not rows:  # arrays without values may lack buffers
+        return sums
+    spare = np.empty(rows, np.uint64)
+    place = 0
+    for column in columns:
+        for words in _words(hashes, column, level + 1):
+            shared = all(each is words[0] for each in words)
+            high = words[0] >> _HALF
+            for total, hash, each in zip(sums, hashes, words, strict=True):
+                if not shared:
+                    np.right_shift(each, _HALF, out=high)
+                _add_products(total, each, high, hash.keys(level, place + 1)[:, place], spare)
+            place += 1
     for total, hash in zip(sums, hashes, strict=True):
         hash.mix(total)
     return sums
 
 
-def _halves(words: Words) -> tuple[Words, Words]:
-    return words & _LOW, words >> _HALF
+def _add_products(total: Words, words: Words, high: Words, keys: Words, spare: Words) -> None:
+    """Adds the products of the words and of their upper halves, `high`. `spare`: is written to."""
+    np.multiply(words, keys[0], out=spare)
+    np.add(total, spare, out=total)
+    if high.max():
+        np.multiply(high, keys[1], out=spare)
+        np.add(total, spare, out=total)
 
 
-def _words(hashes: Sequence[_Hash], array: pa.Array) -> Iterator[list[Words]]:
-    """What is added up for each value, one word after the other, for each of the hashes."""
+def _words(hashes: Sequence[_Hash], array: pa.Array, level: int) -> Iterator[list[Words]]:
+    """What is added up for each value, one word after the other, for each of the hashes. `level`: of texts and lists,
+    whose elements are on the next one. There are values."""
     type = array.type
     if pa.types.is_dictionary(type):
-        yield from _of_dictionary(hashes, array)
+        yield from _of_dictionary(hashes, array, level)
     elif pa.types.is_struct(type):
         for field in array.flatten():
-            yield from _words(hashes, field)
+            yield from _words(hashes, field, level)
         yield [np.asarray(array.is_valid()).astype(np.uint64)] * len(hashes)
     elif pa.types.is_list(type):
         ends = np.asarray(array.offsets).astype(np.int64)
         elements = array.values.slice(ends[0], ends[-1] - ends[0])
-        found = _of_rows(hashes, [elements], len(elements))
-        yield _with_nulls(hashes, array, _sequences(hashes, ends - ends[0], found))
+        found = _of_rows(hashes, [elements], len(elements), level + 1)
+        yield _with_nulls(hashes, array, _sequences(hashes, level, ends - ends[0], np.diff(ends), found))
     elif pa.types.is_string(type) or pa.types.is_binary(type):
-        yield _with_nulls(hashes, array, _of_bytes(hashes, array))
+        yield _with_nulls(hashes, array, _of_bytes(hashes, array, level))
     else:
         for word in _fixed(array):
             yield _with_nulls(hashes, array, [word] * len(hashes))
 
 
-def _of_dictionary(hashes: Sequence[_Hash], array: pa.DictionaryArray) -> Iterator[list[Words]]:
+def _of_dictionary(hashes: Sequence[_Hash], array: pa.DictionaryArray, level: int) -> Iterator[list[Words]]:
     values, indices = array.dictionary, array.indices
     if not len(values):
-        yield from _words(hashes, pa.nulls(len(array), array.type.value_type))
+        yield from _words(hashes, pa.nulls(len(array), array.type.value_type), level)
         return
     at = np.asarray(indices.fill_null(0) if indices.null_count else indices)
-    for found in _words(hashes, values):
+    for found in _words(hashes, values, level):
         yield _with_nulls(hashes, indices, [each[at] for each in found])
 
 
-def _of_bytes(hashes: Sequence[_Hash], array: pa.Array) -> list[Words]:
+def _of_bytes(hashes: Sequence[_Hash], array: pa.Array, level: int) -> list[Words]:
     """Of texts and bytes, whose last word is filled up with zeros."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets).astype(np.int64)
@@ -139,22 +171,27 @@ def _of_bytes(hashes: Sequence[_Hash], array: pa.Array) -> list[Words]:
     words = _words_at(array.buffers()[2], firsts)
     some = counts > 0
     words[ends[1:][some] - 1] &= _TAILS[(lengths - _WORD * (counts - 1))[some]]
-    # counts do not tell lengths
-    found = _sequences(hashes, ends, [words] * len(hashes))
-    return [each + lengths.astype(np.uint64) * hash.length for each, hash in zip(found, hashes, strict=True)]
+    return _sequences(hashes, level, ends, lengths, [words] * len(hashes))
 
 
-def _sequences(hashes: Sequence[_Hash], ends: npt.NDArray[np.int64], values: Sequence[Words]) -> list[Words]:
-    """The sum of each run of values, and its length. `ends`: of the runs, after the begin of the first."""
+def _sequences(
+    hashes: Sequence[_Hash], level: int, ends: Numbers, lengths: Numbers, values: Sequence[Words]
+) -> list[Words]:
+    """The sum of each run of values, and of its length. `ends`: of the runs, after the begin of the first. `lengths`:
+    of less than 2^32."""
     counts = np.diff(ends)
-    places = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+    places = np.arange(1, 1 + ends[-1]) - np.repeat(ends[:-1], counts)
     longest = int(counts.max(initial=0))
     found = []
     for hash, each in zip(hashes, values, strict=True):
-        (low, high), keys = _halves(each), hash.keys(longest)
-        products = low * keys[2 * places] + high * keys[2 * places + 1]
+        low, high = hash.keys(level, 1 + longest)
+        products = low[places]
+        products *= each
+        upper = high[places]
+        upper *= each >> _HALF
+        products += upper
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
-        found.append(sums[ends[1:]] - sums[ends[:-1]] + counts.astype(np.uint64) * hash.length)
+        found.append(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64) * low[0])
     return found
 
 
@@ -178,7 +215,7 @@ def _fixed(array: pa.Array) -> list[Words]:
     return [np.ascontiguousarray(pairs[:, i]) for i in range(width // _WORD)]
 
 
-def _words_at(data: pa.Buffer | None, firsts: npt.NDArray[np.int64]) -> Words:
+def _words_at(data: pa.Buffer | None, firsts: Numbers) -> Words:
     """The 8 bytes from each position on; what is after the end of the data is zero."""
     if not len(firsts) or data is None:
         return np.zeros(len(firsts), np.uint64)

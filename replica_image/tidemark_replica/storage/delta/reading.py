@@ -50,8 +50,8 @@ class RowReader:
     of_updates: bool = False
 
     def updates(self, read: FileRead, dictionaries: bool = False) -> Generator[pa.RecordBatch, None, None]:
-        """The file's rows with `__diff`, and `__error` of updates; rows whose diffs cancel are left out.
-        `dictionaries`: texts that repeat may be in dictionaries, which `plain` takes away.
+        """The file's rows with `__diff`, and `__error` of updates. Rows whose diffs cancel are left out, and batches
+        without rows. `dictionaries`: texts that repeat may be in dictionaries, which `plain` takes away.
 
         Raises TableStopped, StorageError.
         """
@@ -107,7 +107,8 @@ class RowReader:
                     rows = rows.append_column(ERROR, batch.column(ERROR))
                 kept = pc.not_equal(diffs, 0)
                 rows = rows.append_column(DIFF, diffs)
-                yield rows if pc.all(kept).as_py() else rows.filter(kept)
+                if (some := rows if pc.all(kept).as_py() else rows.filter(kept)).num_rows:
+                    yield some
 
     def _conform(
         self, batch: pa.RecordBatch, partition: Mapping[str, Any], names: Sequence[str | None]

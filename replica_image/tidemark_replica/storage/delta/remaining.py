@@ -7,10 +7,12 @@
     removed file   a  b  c         sums:   0   0   b' - b        second pass:   - b
     added file     c  a  b'                                                     + b'
 
-Rows may be in any order in the files, and in different ones in the passes. That rows which do not cancel are left out
-takes a sum that is zero by chance, and the check's as well: with hashes of 128 bits by random keys, less often than
-once in 2^100 times. Where the check fails, the tick does, and the next attempt has other keys. Rows that count so often
-that their sums might lose many bits are never left out.
+Rows may be in any order in the files, and in different ones in the passes. Rows that do not cancel are left out where
+their sum and the check's are both zero by chance. A row and the one in its place, where they are all that is left of a
+sum, are lost only if both their hashes are equal: with a probability of about 2^-64 at the most, over random keys,
+whatever the rows are (`row_hashes` has the proof), and for most rows of about 2^-128. Where the check fails, the tick
+does, and the next attempt has other keys. Rows that count so often that their sums might lose many bits are never left
+out.
 """
 
 from __future__ import annotations
