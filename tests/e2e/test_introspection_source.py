@@ -82,6 +82,7 @@ def _told(changes: list[tuple[int, tuple[Any, ...], int]]) -> set[tuple[Any, ...
         ("imports", "dataflow, instance, name, kind"),
         ("errors", "*"),
         ("files", "*"),
+        ("hydrations", "*"),
     ],
 )
 def test_the_tables_are_what_queries_of_introspection_answer(system: System, relation: str, columns: str) -> None:

@@ -191,6 +191,30 @@ def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state(
     ]
 
 
+def test_steps_have_buckets_and_hydrations_a_history() -> None:
+    """A hydration that is lost with its connection has ended; one under way has no end."""
+    made = fleet()
+    instance = made.get("ns", "default")
+    assert instance is not None
+    index, view = dataflow("d").export_ids
+    (under_way,) = shown_rows("tidemark_introspection.hydrations", made)
+    assert (under_way[1:4], under_way[5:]) == (("default", "r1", "300"), (None, None))
+    assert int(under_way[4] or 0) > 0
+    instance.received(R1, 1, [Frontiers(id, at(400), at(400), at(400)) for id in (index, view)])
+    instance.received(R1, 1, [Status(index, "steps", {"steps": "3", "histogram": "[[1, 1], [64, 2]]"})])
+    found = [row[1:] for row in shown_rows("tidemark_introspection.step_histogram", made)]
+    assert found == [("r1", "1", "1"), ("r1", "64", "2")]
+    (ended,) = shown_rows("tidemark_introspection.hydrations", made)
+    assert (ended[:5], ended[6]) == (under_way[:5], "hydrated")
+    assert int(ended[5] or 0) >= int(ended[4] or 0)
+
+    lost = fleet()
+    place = lost.get("ns", "default")
+    assert place is not None
+    place.core.disconnect(R1)
+    assert [row[6] for row in shown_rows("tidemark_introspection.hydrations", lost)] == ["lost"]
+
+
 def test_top_has_what_a_dataflow_keeps_and_how_many_cores_its_tasks_take() -> None:
     """From two reports; where a third does not come, nothing runs. While it hydrates, only how far it is."""
     made = fleet()

@@ -24,7 +24,7 @@ from tidemark_operator.introspection import documents, feed, relations
 from tidemark_operator.introspection.documents import document
 from tidemark_operator.introspection.feed import IntrospectionFeed
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.kube.client import DATA_SOURCES, ApiError
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.relation_columns import COLUMNS, TABLES
 from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
@@ -141,7 +141,7 @@ class Ingesting(compute_pb2_grpc.ComputeServicer):
 
 
 def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sends nothing for other kinds of sources, nor while nothing is ingested."""
+    """It sends nothing while nothing is ingested, nor while another operator may lead."""
     for name in ("LOOK_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(feed, name, 0.01)
     state, replica = source(SYSTEM, "frontiers", "tables", "frontiers.2"), Ingesting(failures=3)
@@ -159,12 +159,22 @@ def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
             made = fed(state, stub)
+            made.refusals = 0
+
+            def deposed() -> None:
+                made.refusals += 1
+                raise ApiError(0, "the Lease was not renewed")
+
             task = asyncio.create_task(made.feed.run())
             await until(lambda: len(replica.bodies) > 2)
             made.ingests = False
             await until(lambda: all(each.done() for each in made.feed._tasks.values()))
             sent = len(replica.headers)
+            made.leads = deposed
             made.ingests = True
+            await until(lambda: made.refusals > 2)
+            assert len(replica.headers) == sent
+            made.leads = lambda: None
             await until(lambda: len(replica.headers) > sent)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -179,11 +189,14 @@ def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch
 def fed(state: SourceState, stub: Any) -> Any:
     """A feed, and whether its source is ingested."""
     place = context(state)
-    made = SimpleNamespace(ingests=True, feed=None)
+    made = SimpleNamespace(ingests=True, feed=None, leads=lambda: None)
     connected = SimpleNamespace(connection=SimpleNamespace(write_rows=lambda: stub.WriteRows()))
     r1 = ReplicaId("r1")
     running = SimpleNamespace(online=[r1], replicas={r1: connected}, is_ingesting=lambda _: made.ingests)
-    namespace = SimpleNamespace(registry=place.registry, fleet=place.fleet, running=lambda *_: running)
+    leadership = SimpleNamespace(check=lambda: made.leads())
+    namespace = SimpleNamespace(
+        registry=place.registry, fleet=place.fleet, running=lambda *_: running, leadership=leadership
+    )
     made.feed = IntrospectionFeed(cast(ReconcileContext, namespace))
     return made
 

@@ -9,6 +9,7 @@ import pytest
 
 from tidemark_operator.controller.reports.operator_costs import OperatorCost as Heard
 from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.step_histogram import step_histogram
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.spines.manifest import Manifest
@@ -45,7 +46,8 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     working.step(0.25)
     working.report(lambda: kept(5))
     first = {s.kind: s.fields for s in cast(list[Status], responses)}
-    assert first["steps"] == {"steps": "1", "elapsed_ms": "250", "max_ms": "250", "hydration_ms": "250"}
+    known = {"steps": "1", "elapsed_ms": "250", "max_ms": "250", "hydration_ms": "250", "histogram": "[[256, 1]]"}
+    assert first["steps"] == known
     assert first["arrangements"]["records"] == "5"
     assert operator_costs(first["operators"]) == ()
 
@@ -64,6 +66,22 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     working.report_again()
     working.report(lambda: kept(5))
     assert len(responses) == 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "up_to"),
+    [(0, 1), (0.001, 1), (0.0011, 2), (0.002, 2), (0.0041, 8), (1.024, 1024), (1.025, 2048), (10**6, 1 << 21)],
+)
+def test_a_step_is_counted_below_the_next_power_of_two_milliseconds(seconds: float, up_to: int) -> None:
+    """The last bucket takes the rest. The controller reads what the replica reports."""
+    responses: list[Response] = []
+    working = CostStatus(GlobalId("d/i"), responses.append, lambda: 100.0)
+    working.step(seconds)
+    working.step(seconds)
+    working.report(lambda: kept(5))
+    (steps,) = (s.fields for s in cast(list[Status], responses) if s.kind == "steps")
+    assert step_histogram(steps) == ((up_to, 2),)
+    assert step_histogram({"histogram": "[[1]]"}) == step_histogram({}) == ()
 
 
 def test_the_controller_reads_the_replicas_operator_reports() -> None:

@@ -9,6 +9,7 @@ Synchronous, without clocks or I/O: connections drain the links, and callers pas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from tidemark_operator.controller.answers.client_dataflows import ClientDataflows
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
@@ -25,6 +26,7 @@ from tidemark_operator.controller.controller_events import (
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
+from tidemark_operator.controller.hydration.hydration_history import LOST, Hydration, HydrationHistory
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_operator.controller.ingestion_registry import IngestionRegistry
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
@@ -66,6 +68,7 @@ class Instance:
         self.shard_reports = ShardReports(self.dataflows, shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
+        self.hydrations = HydrationHistory()
         self.ingestions = IngestionRegistry(shards, self.send_to)
         self.peeks, self.replica_problems = PendingPeeks(), ReplicaProblems()
         self._transients, self._initialized = ClientDataflows(), False
@@ -154,7 +157,8 @@ class Instance:
         notices = self.disconnect(replica)
         compacted, begins = self.disconnected.described(has, now_ms)
         self._broadcast(compacted)
-        gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource)
+        known = () if has is None else [id for dataflow in has.dataflows for id in dataflow.export_ids]
+        gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource, known)
         link = self._links[replica] = Link(connection, gate)
         self.disconnected.connected(replica, begins)
         self.excluded.described(replica, has, now_ms)
@@ -168,6 +172,10 @@ class Instance:
         """Owners in the replica's hydration slots; None where it is not connected."""
         return link.occupants if (link := self._links.get(replica)) else None
 
+    def hydrating(self) -> list[tuple[ReplicaId, Hydration]]:
+        """The hydrations under way, by replica."""
+        return [(replica, each) for replica in self.replicas for each in self._links[replica].hydrating]
+
     def recorded(self, replica: ReplicaId, owners: Collection[str]) -> None:
         """The hydration slots of these owners are recorded in the ComputeReplica's status."""
         if link := self._links.get(replica):
@@ -175,7 +183,9 @@ class Instance:
 
     def disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> list[Notice]:
         """A connection ended. `lost_ms`: when it was lost; None where the replica was removed."""
-        self._links.pop(replica, None)
+        if (link := self._links.pop(replica, None)) is not None:
+            lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.hydrating)
+            self.hydrations.add(replica, [*link.ended(), *lost])
         self.replica_problems.forget(replica)
         self.excluded.left(replica)
         self.disconnected.left(replica) if lost_ms is None else self.disconnected.lost(replica, lost_ms)
@@ -193,6 +203,8 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
+        if ended := link.ended():
+            self.hydrations.add(replica, ended)
         return [*link.news(replica), *self._take(replica, response, now_ms)]
 
     def _take(self, replica: ReplicaId, response: Response, now_ms: int) -> list[Notice]:
@@ -269,6 +281,7 @@ class Instance:
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
+            self.hydrations.add(replica, link.ended())
             news += link.news(replica)
             if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.hydration.hydration_history import Hydration
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.reports.replica_problems import EXECUTORS, STORAGE
@@ -108,6 +109,10 @@ class InstanceFacade:
     def awaits_slot(self, exports: Sized[Collection]) -> bool:
         """Whether every connected replica keeps one of these exports waiting for a hydration slot."""
         return all(any(link.is_gated(export.id) for export in exports) for link in self.core.links)
+
+    def hydrations(self) -> list[tuple[ReplicaId, Hydration]]:
+        """The last hydrations that ended, and those under way, each with its replica."""
+        return [*self.core.hydrations.ended(), *self.core.hydrating()]
 
     def hydrating_suspects(self) -> list[tuple[str, ReplicaId]]:
         """Suspects that occupy a hydration slot, and where: (owner, replica)."""

@@ -101,6 +101,7 @@ class RunningInstance(InstanceFacade):
         hydration_policy = HydrationPolicy(
             standing=lambda owner: listener.standing(self, owner),
             recorded=True,
+            clock=now_ms,
         )
         super().__init__(Instance(shards, hydration_policy, config.storage_location))
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))

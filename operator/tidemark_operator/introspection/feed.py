@@ -93,7 +93,9 @@ class IntrospectionFeed:
             await asyncio.sleep(max(pause, PAUSE_FACTOR * busy))
 
     async def _send(self, state: SourceState, body: bytes) -> None:
-        """Raises OperatorError where the replica does not take the document."""
+        """Raises OperatorError where the replica does not take the document, or another operator may lead: what this
+        one knows may be from before a pause of its process."""
+        self._context.leadership.check()
         running = self._context.running(state.key.namespace, state.instance)
         if running is None or state.pinned is None or state.ingester is None:
             raise QueryNotReady("it is not ingested any more")

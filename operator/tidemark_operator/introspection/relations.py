@@ -8,6 +8,8 @@
     statuses            every other status of replicas: hydration, sizes of arrangements, steps
     arrangements        per dataflow and replica: arrangements, records, batches, bytes
     steps               per dataflow and replica: steps and their durations since it was rendered
+    step_histogram      per dataflow, replica and bucket: steps that took so long
+    hydrations          the hydrations of each replica, under way or ended
     operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
     imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
     tables              the tables of sources: rows, bytes, lag, errors
@@ -31,6 +33,7 @@ from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.reports.operator_costs import operator_costs
 from tidemark_operator.controller.reports.recomputation import FIELDS, KIND
+from tidemark_operator.controller.reports.step_histogram import step_histogram
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -172,6 +175,20 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, 
     return read
 
 
+def _step_histogram(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace):
+        for replica, on in collection.computing:
+            for bound, steps in step_histogram(on.statuses.get("steps", {})):
+                yield name.partition(".")[0], replica, bound, steps
+
+
+def _hydrations(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for running in context.fleet.of(namespace):
+        for replica, each in running.hydrations():
+            times = (each.as_of, each.began_ms, each.ended_ms)
+            yield name_of(each.owner) or each.owner, running.name, replica, *times, each.outcome or None
+
+
 def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     """While a dataflow hydrates, the progress of its operators (once per dataflow); afterwards their sizes and
     costs."""
@@ -253,6 +270,8 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "arrangements": _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
     "steps": _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
     "recomputations": _numbers(KIND, FIELDS),
+    "step_histogram": _step_histogram,
+    "hydrations": _hydrations,
     "operators": _operators,
     "imports": _imports,
     "tables": _tables,

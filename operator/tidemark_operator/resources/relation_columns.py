@@ -32,6 +32,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
         "recomputations": _columns(
             "dataflow:s replica:s time:n rows:n input_rows:n step_ms:n hydration_ms:n elapsed_ms:n recomputations:n"
         ),
+        "step_histogram": _columns("dataflow:s replica:s up_to_ms:n steps:n"),
+        "hydrations": _columns("dataflow:s instance:s replica:s as_of:n began:n ended:n outcome:s"),
         "operators": _columns(
             "dataflow:s replica:s place:n operator:s kind:s records:n batches:n bytes:n elapsed_ms:n "
             "percent:n hydrated:b"

@@ -1,6 +1,7 @@
 """Reports the costs and the state of a dataflow, for introspection only.
 
-    Status steps           number, total time, longest, and the hydration's time, in milliseconds
+    Status steps           number, total time, longest, and the hydration's time, in milliseconds; histogram
+                           [[bound, number], ...] of steps by powers of two milliseconds
     Status arrangements    number, rows, batches and bytes
     Status operators       [name, kind, rows, batches, bytes, milliseconds] of each; see OPERATORS_MAX
 
@@ -10,6 +11,7 @@ The status is sent for the dataflow's first export, at most every REPORT_SECONDS
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -22,6 +24,8 @@ REPORT_SECONDS = 10.0
 OPERATORS_MAX = 64
 """Of more operators, those with the most time are listed, and the others as one entry."""
 NAME_LENGTH_MAX = 128
+BUCKETS = 22
+"""Of durations: up to 1 ms, 2 ms, ... 17 minutes, and everything beyond."""
 
 
 class CostStatus:
@@ -32,6 +36,7 @@ class CostStatus:
     ) -> None:
         self._id, self._respond, self._clock = id, respond, clock
         self._steps, self._seconds, self._longest, self._first = 0, 0.0, 0.0, 0.0
+        self._buckets = [0] * BUCKETS
         self._reported_at = -REPORT_SECONDS
         self._reported: dict[str, dict[str, str]] = {}
 
@@ -42,6 +47,7 @@ class CostStatus:
         self._steps += 1
         self._seconds += seconds
         self._longest = max(self._longest, seconds)
+        self._buckets[bucket_of(seconds)] += 1
 
     def report(
         self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorCost]] = tuple
@@ -51,7 +57,9 @@ class CostStatus:
         if self._steps and now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
             seconds = {"elapsed_ms": self._seconds, "max_ms": self._longest, "hydration_ms": self._first}
-            self._send("steps", _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()}))
+            numbers = _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()})
+            histogram = [[1 << bucket, steps] for bucket, steps in enumerate(self._buckets) if steps]
+            self._send("steps", numbers | {"histogram": json.dumps(histogram)})
             self._send("arrangements", _numbers(arrangement_sizes(keeps())))
             self._send("operators", {"operators": operators_json(operators())})
 
@@ -68,6 +76,11 @@ class CostStatus:
         if self._reported.get(kind) != fields:
             self._reported[kind] = fields
             self._respond(Status(self._id, kind, fields))
+
+
+def bucket_of(seconds: float) -> int:
+    """The first bucket whose bound, 1, 2, 4, ... milliseconds, is not below; the last one has no bound."""
+    return min(max(math.ceil(seconds * 1e3) - 1, 0).bit_length(), BUCKETS - 1)
 
 
 def arrangement_sizes(manifests: Iterable[Manifest]) -> dict[str, float]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
+from tidemark_operator.controller.hydration.hydration_history import DROPPED, FAILED, HYDRATED, RAN_OUT, Hydration
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -58,7 +59,8 @@ class _Group:
     """The exports of one dataflow. `missing`: those that have not hydrated; `imports`: indexes; `held`: `Schedule`
     commands that are not sent yet; `admitted`: the dataflow is in a slot; `released`: the slot is recorded, so the
     dataflow may be scheduled. `progress`: a hash of the last progress report; `moved_ms`: when it last changed;
-    `stalled_ms`: for how long it has not."""
+    `stalled_ms`: for how long it has not. `known`: the replica had it when the connection began; `began`: its
+    hydration, at `began_ms` if that is known; `outcome`: of an export that ended, if it did not hydrate."""
 
     owner: str
     as_of: Frontier
@@ -67,6 +69,10 @@ class _Group:
     held: list[Schedule] = field(default_factory=list)
     admitted: bool = False
     released: bool = False
+    known: bool = False
+    began: bool = False
+    began_ms: int | None = None
+    outcome: str = ""
     progress: int | None = None
     moved: bool = True
     moved_ms: int = 0
@@ -75,7 +81,8 @@ class _Group:
 
 class HydrationGate:
     """`owner_of`: the owner of an export. `resumed`: owners that this process of the replica is hydrating already.
-    `is_resource`: whether an export belongs to a resource: a Dataflow that ends may have a single time, as a query."""
+    `is_resource`: whether an export belongs to a resource: a Dataflow that ends may have a single time, as a query.
+    `known`: exports that the replica has already."""
 
     def __init__(
         self,
@@ -83,9 +90,11 @@ class HydrationGate:
         owner_of: Callable[[GlobalId], str] = str,
         resumed: Collection[str] = (),
         is_resource: Callable[[GlobalId], bool] = lambda id: False,
+        known: Collection[GlobalId] = (),
     ) -> None:
         self._policy, self._owner_of, self._resumed = policy or HydrationPolicy(), owner_of, frozenset(resumed)
-        self._is_resource = is_resource
+        self._is_resource, self._known = is_resource, frozenset(known)
+        self._ended: list[Hydration] = []
         self._groups: dict[GlobalId, _Group] = {}
         self._admitted: dict[_Group, None] = {}  # both in order
         self._waiting: dict[_Group, None] = {}
@@ -122,13 +131,25 @@ class HydrationGate:
         found, self._out_of_memory = self._out_of_memory, []
         return found
 
+    def ended(self) -> list[Hydration]:
+        """Return the hydrations that have ended since the last call, and clear the list."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    @property
+    def hydrating(self) -> list[Hydration]:
+        """The hydrations under way, in the order of admission."""
+        begun = (group for group in self._admitted if group.began)
+        return [Hydration(group.owner, group.as_of.time, group.began_ms) for group in begun]
+
     def absorb(self, command: Command) -> list[Command]:
         """Take a command on its way to the replica; return the commands to send now."""
         match command:
             case CreateDataflow(dataflow) if not self._is_for_client(dataflow):
                 owner = self._owner_of(dataflow.export_ids[0])
                 as_of, imports = Frontier.at(dataflow.as_of), frozenset(i.id for i in dataflow.index_imports)
-                group = _Group(owner, as_of, imports, set(dataflow.export_ids))
+                known = not self._known.isdisjoint(dataflow.export_ids)
+                group = _Group(owner, as_of, imports, set(dataflow.export_ids), known=known)
                 self._unhydrated.update(dict.fromkeys(dataflow.export_ids, as_of))
                 self._groups.update(dict.fromkeys(dataflow.export_ids, group))
                 return [command]
@@ -138,7 +159,7 @@ class HydrationGate:
                 self._withdraw(id)
                 self._unhydrated.pop(id, None)
                 self._failing.pop(id, None)
-                return [command, *self._done(id)]
+                return [command, *self._done(id, DROPPED)]
             case _:
                 return [command]
 
@@ -154,12 +175,13 @@ class HydrationGate:
                 return self._requeue(response.id, str(response.attempts))
             if group := self._groups.get(response.id):
                 self._failing[response.id] = group
-            return self._done(response.id)
+            return self._done(response.id, FAILED)
         if isinstance(response, Status) and response.kind == "hydration" and response.id in self._groups:
             group = self._groups[response.id]
             progress = hash(frozenset(response.fields.items()))
             group.moved |= group.progress != progress
             group.progress = progress
+            group.began |= group.released and response.fields.get("state") == "hydrating"
         return []
 
     def recorded(self, owners: Collection[str]) -> list[Command]:
@@ -167,7 +189,7 @@ class HydrationGate:
         released: list[Command] = []
         for group in self._admitted:
             if group.owner in owners:
-                released += self._release(group)
+                released += self._begin(group)
         return released
 
     def maintain(self, now_ms: int) -> list[Command]:
@@ -186,7 +208,7 @@ class HydrationGate:
             self._admitted[group] = None
             group.admitted = True
             if not self._policy.recorded:
-                released += self._release(group)
+                released += self._begin(group)
         return released
 
     def _is_for_client(self, dataflow: DataflowDescription) -> bool:
@@ -200,7 +222,7 @@ class HydrationGate:
         if group.owner in self._resumed and not group.admitted:
             group.admitted = True
             self._admitted[group] = None
-            return self._release(group)
+            return self._begin(group, resumed=True)
         if not group.admitted:
             self._waiting[group] = None
         # a replay schedules one dataflow after the other, so one in good standing may still follow a suspect
@@ -222,8 +244,10 @@ class HydrationGate:
             self._groups[export] = group
             group.missing.add(export)
         self._admitted.pop(group, None)
+        self._record(group, RAN_OUT)
         self._out_of_memory.append(OutOfMemory(group.owner, not self._admitted, attempt))
-        group.admitted = group.released = False
+        group.admitted = group.released = group.known = False
+        group.outcome = ""
         group.moved, group.stalled_ms = True, 0
         group.held = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
@@ -231,13 +255,16 @@ class HydrationGate:
 
     def _hydrated(self, id: GlobalId) -> list[Command]:
         del self._unhydrated[id]
-        self._failing.pop(id, None)
         group = self._groups.get(id)
+        failing = self._failing.pop(id, None)
+        if failing is not None and failing is not group and failing not in self._failing.values():
+            failing.began = True  # the replica has tried again by itself
+            self._record(failing, HYDRATED)
         if group is None:
             return self.admit()
         if group.admitted and self._standing(group) is Standing.SUSPECT and group.missing == {id}:
             self._cleared.append(group.owner)
-        return self._done(id)
+        return self._done(id, HYDRATED)
 
     def _next(self, suspects: bool) -> _Group | None:
         """The next dataflow to admit: one in good standing, else a suspect where no other occupant is left."""
@@ -263,21 +290,38 @@ class HydrationGate:
     def _standing(self, group: _Group) -> Standing:
         return self._policy.standing(group.owner)
 
+    def _begin(self, group: _Group, resumed: bool = False) -> list[Command]:
+        """Release the group: its hydration begins. One that the replica had before the connection may be hydrated, so
+        it has begun once the replica tells of its progress."""
+        if not group.released:
+            group.began, group.began_ms = resumed or not group.known, None if resumed else self._policy.clock()
+        return self._release(group)
+
+    def _record(self, group: _Group, outcome: str) -> None:
+        """The hydration of the group has ended, if it began."""
+        if group.began:
+            group.began = False
+            ended = self._policy.clock()
+            self._ended.append(Hydration(group.owner, group.as_of.time, group.began_ms, ended, outcome))
+
     @staticmethod
     def _release(group: _Group) -> list[Command]:
         group.released = True
         held, group.held = group.held, []
         return [*held]
 
-    def _done(self, id: GlobalId) -> list[Command]:
+    def _done(self, id: GlobalId, outcome: str) -> list[Command]:
         """The export needs its slot no more: hydrated, failed or dropped."""
         group = self._groups.pop(id, None)
         if group is None:
             return []
         group.missing.discard(id)
         group.moved = True
+        if outcome != HYDRATED:
+            group.outcome = outcome
         if group.missing:
             return self.admit()
+        self._record(group, group.outcome or outcome)
         released = self._release(group)
         self._admitted.pop(group, None)
         self._waiting.pop(group, None)

@@ -76,8 +76,9 @@ class SlotOccupants:
 @dataclass
 class HydrationPolicy:
     """`concurrency`: slots on each replica. `standing`: of the dataflow that is installed for an owner. `recorded`:
-    occupants must be recorded before they are scheduled."""
+    occupants must be recorded before they are scheduled. `clock`: milliseconds since 1970, for the history."""
 
     concurrency: int = 4
     standing: Callable[[str], Standing] = lambda owner: Standing.CLEAR
     recorded: bool = False
+    clock: Callable[[], int] = lambda: 0

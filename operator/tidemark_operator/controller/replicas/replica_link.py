@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 
 from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice, SuspectCleared
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
+from tidemark_operator.controller.hydration.hydration_history import Hydration
 from tidemark_operator.controller.replicas.excluded_dataflows import export_of
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.ids import GlobalId, ReplicaId
@@ -79,6 +80,15 @@ class Link:
         """Suspects that have hydrated, and hydrations that ran out of memory, since the last call."""
         ran_out = [HydrationOutOfMemory(replica, each) for each in self._gate.out_of_memory()]
         return [*map(SuspectCleared, self._gate.cleared()), *ran_out]
+
+    def ended(self) -> list[Hydration]:
+        """Hydrations that have ended since the last call."""
+        return self._gate.ended()
+
+    @property
+    def hydrating(self) -> list[Hydration]:
+        """Hydrations under way."""
+        return self._gate.hydrating
 
     def drain(self) -> list[Command]:
         """Return the queued commands and clear the queue. Raises: OperatorError, as `check`."""
