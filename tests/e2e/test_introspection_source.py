@@ -83,6 +83,7 @@ def _told(changes: list[tuple[int, tuple[Any, ...], int]]) -> set[tuple[Any, ...
         ("errors", "*"),
         ("files", "*"),
         ("hydrations", "*"),
+        ("operator_channels", "*"),
     ],
 )
 def test_the_tables_are_what_queries_of_introspection_answer(system: System, relation: str, columns: str) -> None:

@@ -190,6 +190,14 @@ def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state(
         ("r1", "1", "join", "Join", "5", "2", "70", "9", "100", "true"),
     ]
 
+    two = '[["read t", "Get", 0, 0, 0, 1], ["join", "Join", 5, 2, 70, 9]]'
+    fields = {"operators": two, "channels": "[[0, 1], [1, 7]]"}
+    instance.received(R1, 1, [Status(index, "operators", fields)])
+    found = [row[1:] for row in shown_rows("tidemark_introspection.operator_channels", made)]
+    assert found == [("r1", "1", "read t", "2", "join")]
+    instance.received(R1, 1, [Status(index, "operators", {"operators": two, "channels": "[0]"})])
+    assert shown_rows("tidemark_introspection.operator_channels", made) == []
+
 
 def test_steps_have_buckets_and_hydrations_a_history() -> None:
     """A hydration that is lost with its connection has ended; one under way has no end."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tidemark_operator.controller.reports.operator_costs import OperatorCost as Heard
-from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.operator_costs import operator_channels, operator_costs
 from tidemark_operator.controller.reports.step_histogram import step_histogram
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
@@ -20,6 +20,7 @@ from tidemark_replica.telemetry.cost_status import (
     REPORT_SECONDS,
     CostStatus,
     arrangement_sizes,
+    channels_json,
     operators_json,
 )
 
@@ -87,7 +88,10 @@ def test_a_step_is_counted_below_the_next_power_of_two_milliseconds(seconds: flo
 def test_the_controller_reads_the_replicas_operator_reports() -> None:
     """In milliseconds, and in the order of the plan."""
     join, reduce = OperatorCost("join", "Join", 5, 2, 70, 1_999), OperatorCost("reduce" * 40, "Reduce", 1, 1, 9, 500)
-    heard = operator_costs({"operators": operators_json([join, reduce])})
+    fields = {"operators": operators_json([join, reduce]), "channels": channels_json({(0, 1)}, 2)}
+    heard = operator_costs(fields)
+    assert operator_channels(fields) == ((0, 1),)
+    assert channels_json({(0, 1)}, OPERATORS_MAX + 1) == "[]"
     assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:NAME_LENGTH_MAX], "Reduce", 1, 1, 9, 0))
 
 

@@ -11,6 +11,7 @@
     step_histogram      per dataflow, replica and bucket: steps that took so long
     hydrations          the hydrations of each replica, under way or ended
     operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
+    operator_channels   which operator's rows reach which other one
     imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
     tables              the tables of sources: rows, bytes, lag, errors
     files               the files of sources: their rows and errors, and what became of them
@@ -31,7 +32,7 @@ from types import MappingProxyType
 from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
-from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.operator_costs import operator_channels, operator_costs
 from tidemark_operator.controller.reports.recomputation import FIELDS, KIND
 from tidemark_operator.controller.reports.step_histogram import step_histogram
 from tidemark_operator.errors import QueryRefused
@@ -209,6 +210,17 @@ def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                 yield dataflow, replica, place, o.name, o.kind or None, *costs, 100, True
 
 
+def _operator_channels(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace):
+        for replica, on in collection.computing:
+            status = on.statuses.get("operators", {})
+            operators = operator_costs(status)
+            for begin, end in operator_channels(status):
+                if max(begin, end) < len(operators):
+                    first, second = (begin + 1, operators[begin].name), (end + 1, operators[end].name)
+                    yield name.partition(".")[0], replica, *first, *second
+
+
 def _imports(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     names, now = import_names(context.registry, namespace), now_ms()
     for running in context.fleet.of(namespace):
@@ -273,6 +285,7 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "step_histogram": _step_histogram,
     "hydrations": _hydrations,
     "operators": _operators,
+    "operator_channels": _operator_channels,
     "imports": _imports,
     "tables": _tables,
     "files": _files,

@@ -38,6 +38,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
             "dataflow:s replica:s place:n operator:s kind:s records:n batches:n bytes:n elapsed_ms:n "
             "percent:n hydrated:b"
         ),
+        "operator_channels": _columns("dataflow:s replica:s from_place:n from_operator:s to_place:n to_operator:s"),
         "imports": _columns("dataflow:s instance:s name:s kind:s write_time:n finished:b lag_ms:n input_time:n"),
         "tables": _columns(
             "source:s table:s instance:s replica:s rows:n bytes:n write_time:n finished:b lag_ms:n behind:n unit:s "

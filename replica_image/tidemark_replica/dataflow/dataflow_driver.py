@@ -134,7 +134,8 @@ class DataflowDriver:
         inputs, full = self.input_frontier(), self._full_refreshes
         goal = self._goal.goal(inputs, hydrated=self._dataflow.hydrated or (full is not None and full.is_due))
         if self._rendered is not None:
-            self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
+            rendered = self._rendered
+            self._cost_status.report(rendered.arrangements, rendered.operators, rendered.channels)
         elif full is not None:
             self._cost_status.report(tuple, tuple)
         self._report_rows()

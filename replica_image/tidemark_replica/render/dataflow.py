@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -101,6 +101,10 @@ class RenderedDataflow:
     def operators(self) -> list[OperatorCost]:
         """The state of each operator, and the time that it has worked."""
         return self._operators.work(self.arrangements())
+
+    def channels(self) -> Collection[tuple[int, int]]:
+        """(from, to): operators, by their places among `operators`, whose rows reach others."""
+        return self._operators.channels
 
     def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
         """An upper bound of the updates that a step to `upper` reads. Opens no file."""

@@ -3,7 +3,8 @@
     Status steps           number, total time, longest, and the hydration's time, in milliseconds; histogram
                            [[bound, number], ...] of steps by powers of two milliseconds
     Status arrangements    number, rows, batches and bytes
-    Status operators       [name, kind, rows, batches, bytes, milliseconds] of each; see OPERATORS_MAX
+    Status operators       [name, kind, rows, batches, bytes, milliseconds] of each; see OPERATORS_MAX; channels
+                           [[from, to], ...] by places in this list
 
 The status is sent for the dataflow's first export, at most every REPORT_SECONDS, and only where it has changed.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
@@ -50,7 +51,10 @@ class CostStatus:
         self._buckets[bucket_of(seconds)] += 1
 
     def report(
-        self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorCost]] = tuple
+        self,
+        keeps: Callable[[], Iterable[Manifest]],
+        operators: Callable[[], Sequence[OperatorCost]] = tuple,
+        channels: Callable[[], Collection[tuple[int, int]]] = tuple,
     ) -> None:
         """Sends the statuses if REPORT_SECONDS have passed."""
         now = self._clock()
@@ -61,7 +65,9 @@ class CostStatus:
             histogram = [[1 << bucket, steps] for bucket, steps in enumerate(self._buckets) if steps]
             self._send("steps", numbers | {"histogram": json.dumps(histogram)})
             self._send("arrangements", _numbers(arrangement_sizes(keeps())))
-            self._send("operators", {"operators": operators_json(operators())})
+            costs = operators()
+            told = {"operators": operators_json(costs), "channels": channels_json(channels(), len(costs))}
+            self._send("operators", told)
 
     def state_freed(self) -> None:
         """Sends at once that the dataflow keeps no state."""
@@ -106,6 +112,11 @@ def operators_json(operators: Sequence[OperatorCost]) -> str:
     if others:
         rows.append([f"{len(others)} others", "", *_measured(others)])
     return json.dumps(rows)
+
+
+def channels_json(channels: Collection[tuple[int, int]], operators: int) -> str:
+    """The channels in order, as JSON; none where not each operator is listed."""
+    return json.dumps(sorted(channels) if operators <= OPERATORS_MAX else [])
 
 
 def _measured(operators: Sequence[OperatorCost]) -> list[int]:

@@ -32,3 +32,12 @@ def operator_costs(fields: Mapping[str, str]) -> tuple[OperatorCost, ...]:
         return tuple(OperatorCost(str(name), str(kind), *map(int, numbers)) for name, kind, *numbers in rows)
     except (TypeError, ValueError):
         return ()
+
+
+def operator_channels(fields: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    """The channels in the fields of a status: (from, to), as positions in `operator_costs`; empty for an image that
+    reports none."""
+    try:
+        return tuple((int(begin), int(end)) for begin, end in json.loads(fields.get("channels", "[]")))
+    except (TypeError, ValueError):
+        return ()

@@ -25,6 +25,7 @@ from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
 from tidemark_replica.render.task.timing import OperatorTimes
+from tidemark_replica.render.telemetry.operator_channels import Channel, channels
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
 
 OperatorIndex = int
@@ -76,6 +77,9 @@ class OperatorCosts:
         kept = [tuple(a for a, owner in self._owners.items() if owner == place) for place in range(len(found))]
         names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
         self.operators = tuple(map(Operator, names, kinds, kept))
+        reads = ((self._owners[a], place) for place, (_, _, named) in enumerate(found.values()) for a in named)
+        self.channels = self._channels(fragments) | {(owner, place) for owner, place in reads if owner != place}
+        """(from, to): rows of the first operator reach the second one, or are looked up by it."""
         self._shapes: dict[int, tuple[StageFrame, _NodeOperators]] = {}
         self._microseconds: Counter[OperatorIndex] = Counter()
 
@@ -123,6 +127,10 @@ class OperatorCosts:
                     mentions = tuple(_mentioned(_names(node), self._own))
                     found.setdefault(self._key(node), (name, operator_kind(node), mentions))
         return found
+
+    def _channels(self, fragments: Fragments) -> frozenset[Channel]:
+        loops = {str(key[1]): place for key, place in self._places.items() if key[0] == ""}
+        return channels(fragments, lambda node: self._places.get(self._key(node)), loops)
 
     def _lookups(self) -> Iterator[tuple[_Key, _Key]]:
         """(key of a lookup as an operator, key of its join): a delta join's first path, which a hydration may follow in
