@@ -53,7 +53,7 @@ def test_a_call_is_in_all_its_tables_once(tables: Written) -> None:
     (1, {"table": "absent"}, "has no table absent"),
     (1, {"table": ""}, "each with its name"),
     (1, {"table": "plain"}, "names each once"),
-    (0, {"size": 5}, "plain has not"),
+    (0, {"size": 5}, "cannot be read"),
 ])  # fmt: skip
 def test_each_table_of_a_call_is_checked(tables: Written, place: int, changed: dict[str, Any], text: str) -> None:
     before = tables.rows("plain"), tables.rows("orders")
