@@ -18,7 +18,9 @@ from tests.gateway.source_tables import PINNED, registered
 from tests.gateway.test_metrics import fleet
 from tests.waiting import until as wait_until
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.ingester_choice import Ingester
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection import documents, feed, relations
 from tidemark_operator.introspection.documents import document
@@ -65,11 +67,20 @@ def context(*more: SourceState) -> ReconcileContext:
         registry.put_source(state)
         for table in state.pinned.tables if state.pinned else ():
             made.book("ns").register(table.shard.shard_id, table.shard.location, 0, owned=True)
-    return cast(ReconcileContext, SimpleNamespace(registry=registry, fleet=made))
+    leadership = SimpleNamespace(term=3)
+    return cast(ReconcileContext, SimpleNamespace(registry=registry, fleet=made, leadership=leadership))
 
 
 def names(found: dict[str, Any], relation: str, column: str) -> list[str]:
     return sorted(found["relations"][relation][column])
+
+
+def test_a_document_tells_its_operator_and_its_moment() -> None:
+    before = now_ms()
+    found = document(context(), "ns", ("peeks",))
+    assert found["term"] == 3
+    assert before <= found["moment"] <= now_ms()
+    assert set(document(context(), "ns", ("later",))) == {"term", "moment", "obstacle"}
 
 
 def test_a_document_has_the_rows_of_one_namespace_by_columns() -> None:
@@ -92,11 +103,40 @@ def test_rows_of_tables_of_introspection_are_left_out() -> None:
 
 def test_rows_that_are_too_many_are_an_obstacle_that_names_the_relation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_BYTES", 1000)
-    found = document(context(), "ns", ("peeks", "tables"))
-    assert list(found) == ["obstacle"]
-    assert found["obstacle"].startswith("TooManyRows: the rows of namespace ns take more than 1000 bytes, most of them")
-    assert "in tables, so" in found["obstacle"]
-    assert "leave it out of spec.introspection.relations" in found["obstacle"]
+    found = document(context(), "ns", ("peeks", "frontiers", "tables", "files"))
+    assert "relations" not in found
+    assert found["obstacle"] == (
+        "TooManyRows: the rows of namespace ns take more than 1000 bytes, so the tables stand still: counted were "
+        "frontiers 0 MiB, then a part of tables; make spec.introspection.relations shorter"
+    )
+
+
+@pytest.mark.parametrize("name", ["frontiers", "tables"])
+def test_of_rows_that_are_too_many_only_the_first_are_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_BYTES", 5000)
+    asked, frontiers_of = list[Any](), ShardBook.frontiers
+    monkeypatch.setattr(ShardBook, "frontiers", lambda self, id: asked.append(id) or frontiers_of(self, id))
+    place = context(source(Key(DATA_SOURCES, "ns", "a"), "frontiers"))
+    shop = place.registry.source(Key(DATA_SOURCES, "ns", "shop"))
+    assert shop is not None
+    assert shop.pinned is not None
+    shop.pinned = replace(shop.pinned, tables=shop.pinned.tables * 500)
+    assert document(place, "ns", (name,))["obstacle"].startswith("TooManyRows: ")
+    assert 0 < len(asked) < 50
+
+
+def test_rows_that_cannot_be_made_are_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of another image may tell what is no number."""
+
+    def steps(*_: Any) -> Any:
+        yield "a", int("many")
+
+    monkeypatch.setitem(relations._READERS, "steps", steps)
+    found = document(context(), "ns", ("peeks", "steps"))
+    assert "relations" not in found
+    assert found["obstacle"].startswith("RowsNotMade: the rows of relation steps cannot be made, so ")
+    assert "ValueError (steps:" in found["obstacle"]
+    assert "'many'" in found["obstacle"]
 
 
 def test_a_relation_of_a_newer_version_is_an_obstacle() -> None:
@@ -133,7 +173,7 @@ class Ingesting(compute_pb2_grpc.ComputeServicer):
             body += request.data
         if self.failures:
             self.failures -= 1
-            if self.failures % 2:
+            if not self.failures:
                 return compute_pb2.WriteRowsResponse(refusal="MALFORMED: no")
             await rpc.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not ingest it yet")
         self.bodies.append(json.loads(body))
@@ -141,7 +181,8 @@ class Ingesting(compute_pb2_grpc.ComputeServicer):
 
 
 def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sends nothing while nothing is ingested, nor while another operator may lead."""
+    """It sends nothing while nothing is ingested, nor while another operator may lead. What is refused is told as an
+    obstacle."""
     for name in ("LOOK_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(feed, name, 0.01)
     state, replica = source(SYSTEM, "frontiers", "tables", "frontiers.2"), Ingesting(failures=3)
@@ -183,7 +224,12 @@ def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch
 
     asyncio.run(scenario())
     assert {(each.ingestion, each.operation, each.table) for each in replica.headers} == {("u-i", "replace", "")}
-    assert set(replica.bodies[0]["relations"]) == {"frontiers", "tables"}
+    first, second = replica.bodies[:2]
+    assert (
+        first["obstacle"] == "RowsRefused: the replica does not take the rows, so the tables stand still: MALFORMED: no"
+    )
+    assert set(second["relations"]) == {"frontiers", "tables"}
+    assert [each["moment"] for each in replica.bodies] == sorted({each["moment"] for each in replica.bodies})
 
 
 def fed(state: SourceState, stub: Any) -> Any:
@@ -193,7 +239,7 @@ def fed(state: SourceState, stub: Any) -> Any:
     connected = SimpleNamespace(connection=SimpleNamespace(write_rows=lambda: stub.WriteRows()))
     r1 = ReplicaId("r1")
     running = SimpleNamespace(online=[r1], replicas={r1: connected}, is_ingesting=lambda _: made.ingests)
-    leadership = SimpleNamespace(check=lambda: made.leads())
+    leadership = SimpleNamespace(check=lambda: made.leads(), term=3)
     namespace = SimpleNamespace(
         registry=place.registry, fleet=place.fleet, running=lambda *_: running, leadership=leadership
     )

@@ -1,10 +1,12 @@
 """Sends the rows of a namespace to each DataSource of kind introspection, once in each of its ticks.
 
-    just after a tick ──► document of this moment ──► the replica that ingests ──► its next tick binds it
-                                                       (no answer, an error: again after RETRY_SECONDS)
+    tick ─── moment ─────────────────────────────── tick ─── moment ── ...
+             document ──► the replica that ingests binds it to the tick
+                          (no answer, an error: again after RETRY_SECONDS)
 
 Nothing is remembered here: a document has all rows, so one that is lost, or sent twice, changes nothing for good. A new
-leader goes on with its first one.
+leader goes on with its first one. The moments of a namespace have one place in all ticks of a length, by its name, so
+that not all namespaces come at once; by then most tables of that tick have it, and lags are those of between ticks.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from time import monotonic
+from zlib import crc32
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.errors import OperatorError, QueryNotReady
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.row_calls import send_rows
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.introspection.documents import document, encoded
+from tidemark_operator.introspection.shared_documents import SharedDocuments
 from tidemark_operator.kube.cache import Key
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.pb import compute_pb2
@@ -28,10 +30,8 @@ from tidemark_protocol.plan.successors import spec_name
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS, RETRY_SECONDS, CALL_SECONDS = 0.5, 1.0, 30.0
-AFTER_TICK_SECONDS = 0.05
-"""The ingester is at the tick by then, unless its clock is behind."""
-PAUSE_FACTOR = 20
-"""The pause after a document is at least so many times as long as it took to make: it takes the event loop."""
+FIRST_MS, LAST_MS = 1000, 5000
+"""The moment is so long after the tick, or a quarter of a tick and three quarters, where these are less."""
 PIECE_BYTES = 1 << 20
 
 
@@ -40,6 +40,7 @@ class IntrospectionFeed:
 
     def __init__(self, context: ReconcileContext) -> None:
         self._context = context
+        self._documents = SharedDocuments(context)
         self._tasks: dict[GlobalId, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -75,46 +76,60 @@ class IntrospectionFeed:
         return state if ReplicaId(state.ingester.replica) in running.online else None
 
     async def _feed(self, key: Key, uid: str) -> None:
-        failed = ""
+        failed, sent = "", 0
         while (state := self._fed(key)) is not None and state.uid == uid:
             assert state.pinned is not None
-            began = monotonic()
-            found = document(self._context, key.namespace, _relations(state))
-            busy = monotonic() - began
+            tick_ms, names = state.pinned.tick_ms, _relations(state)
+            moment = _moment_at(now := now_ms(), key.namespace, tick_ms)
+            if moment == sent:
+                await asyncio.sleep((moment + tick_ms - now) / 1000)
+                continue
+            found = await self._documents.get(key.namespace, names, moment)
+            if (state := self._fed(key)) is None or state.uid != uid or _relations(state) != names:
+                continue  # its turn came late
+            text, pause = found.obstacle, 0.0
             try:
                 async with asyncio.timeout(CALL_SECONDS):
-                    await self._send(state, await asyncio.to_thread(encoded, found))
-                failed, pause = "", _until_next(state.pinned.tick_ms) + AFTER_TICK_SECONDS
+                    if refusal := await self._send(state, found.body):
+                        text = f"the replica refuses them: {refusal}"
+                        await self._send(state, found.refused(refusal))
+                sent = _moment_at(found.moment, key.namespace, tick_ms)
             except (OperatorError, TimeoutError) as error:
-                text = str(error) or f"no answer within {CALL_SECONDS:g} s"
-                if text != failed:
-                    LOG.warning("DataSource %s/%s: the rows could not be sent: %s", key.namespace, key.name, text)
-                failed, pause = text, RETRY_SECONDS
-            await asyncio.sleep(max(pause, PAUSE_FACTOR * busy))
+                text, pause = str(error) or f"no answer within {CALL_SECONDS:g} s", RETRY_SECONDS
+            if text not in ("", failed):
+                LOG.warning("DataSource %s/%s: its rows are not sent: %s", key.namespace, key.name, text)
+            failed = text
+            await asyncio.sleep(pause)
 
-    async def _send(self, state: SourceState, body: bytes) -> None:
-        """Raises OperatorError where the replica does not take the document, or another operator may lead: what this
-        one knows may be from before a pause of its process."""
+    async def _send(self, state: SourceState, body: bytes) -> str:
+        """The replica's refusal, empty if it takes the document. Raises OperatorError where it does not answer, or
+        another operator may lead: what this one knows may be from before a pause of its process."""
         self._context.leadership.check()
         running = self._context.running(state.key.namespace, state.instance)
         if running is None or state.pinned is None or state.ingester is None:
             raise QueryNotReady("it is not ingested any more")
         header = compute_pb2.WriteRowsHeader(ingestion=state.pinned.id, operation="replace", format="json")
         answer = await send_rows(running, ReplicaId(state.ingester.replica), header, _pieces(body))
-        if answer.refusal:
-            raise QueryNotReady(answer.refusal)
+        return answer.refusal
 
 
-def _relations(state: SourceState) -> list[str]:
+def moment_in_tick(namespace: str, tick_ms: int) -> int:
+    """How many milliseconds after each tick the documents of a namespace are made: one operator after another makes
+    them at the same ones."""
+    first, last = min(tick_ms // 4, FIRST_MS), min(tick_ms * 3 // 4, LAST_MS)
+    return first + crc32(namespace.encode()) % (last - first + 1)
+
+
+def _relations(state: SourceState) -> tuple[str, ...]:
     """The relations of its tables; two tables may be of one, where it was removed and added again."""
     assert state.pinned is not None
     assert isinstance(state.pinned.source, IntrospectionSource)
-    return list(dict.fromkeys(spec_name(table.name) for table in state.pinned.source.tables))
+    return tuple(dict.fromkeys(spec_name(table.name) for table in state.pinned.source.tables))
 
 
-def _until_next(tick_ms: int) -> float:
-    """Seconds until the clock passes the next tick."""
-    return (tick_ms - now_ms() % tick_ms) / 1000
+def _moment_at(now: int, namespace: str, tick_ms: int) -> int:
+    """The last moment for documents of the namespace at or before `now`."""
+    return now - (now - moment_in_tick(namespace, tick_ms)) % tick_ms
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

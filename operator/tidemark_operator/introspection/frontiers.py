@@ -19,7 +19,7 @@ from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply
 def frontiers(context: ReconcileContext, namespace: str, all_namespaces: bool) -> FrontiersReply:
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
     places = _namespaces(context) if all_namespaces else [namespace]
-    collections = [c for place in places for c in _namespace(context, place)]
+    collections = [c for place in places for c in frontiers_of(context, place)]
     return FrontiersReply(collections=collections, now=now_ms())
 
 
@@ -27,7 +27,8 @@ def _namespaces(context: ReconcileContext) -> list[str]:
     return sorted({key.namespace for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)})
 
 
-def _namespace(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:
+def frontiers_of(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:
+    """Those of a namespace, one after another: whoever has enough of them stops."""
     for source in sorted(context.registry.sources(namespace), key=lambda s: s.key.name):
         yield from _tables(context, source)
     for dataflow in sorted(context.registry.dataflows(namespace), key=lambda d: d.key.name):

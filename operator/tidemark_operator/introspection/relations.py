@@ -40,7 +40,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
-from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
+from tidemark_operator.introspection.frontiers import frontiers_of
 from tidemark_operator.introspection.retained_tables import RetainedTable
 from tidemark_operator.resources import relation_columns
 from tidemark_operator.resources.relation_columns import COLUMNS
@@ -66,11 +66,11 @@ _LITERAL_BYTES = 48
 
 
 def _frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    reply = all_frontiers(context, namespace, False)
-    for c in reply.collections:
+    now = now_ms()
+    for c in frontiers_of(context, namespace):
         read, write = (c.read if c.HasField("read") else None), (c.write if c.HasField("write") else None)
         finished = write == Frontier.empty().encode()
-        lag = None if write is None or finished else max(reply.now - write, 0)
+        lag = None if write is None or finished else max(now - write, 0)
         yield c.name, c.kind, read, None if finished else write, finished, lag, c.hydrated
 
 

@@ -1,10 +1,14 @@
 """The documents in which the operator sends the rows of its relations, and the place where the newest one waits.
 
-    {"relations": {"frontiers": {"name": ["a.b"], "kind": ["table"], ...}, ...}}     columns, by relation and name
-    {"obstacle": "TooManyRows: ..."}                                                 there are none, and why
+    {"term": 3, "moment": 1732..., "relations": {"frontiers": {"name": ["a.b"], ...}, ...}}    columns, by relation
+    {"term": 3, "moment": 1732..., "obstacle": "TooManyRows: ..."}                             none, and why
 
-A document has every relation, as of one moment. A newer one takes the place of one that waits: a tick that was missed
-is not made up for.
+A document has every relation, as of one moment of one operator. A newer one takes the place of one that waits, and an
+older one never does. A tick that was missed is not made up for, and one that is bound takes no second document:
+
+    tick 1 ── document: bound ──────────── document: dropped ── tick 2 ── document: bound ── ...
+
+If the second one waited for tick 2, it would take the place of the document of tick 2, and so on for good.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import pyarrow as pa
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IntrospectionSource, IntrospectionTable
 from tidemark_protocol.plan.successors import spec_name
+from tidemark_replica.storage.clock import tick_at, wall_clock_ms
 from tidemark_replica.storage.written.inbox import WriteAnswer
 from tidemark_replica.storage.written.receive import WriteHeader
 from tidemark_replica.storage.written.refusal import BAD_REQUEST, MALFORMED, TOO_LARGE, WriteRefused
@@ -38,10 +43,12 @@ NO_WORD = (
 
 @dataclass(frozen=True)
 class RelationContents:
-    """The rows of all tables of a source, by the table's name; or, without any, why there are none."""
+    """The rows of all tables of a source, by the table's name; or, without any, why there are none. `made`: the term of
+    the operator, and its moment in milliseconds; none of an operator that does not tell."""
 
     tables: Mapping[str, pa.Table]
     obstacle: str = ""
+    made: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,21 +68,36 @@ class ContentsSlot:
     """The newest document of one source, until a tick takes it. Callable from any thread."""
 
     def __init__(self, tick_ms: int) -> None:
-        self._patience = max(PATIENCE_SECONDS, PATIENCE_TICKS * tick_ms / 1000)
+        self._tick_ms, self._patience = tick_ms, max(PATIENCE_SECONDS, PATIENCE_TICKS * tick_ms / 1000)
         self._lock = threading.Lock()
         self._waiting: RelationContents | None = None
+        self._bound, self._newest = -1, (0, 0)
         self._obstacle, self._came = "", monotonic()
 
     def put(self, contents: RelationContents) -> TakenDocument:
+        """The document counts unless it, or a newer one, came before; its rows, unless this tick is bound already."""
         with self._lock:
-            self._waiting = None if contents.obstacle else contents
-            self._obstacle, self._came = contents.obstacle, monotonic()
+            late = monotonic() - self._came > self._patience  # a clock was put back, if documents come all the same
+            if contents.made is None or contents.made > self._newest or late:
+                self._newest, self._obstacle = contents.made or self._newest, contents.obstacle
+                self._came = monotonic()
+                if contents.obstacle:
+                    self._waiting = None
+                elif tick_at(wall_clock_ms(), self._tick_ms) > self._bound:
+                    self._waiting = contents
         return TakenDocument(sum(table.num_rows for table in contents.tables.values()))
 
-    def take(self) -> RelationContents | None:
-        """The document that waits; it waits no more."""
+    def resume(self, upper: Time) -> None:
+        """The last tick that is bound is the one before `upper`."""
+        with self._lock:
+            self._bound = upper - 1
+
+    def take(self, time: Time) -> RelationContents | None:
+        """The document that waits, for this tick; it waits no more."""
         with self._lock:
             taken, self._waiting = self._waiting, None
+            if taken is not None:
+                self._bound = time
             return taken
 
     def awaits(self) -> str | None:
@@ -100,10 +122,12 @@ def receive(spec: IntrospectionSource, header: WriteHeader, pieces: Iterable[byt
             raise WriteRefused(TOO_LARGE, f"the rows of the relations have more than {DOCUMENT_BYTES_MAX} bytes")
     try:
         document = json.loads(bytes(body))
+        made = (int(document["term"]), int(document["moment"])) if "moment" in document else None
         if obstacle := document.get("obstacle"):
-            return RelationContents({}, str(obstacle))
+            return RelationContents({}, str(obstacle), made)
         found = document["relations"]
-        return RelationContents({table.name: _table(table, found[spec_name(table.name)]) for table in spec.tables})
+        tables = {table.name: _table(table, found[spec_name(table.name)]) for table in spec.tables}
+        return RelationContents(tables, made=made)
     except KeyError as error:
         raise WriteRefused(MALFORMED, f"this operator has no relation {error}; use the version that had it") from None
     except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowException) as error:

@@ -40,12 +40,13 @@ class IntrospectionIngestion(Source):
         self._bindings.resume(bound)
         self._shards = {table.table.name: shard for table, shard in shards.tables}
         self._held, self._next = {}, {}
+        self._slot.resume(upper)
 
     def awaits(self) -> str | None:
         return self._slot.awaits()
 
     def discover(self, time: Time) -> pa.Table:
-        contents = self._slot.take()
+        contents = self._slot.take(time)
         if contents is None:
             raise SourceUnusable("no document of the operator waits for this tick")
         self._next, self._changes = {}, 0
