@@ -26,9 +26,11 @@ from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.messages.commands import InstanceConfig
-from tidemark_protocol.messages.responses import IngestionStatus
+from tidemark_protocol.messages.commands import InstanceConfig, RunIngestion
+from tidemark_protocol.messages.responses import Description, IngestionStatus
 from tidemark_protocol.plan.dataflow import SourceImport, SubscribeSink
+from tidemark_protocol.plan.ingestion import IntrospectionSource
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 KEY = Key(DATA_SOURCES, "ns", "s")
 SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}
@@ -118,6 +120,45 @@ def test_another_replica_takes_over_as_soon_as_the_ingester_has_ended() -> None:
     follower = Ingester(R2, WriterTerm(2))
     expected = [(TAKEOVER_SECONDS, Ingester(R1, WriterTerm(1))), (None, follower), (None, follower)]
     assert ingested(killed) == expected
+
+
+def test_replicas_of_an_older_image_do_not_ingest_kinds_that_they_do_not_know() -> None:
+    """Such a command could not be decoded, and would end the replica's connection, again and again."""
+
+    async def older(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> list[Any]:
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        assert state.pinned is not None
+        spec = {"instance": "default", "introspection": {"relations": ["errors"]}}
+        source = body("DataSource", spec, "s", uid=INGESTION.id, creationTimestamp="2026-01-01T00:00:00Z")
+        harness.cache.put(KEY, source)
+        state.pinned = replace(state.pinned, source=IntrospectionSource(()), tables=())
+        found = list[Any]()
+
+        async def images(r1: tuple[str, ...], r2: tuple[str, ...]) -> None:
+            for replica, words in ((R1, r1), (R2, r2)):
+                has = Description("incarnation", None, 0, (), (), (), words)
+                running.replicas[replica].description = has
+                running.core.connect(replica, len(found), now_ms(), (), has)
+            await reconciler.reconcile(KEY, source)
+            sent = [
+                replica
+                for replica in (R1, R2)
+                if (link := running.core.link(replica, len(found)))
+                if any(isinstance(each, RunIngestion) for each in link.drain())
+            ]
+            found.append((state.ingester, sent, state.failure and state.failure.reason))
+
+        state.ingester = Ingester(R1, WriterTerm(1))
+        await images((), SUPPORTED_FEATURES)
+        await images((), ())
+        await images(SUPPORTED_FEATURES, SUPPORTED_FEATURES)
+        return found
+
+    first, none, both = ingested(older)
+    assert first == (Ingester(R2, WriterTerm(2)), [R2], None)
+    assert none == (Ingester(R2, WriterTerm(2)), [], "ImageTooOld")
+    assert both == (Ingester(R2, WriterTerm(2)), [R2], None)
 
 
 @pytest.mark.parametrize(

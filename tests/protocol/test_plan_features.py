@@ -7,11 +7,12 @@ import typing
 from dataclasses import replace
 from typing import Any
 
-from tests.protocol.samples import dataflow
+from tests.protocol.samples import INGESTION, dataflow
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.ingestion import IntrospectionSource, SourceSpec
 from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
@@ -80,6 +81,9 @@ RefreshSchedule: aligned_to at every_ms
 """
 """What came with the feature of a field, at the time. What such classes get later has a feature of its own."""
 
+FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
+"""The kinds of sources that came before ingestions required features. It never grows."""
+
 
 def test_each_addition_has_a_feature_name() -> None:
     """Older replicas refuse unknown classes and fields, so each addition needs a feature."""
@@ -87,7 +91,9 @@ def test_each_addition_has_a_feature_name() -> None:
     for line in (FIRST.strip() + WITHIN_FEATURES).strip().splitlines():
         name, _, fields = line.partition(":")
         first |= {name, *(f"{name}.{field}" for field in fields.split())}
-    assert _members(DataflowDescription) - first == set(FEATURES), "what is new has a line in plan_features.FEATURES"
+    kinds = {wire_name_of(kind) for kind in typing.get_args(SourceSpec)} - set(FIRST_SOURCES.split())
+    added = (_members(DataflowDescription) - first) | kinds
+    assert added == set(FEATURES), "what is new has a line in plan_features.FEATURES"
 
 
 def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
@@ -106,6 +112,8 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     kafka = KafkaSink(("k:9092",), "t", ("k",), "o", "p", format="avro", registry="http://registry:8081")
     written = replace(export, sink=replace(export.sink, kafka=kafka))
     assert required_features(written) == {"kafkaSink", "kafkaSinkAvro"}
+    assert required_features(replace(INGESTION, source=IntrospectionSource(()))) == {"introspectionSource"}
+    assert required_features(INGESTION) == frozenset()
     assert "refresh" in SUPPORTED_FEATURES
 
 

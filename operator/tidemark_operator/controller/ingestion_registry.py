@@ -45,7 +45,7 @@ class IngestionRegistry:
         if old is not None:
             self._send(old[0], DropIngestion(id))
 
-    def replay(self, replica: ReplicaId, now_ms: int) -> list[Command]:
+    def replay(self, replica: ReplicaId, now_ms: int) -> list[RunIngestion]:
         """The commands for a new connection, with the present time as the bound of its ticks."""
         return [replace(run, controller_now=Time(now_ms)) for to, run in self._running.values() if to == replica]
 

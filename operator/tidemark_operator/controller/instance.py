@@ -38,7 +38,7 @@ from tidemark_operator.controller.reports.replica_problems import ReplicaProblem
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.messages.command_history import History
-from tidemark_protocol.messages.commands import CancelPeek, Command, InitializationComplete, Peek
+from tidemark_protocol.messages.commands import CancelPeek, Command, InitializationComplete, Peek, RunIngestion
 from tidemark_protocol.messages.responses import (
     CopyToResponse,
     Failure,
@@ -52,6 +52,7 @@ from tidemark_protocol.messages.responses import (
     Status,
     SubscribeResponse,
 )
+from tidemark_protocol.plan.plan_features import required_features
 
 
 class Instance:
@@ -165,8 +166,13 @@ class Instance:
         link.exclude(self.excluded.ids(replica, self.dataflows.owners()))
         *commands, complete = self._history.replay(begins)
         self.peeks.connected(replica, (c for c in commands if not link.excludes(c)))
-        link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
+        runs = (run for run in self.ingestions.replay(replica, now_ms) if not self._missing(replica, run))
+        link.send([*commands, *runs, complete])
         return notices
+
+    def _missing(self, replica: ReplicaId, run: RunIngestion) -> frozenset[str]:
+        """Plan features that the replica must know to decode the command, and does not know."""
+        return self.excluded.missing(replica, required_features(run.ingestion.source))
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
         """Owners in the replica's hydration slots; None where it is not connected."""

@@ -33,6 +33,10 @@ class ReplicaState:
     last_error: str = ""
     recorded: tuple[str, ...] = ()
 
+    def understands(self, features: frozenset[str]) -> bool:
+        """Whether its image knows these plan features, as far as it has told."""
+        return features.issubset(() if self.description is None else self.description.plan_features)
+
     def attached(self, before: ReplicaState | None, now_ms: int) -> None:
         """A connection is attempted. `before`: the state of the replica at its former address, if there was one."""
         self.silent_since_ms = self.unheard_since_ms = now_ms

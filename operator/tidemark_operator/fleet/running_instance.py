@@ -44,6 +44,7 @@ from tidemark_protocol.messages.responses import Description, Frontiers, Respons
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec
+from tidemark_protocol.plan.plan_features import required_features
 
 LOG = logging.getLogger(__name__)
 DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
@@ -229,9 +230,15 @@ class RunningInstance(InstanceFacade):
         return await ask_any(self.namespace, self.name, self.replicas, lambda replica: replica.describe(shards))
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
-        """Have any replica inspect a source. Raises: Waiting where none answers."""
-        data = codec.encode(source)
-        return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
+        """Have any replica inspect a source. Raises: Waiting where none answers that knows this kind."""
+        data, features = codec.encode(source), required_features(source)
+        able = {replica: state for replica, state in self.replicas.items() if state.understands(features)}
+        return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data)))[1]
+
+    def is_too_old_for(self, source: SourceSpec) -> bool:
+        """Whether replicas are online, and the image of none of them knows this kind of source."""
+        features = required_features(source)
+        return bool(self.online) and not any(self.replicas[each].understands(features) for each in self.online)
 
     async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
         """Have a replica drop the replication slots of a deleted source: its ingester, if that is online, else any.

@@ -1,9 +1,9 @@
-"""Plan features: parts of plans that older replicas cannot decode.
+"""Plan features: parts of plans and of ingestions that older replicas cannot decode.
 
     plan ──► requires `refresh`     only replicas that list `refresh` in their Description are sent the plan;
                                     others could not decode its bytes, and would end the connection
 
-Each class or field that is added to plans has a feature here, by its wire name. A field with its default value is not
+Each class or field that is added to them has a feature here, by its wire name. A field with its default value is not
 encoded, so a plan without the new value requires no feature. A replica lists all features of its release.
 """
 
@@ -28,6 +28,7 @@ FEATURES = {
     "MaterializedViewSink.kafka": "kafkaSink",
     "KafkaSink.registry": "kafkaSinkAvro",
     "KafkaSink.registry_secret": "kafkaSinkAvro",
+    "IntrospectionSource": "introspectionSource",
 }
 """By `Class` or `Class.field`. What the class or field contained when it came needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))

@@ -85,6 +85,10 @@ class ExcludedDataflows:
         """Forget a replica whose connection ended."""
         self._understands.pop(replica, None)
 
+    def missing(self, replica: ReplicaId, features: frozenset[str]) -> frozenset[str]:
+        """Those of the features that the image of this connected replica does not know."""
+        return features - self._understands.get(replica, frozenset())
+
     def ids(self, replica: ReplicaId, owners: Iterable[str]) -> set[GlobalId]:
         """The exports, of these owners' dataflows, that the replica is not sent; exporters come before importers.
         Marks them as excluded on that replica."""
@@ -106,7 +110,7 @@ class ExcludedDataflows:
 
     def _lacks(self, replica: ReplicaId, dataflow: Dataflow) -> frozenset[str]:
         """The features that the replica lacks for the plan, and for the plans whose indexes it imports."""
-        lacks = dataflow.description.required_features - self._understands.get(replica, frozenset())
+        lacks = self.missing(replica, dataflow.description.required_features)
         exporters = (self._dataflows.index(id) for id in dataflow.imports)
         there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
         return lacks.union(*(on.missing_features for on in there if on is not None))

@@ -41,10 +41,12 @@ from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import Phase, replica_id
 from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.conditions.instance import IMAGE_TOO_OLD
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.messages.responses import IngestionStatus
+from tidemark_protocol.plan.plan_features import required_features
 
 RETRY_SECONDS = 5.0
 EDIT_SECONDS = 2.0
@@ -133,6 +135,10 @@ class DataSourceReconciler:
         if state.refused is not None:
             running.drop_ingestion(GlobalId(state.uid))
             return None
+        if running.is_too_old_for(source.source):
+            state.failure = IngestionFailure(IMAGE_TOO_OLD, _too_old(running))
+        elif state.failure is not None and state.failure.reason == IMAGE_TOO_OLD:
+            state.failure = None
         if state.pinned is None:
             if not await self._pinning.pin(state, source, running):
                 return self._pinning.inspections.pause(key, source.source) or RETRY_SECONDS
@@ -240,15 +246,19 @@ class DataSourceReconciler:
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
         instance = self._context.instance(state.key.namespace, state.instance)
+        features = required_features(state.pinned)
+        unable = {id for id, each in running.replicas.items() if each.description and not each.understands(features)}
         existing = [
             id
             for replica in self._context.replicas(state.key.namespace, state.instance)
             if not replica.suspend and self._context.orchestrator.refusal(replica_spec(replica, instance)) is None
             for id in self._context.processes(replica)
+            if id not in unable
         ]
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
-        return Candidates(existing, running.online, silent_ms, self._has_ended(state))
+        online = [id for id in running.online if id not in unable]
+        return Candidates(existing, online, silent_ms, self._has_ended(state))
 
     def _has_ended(self, state: SourceState) -> bool:
         """Whether the orchestrator has no running process of the ingester."""
@@ -259,6 +269,13 @@ class DataSourceReconciler:
             if state.ingester is not None and replica_id(replica.meta.name, each.shape) == state.ingester.replica
         ]
         return bool(observed) and Phase.RUNNING not in observed
+
+
+def _too_old(running: RunningInstance) -> str:
+    return (
+        f"the image of no connected replica of ComputeInstance {running.name} knows this kind of source: upgrade it, "
+        "so that one of them ingests"
+    )
 
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
