@@ -154,9 +154,11 @@ def test_the_manifest_takes_the_relations_that_the_operator_knows() -> None:
     assert spec["introspection"]["properties"]["relations"]["items"]["enum"] == list(TABLES)
     metadata = {"name": "system", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1"}
     body = {"metadata": metadata, "spec": {"instance": "default", "introspection": {}}}
-    parsed = DataSource.parse(body).source
-    assert isinstance(parsed, IntrospectionSource)
-    assert [table.name for table in parsed.tables] == list(TABLES)
+    every = DataSource.parse(body)
+    assert isinstance(every.source, IntrospectionSource)
+    assert [table.name for table in every.source.tables] == list(TABLES)
+    body["spec"]["introspection"] = {"relations": ["errors"]}
+    assert (every.all_relations, DataSource.parse(body).all_relations) == (True, False)
 
 
 class Ingesting(compute_pb2_grpc.ComputeServicer):

@@ -8,7 +8,13 @@ import pytest
 
 from tests.protocol.samples import INGESTION
 from tidemark_operator.planning import table_edit as edits
-from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit, with_more_columns
+from tidemark_operator.planning.table_edit import (
+    TableEdit,
+    edited,
+    table_edit,
+    with_more_columns,
+    with_unknown_relations,
+)
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import (
@@ -362,3 +368,12 @@ def test_a_relation_that_is_added_again_is_another_table() -> None:
     assert edit.added == introspection("a.2", columns=later)
     now = edited(now, (), edit.added, (ingested("a.2"),))
     assert table_edit(now, introspection("a", "b", "c")).is_empty
+
+
+def test_an_older_operator_removes_no_relation_that_it_does_not_know() -> None:
+    """The spec names none: those of a newer operator stay, and those that were removed by hand are removed."""
+    now = replace(INGESTION, source=introspection("a", "b.2"), tables=(ingested("a"), ingested("b.2")))
+    assert names_of(table_edit(now, introspection("a"))) == ["b.2"]
+    assert table_edit(now, with_unknown_relations(now, introspection("a"))).is_empty
+    assert table_edit(now, with_unknown_relations(now, introspection("a", "c"))).added == introspection("c")
+    assert with_unknown_relations(now, files("a")) == files("a")

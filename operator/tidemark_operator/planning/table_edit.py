@@ -23,6 +23,7 @@ from tidemark_protocol.plan.ingestion import (
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
+    IntrospectionSource,
     IntrospectionTable,
     PostgresTable,
     SourceSpec,
@@ -103,6 +104,16 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
         refused, reason = f"more than {MAX_REMOVED} tables were removed: make another DataSource", TableEdit.reason
         removed = ()
     return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused, reason)
+
+
+def with_unknown_relations(pinned: IngestionDescription, wanted: SourceSpec) -> SourceSpec:
+    """What a spec names that asks for all relations: those of this operator, and those that a newer one has pinned. An
+    operator that is rolled back removes no tables."""
+    if not isinstance(pinned.source, IntrospectionSource) or not isinstance(wanted, IntrospectionSource):
+        return wanted
+    known = {table.name for table in wanted.tables}
+    later = {spec_name(t.name): t for t in pinned.source.tables if spec_name(t.name) not in known}
+    return replace(wanted, tables=(*wanted.tables, *(replace(table, name=name) for name, table in later.items())))
 
 
 def named_in(pinned: IngestionDescription, table: IngestedTable) -> str:

@@ -46,6 +46,7 @@ from tidemark_operator.planning.table_edit import (
     table_edit,
     with_more_columns,
     with_rows_of,
+    with_unknown_relations,
 )
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
@@ -99,7 +100,8 @@ class TableEdits:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
         `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
-        edit = table_edit(state.pinned, source.source)
+        wanted = with_unknown_relations(state.pinned, source.source) if source.all_relations else source.source
+        edit = table_edit(state.pinned, wanted)
         evolves = edit.added is None and bool(source.evolving)
         if evolves:
             edit = replace(edit, added=await self._evolved(state, source, running))

@@ -63,6 +63,8 @@ class DataSource:
     """Whether tables of an earlier DataSource of this name are gone on with."""
     evolving: frozenset[str] = frozenset()
     """The tables that take further columns as they come upstream."""
+    all_relations: bool = False
+    """Whether it is of kind introspection, and names no relations: it has all."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -76,6 +78,7 @@ class DataSource:
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
             evolving=_evolving(spec),
+            all_relations=spec.has("introspection") and not spec.child("introspection").texts("relations"),
         )
 
 
