@@ -22,12 +22,13 @@ from tidemark_operator.handlers.reconcile.data_source import DataSourceReconcile
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.resources.relation_columns import COLUMNS as COLUMNS_OF
 from tidemark_persist import Shard, create_or_open, open_shard
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.ingestion import SourceTable
+from tidemark_protocol.plan.ingestion import IntrospectionTable, SourceTable
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.shards.shards import ShardHandles, with_owner
 
@@ -285,3 +286,21 @@ def test_the_last_of_the_tables_that_got_columns_is_adopted(tmp_path: Path) -> N
     assert (table.table.name, table.table.keys, table.shard.shard_id) == ("t.3", (), "old/t.3/v1")
     assert [each.name for each in kept.pinned.source.tables] == ["t.3"]
     assert open_shard(f"{tmp_path}/ns/s/t/v1").refresh().term == TERM
+
+
+def test_relations_of_introspection_are_adopted_with_their_stored_names_and_columns(tmp_path: Path) -> None:
+    """One was removed and added again, by an operator of another version: nobody can say so in a spec."""
+    for part, names in {"__remap": ("a",), "errors": ("a",), "errors.2": ("a", "b")}.items():
+        schema = pa.schema([(name, pa.int64()) for name in names])
+        shard = create_or_open(str(tmp_path / "ns" / "s" / part / "v1"), schema, shard_id=f"old/{part}/v1")
+        shard.fence(TERM)
+        shard.compare_and_append(None, expected_upper=0, new_upper=Time(10), term=TERM)
+    spec = {"loadGenerator": None, "introspection": {"relations": ["errors"]}}
+
+    kept, _ = reconciled(tmp_path, found=SourceTable("errors", COLUMNS_OF["errors"]), adopt=True, **spec)
+
+    (table,) = kept.pinned.tables
+    stored = (Column("a", BIGINT), Column("b", BIGINT))
+    assert (table.table.name, table.shard.shard_id) == ("errors.2", "old/errors.2/v1")
+    assert kept.pinned.source.tables == (IntrospectionTable("errors.2", stored),)
+    assert table.table.columns == table.shard.columns == stored

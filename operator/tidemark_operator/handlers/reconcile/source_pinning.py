@@ -34,6 +34,8 @@ from tidemark_protocol.plan.ingestion import (
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
+    IntrospectionSource,
+    IntrospectionTable,
     PostgresSource,
     SourceSpec,
     SourceTable,
@@ -86,9 +88,11 @@ class SourcePinning:
         if instance is None:
             return False
         try:
-            locations, version, last = await self._locations(state, source, running, instance.location, tables)
+            locations, version, found = await self._locations(state, source, running, instance.location, tables)
+            last = {table.name: stored.name for table, stored in zip(tables, found, strict=True)}
+            tables = found
             if locations.adopted and not isinstance(source.source, GeneratedSource):
-                tables = tuple(replace(_adopted(table), name=last.get(table.name, table.name)) for table in tables)
+                tables = tuple(map(_adopted, tables))
             pinned = pinned_ingestion(_named(source, last), locations, version, tables)
             owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
@@ -105,23 +109,26 @@ class SourcePinning:
         running: RunningInstance,
         location: str,
         tables: Sequence[SourceTable],
-    ) -> tuple[ShardLocations, int, Mapping[str, str]]:
-        """Where its tables are to be, in which version, and the stored names of adopted tables to which columns were
-        added, by their names in the spec. Raises Waiting, or Rejected if tables cannot be adopted."""
+    ) -> tuple[ShardLocations, int, tuple[SourceTable, ...]]:
+        """Where its tables are to be, in which version, and the tables: adopted ones with their stored names, and
+        relations of the operator with their stored columns, since nobody can say others in the spec. Raises Waiting, or
+        Rejected if tables cannot be adopted."""
         names, look_up = [table.name for table in tables], shard_lookup(running)
         locations = await shard_locations(self._context.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
-                last: Mapping[str, str] = {}
-                if isinstance(source.source, WrittenSource):
+                if isinstance(source.source, WrittenSource | IntrospectionSource):
                     found, last = await last_tables(locations, found, names, look_up)
-                if misfit := found.misfit(locations, {last.get(t.name, t.name): t.columns for t in tables}):
+                    tables = [replace(table, name=last[table.name]) for table in tables]
+                if isinstance(source.source, IntrospectionSource):
+                    tables = [replace(t, columns=s.columns) if (s := found.shards.get(t.name)) else t for t in tables]
+                if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
                     raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
                 locations = found.adopting(locations)
                 self._adopt(state, locations, found)
-                return locations, found.version, last
-        return locations, await free_version(locations, [REMAP, *names], 1, look_up), {}
+                return locations, found.version, tuple(tables)
+        return locations, await free_version(locations, [REMAP, *names], 1, look_up), tuple(tables)
 
     def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
         """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
@@ -194,6 +201,8 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
         return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if isinstance(source, PostgresSource):
         return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
+    if isinstance(source, IntrospectionSource):
+        return replace(source, tables=tuple(IntrospectionTable(table.name, table.columns) for table in tables))
     if not isinstance(source, FilesSource):
         return source
     return replace(source, tables=tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
