@@ -125,6 +125,11 @@ def test_of_rows_that_are_too_many_only_the_first_are_made(name: str, monkeypatc
     assert 0 < len(asked) < 50
 
 
+def test_a_text_that_is_no_unicode_stops_no_document() -> None:
+    body = documents.encoded({"relations": {"files": {"file": ["a\udc80b", "ü"]}}})
+    assert json.loads(body)["relations"]["files"]["file"] == ["a?b", "ü"]
+
+
 def test_rows_that_cannot_be_made_are_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica of another image may tell what is no number."""
 

@@ -42,7 +42,8 @@ def document(context: ReconcileContext, namespace: str, names: Iterable[str]) ->
 
 
 def encoded(found: dict[str, Any]) -> bytes:
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()
+    """UTF-8; a half of a surrogate pair, in the name of a file for example, is a question mark."""
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def _rows_within(context: ReconcileContext, namespace: str, name: str, sizes: dict[str, int]) -> list[Row] | None:
