@@ -19,7 +19,6 @@ from tidemark_protocol.types import Column
 
 _SIGNATURE = COPY_HEADER[:11]
 _WITH_OIDS, _CRITICAL = 1 << 16, 0xFFFE << 16
-_END = struct.unpack("!h", COPY_TRAILER)[0]
 _SIZE = struct.Struct("!i")
 
 

@@ -3,11 +3,14 @@
     bytes ──► each place with the number of columns, where a tuple may begin ──► its fields are skipped ──► its end
           ──► from the first tuple on, each end is the next one's begin: followed in steps that double
 
-A place within a value looks like a tuple, too, where the value has these bytes: nothing leads to it.
+A place within a value looks like a tuple, too, where the value has these bytes: nothing leads to it. Data may have so
+many of these places that skipping fields behind all of them takes long: then the tuples are followed one by one, which
+takes a step for each field.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +18,9 @@ import pyarrow.compute as pc
 
 COUNT_BYTES, SIZE_BYTES = 2, 4
 NULL_SIZE = -1
+STEPS_MAX = 1
+"""Places times columns, for each byte, up to which the fields behind all places are skipped."""
+_SIZE = struct.Struct("!i")
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,10 @@ def tuples(data: pa.Array, columns: int) -> tuple[list[Fields], int]:
 
 def _rows(data: pa.Array, columns: int) -> tuple[pa.Array, int]:
     """Where the tuples begin that follow each other from the first byte on, and where the last one ends."""
-    begins, ends = _whole(data, columns)
+    places = _marked(data, columns)
+    if len(places) * columns > STEPS_MAX * len(data):
+        return _followed(data, columns)
+    begins, ends = _whole(data, columns, places)
     if len(begins) == 0 or begins[0].as_py() != 0:
         return pa.array([], pa.int64()), 0
     nowhere = len(begins)
@@ -70,11 +79,32 @@ def _rows(data: pa.Array, columns: int) -> tuple[pa.Array, int]:
         jump = jump.take(jump)
 
 
-def _whole(data: pa.Array, columns: int) -> tuple[pa.Array, pa.Array]:
-    """The places at which a whole tuple could begin, and where it would end."""
+def _followed(data: pa.Array, columns: int) -> tuple[pa.Array, int]:
+    """The same as `_rows`, from each tuple to the next one."""
+    block, head = memoryview(data.buffers()[1]), columns.to_bytes(COUNT_BYTES, "big")
+    begins, end = list[int](), 0
+    while block[end : end + COUNT_BYTES] == head:
+        at = end + COUNT_BYTES
+        for _ in range(columns):
+            if at + SIZE_BYTES > len(block) or (size := _SIZE.unpack_from(block, at)[0]) < NULL_SIZE:
+                return pa.array(begins, pa.int64()), end
+            at += SIZE_BYTES + max(size, 0)
+        if at > len(block):
+            break
+        begins.append(end)
+        end = at
+    return pa.array(begins, pa.int64()), end
+
+
+def _marked(data: pa.Array, columns: int) -> pa.Array:
+    """The places with the number of columns."""
     high, low = columns.to_bytes(COUNT_BYTES, "big")
     marked = pc.and_(pc.equal(data[:-1], high), pc.equal(data[1:], low))
-    begins = pc.indices_nonzero(marked).cast(pa.int64())
+    return pc.indices_nonzero(marked).cast(pa.int64())
+
+
+def _whole(data: pa.Array, columns: int, begins: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Those of the places at which a whole tuple could begin, and where it would end."""
     places = pc.add(begins, COUNT_BYTES)
     for _ in range(columns):
         begins, places = _only(pc.less_equal(places, len(data) - SIZE_BYTES), begins, places)
