@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark_persist.files import row_hashes
 from tidemark_persist.files.row_hashes import RowHashes
 
 INTS = st.none() | st.sampled_from([0, 1, -1, 1 << 30, -(1 << 31)]) | st.integers(-5, 5)
@@ -63,7 +65,7 @@ def test_no_rows_have_no_hashes(name: str) -> None:
     type = VALUES[name][0]
     some = pa.nulls(3, type)
     for array in (pa.array([], type), some.slice(3), some.filter(pa.array([False] * 3)), pa.nulls(0, type)):
-        assert hashes(array) == []
+        assert [len(each) for each in RowHashes().both([array], 0)] == [0, 0]
     lists = pa.array([None, [], None], pa.list_(type))
     assert len(set(hashes(lists))) == 2
 
@@ -112,6 +114,47 @@ def test_bits_that_change_in_each_word_are_noticed(
     (one, two), (other_one, other_two) = hashes(*columns)
     assert one != other_one
     assert two != other_two
+
+
+@pytest.mark.parametrize("name", VALUES)
+@given(st.data())
+def test_slices_do_not_change_hashes(name: str, data: st.DataObject) -> None:
+    type, values = VALUES[name]
+    rows = data.draw(st.lists(values, min_size=1, max_size=30))
+    columns = [pa.array(rows, type), pa.array([str(i % 3) for i in range(len(rows))]).dictionary_encode()]
+    of_rows = RowHashes()
+    whole = of_rows.both(columns, len(rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_hashes, "SLICE_BYTES", 40)
+        sliced = of_rows.both(columns, len(rows))
+    assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
+
+
+@pytest.mark.parametrize("type", [pa.string(), pa.binary(), pa.list_(pa.string())])
+def test_long_texts_differ_in_each_byte_and_in_length(type: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than a piece, beside short ones and NULL; pieces that are equal or change places."""
+    monkeypatch.setattr(row_hashes, "PIECE_BYTES", 16)
+    texts = ["", "a", *("x" * count for count in range(14, 50)), "y" * 16 + "x" * 33, "x" * 16 + "y" * 16 + "x" * 17]
+    texts += ["x" * at + "z" + "x" * (48 - at) for at in range(49)] + [
+        "x" * 40 + "\0" * count for count in range(1, 20)
+    ]
+    rows: list[Any] = [None, *([[text] for text in texts] if pa.types.is_list(type) else texts)]
+    for _ in range(2):
+        for each in zip(*hashes(pa.array(rows * 2, type).slice(1)), strict=True):
+            assert len(set(each)) == len(rows)
+            assert each[: len(rows) - 1] == each[len(rows) :]
+
+
+@pytest.mark.parametrize(("rows", "length"), [(65_536, 1024), (1, 64 << 20)])
+def test_memory_is_bounded_by_slices(rows: int, length: int) -> None:
+    """Texts of 64 MiB, of which the words would take several times as much."""
+    column = pa.array(["x" * length] * rows)
+    tracemalloc.start()
+    try:
+        RowHashes().both([column], rows)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_values_keep_their_hashes_after_longer_ones() -> None:

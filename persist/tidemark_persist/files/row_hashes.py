@@ -3,14 +3,15 @@
     number      its bits, as one word (a decimal: two)        text, bytes   the sum of its words of 8 bytes, and length
     NULL        a word of its own                             struct        its fields, then whether it is there
     dictionary  its values, taken by the indices              list          the sum of its elements' hashes, and length
+    long text   the list of its pieces, and the text's length
 
     sum     of key[place] * word + high_key[place] * (word div 2^32), modulo 2^64
     hash    the sum of a row's words, mixed by a finalizer, which is a bijection
 
 **Two rows that differ** have the same hash with a probability of at most n * 2^-33 over the keys, and both hashes are
 the same with at most n^2 * 2^-66. n is the number of levels of the rows: 1 for numbers, 2 for texts, 3 for arrays of
-numbers, 4 for arrays of texts. (A NULL is a random word. Where it meets another value, 2^-64 is to be added to
-n * 2^-33.) This holds for any two rows that are chosen without knowing the keys:
+numbers, 4 for arrays of texts and for long texts, 6 for arrays of these. (A NULL is a random word. Where it meets
+another value, 2^-64 is to be added to n * 2^-33.) This holds for any two rows that are chosen without knowing the keys:
 
 1. Each object draws its keys from the system: 64 random bits for each place, half, level and hash, all independent.
 2. Carter and Wegman's multilinear hashing, of halves: the product of a word of halves low and high is
@@ -46,6 +47,10 @@ Pair = tuple[Words, Words]
 _WORD = 8
 _HALF = np.uint64(32)
 _KEYS_MIN = 256
+SLICE_BYTES = 4 << 20
+"""Rows of more bytes are hashed in slices."""
+PIECE_BYTES = 1 << 20
+"""A text of more bytes is hashed as a list of pieces."""
 _TAILS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [2**64 - 1], np.uint64)
 """What is kept of a word that has so many bytes."""
 
@@ -101,6 +106,21 @@ def _random(count: int) -> Words:
 
 
 def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int, level: int = 0) -> list[Words]:
+    """In slices of about SLICE_BYTES, as the words of a slice take several times its memory."""
+    if rows < 2 or sum(map(_bytes, columns)) <= SLICE_BYTES:
+        return _of_slice(hashes, columns, rows, level)
+    half = rows // 2
+    one = _of_rows(hashes, [column[:half] for column in columns], half, level)
+    two = _of_rows(hashes, [column[half:] for column in columns], rows - half, level)
+    return [np.concatenate(both) for both in zip(one, two, strict=True)]
+
+
+def _bytes(array: pa.Array) -> int:
+    """Those that a slice has fewer of."""
+    return int(array.indices.nbytes if pa.types.is_dictionary(array.type) else array.nbytes)
+
+
+def _of_slice(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int, level: int) -> list[Words]:
     sums = [np.full(rows, hash.seed) for hash in hashes]  # a hash that is zero adds nothing to what it is added to
     if not rows:  # arrays without values may lack buffers
         return sums
@@ -165,13 +185,28 @@ def _of_bytes(hashes: Sequence[_Hash], array: pa.Array, level: int) -> list[Word
     """Of texts and bytes, whose last word is filled up with zeros."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets).astype(np.int64)
-    counts = -(-lengths // _WORD)
+    long = lengths > PIECE_BYTES
+    counts = np.where(long, 0, -(-lengths // _WORD))
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     firsts = np.repeat(offsets[:-1] - _WORD * ends[:-1], counts) + _WORD * np.arange(ends[-1])
     words = _words_at(array.buffers()[2], firsts)
     some = counts > 0
     words[ends[1:][some] - 1] &= _TAILS[(lengths - _WORD * (counts - 1))[some]]
-    return _sequences(hashes, level, ends, lengths, [words] * len(hashes))
+    # counts do not tell lengths
+    found = _sequences(hashes, level, ends, lengths, [words] * len(hashes))
+    for at in np.flatnonzero(long):
+        sums = _of_pieces(hashes, array, int(offsets[at]), int(offsets[at + 1]), level)
+        for each, one in zip(found, sums, strict=True):
+            each[at] = one[0]
+    return found
+
+
+def _of_pieces(hashes: Sequence[_Hash], array: pa.Array, begin: int, end: int, level: int) -> list[Words]:
+    """Of one long text, as the list of its pieces: their words and keys are fewer. One array of one value for each."""
+    cuts = np.array([*range(begin, end, PIECE_BYTES), end], np.int32)
+    pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), array.buffers()[2]])
+    found = _of_rows(hashes, [pieces], len(pieces), level + 1)
+    return _sequences(hashes, level, np.array([0, len(pieces)]), np.array([end - begin]), found)
 
 
 def _sequences(
