@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.storage.test_written_ingestion import Model, Part, outcome, pairs
-from tests.storage.written_tables import Writer
+from tests.storage.written_tables import SPEC, Writer
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written import receive, source
 from tidemark_replica.storage.written.inbox import PendingWrite
@@ -50,9 +50,21 @@ def test_tables_have_the_rows_at_one_time(tmp_path: Path, piece: int) -> None:
     assert answered(writer, tables, "key", 3) == (time, 4, True)
     writer.restart()
     assert answered(writer, tables, "key") == (time, 4, True)
-    with pytest.raises(WriteRefused, match="KEY_REUSED"):
-        answered(writer, [("plain", [("insert", csv("8,p"))]), tables[1]], "key")
-    assert pairs(tmp_path, "plain") == [(7, "p")]
+    others: list[Call] = [
+        [("plain", [("insert", csv("8,p"))]), tables[1]],
+        [tables[0], ("keyed", [("insert", csv("3,d")), *tables[1][1][1:]])],
+        [tables[0], ("keyed", tables[1][1][:1])],
+        [tables[0], ("named", tables[1][1])],
+        [*tables, ("named", [("insert", csv("1,n"))])],
+        tables[::-1],
+        tables[:1],
+        tables[1:],
+    ]
+    for other in others:
+        with pytest.raises(WriteRefused, match="KEY_REUSED"):
+            answered(writer, other, "key")
+    assert (pairs(tmp_path, "keyed"), pairs(tmp_path, "plain")) == ([(1, "A"), (3, "c")], [(7, "p")])
+    assert pairs(tmp_path, "named") == []
     assert writer.spool.used_bytes == 0
 
 
@@ -66,7 +78,7 @@ def test_a_refusal_of_one_table_is_of_all(tmp_path: Path) -> None:
         writer.put("keyed", csv("2,c"), "upsert"),
     ]
     writer.tick()
-    with pytest.raises(WriteRefused, match="DUPLICATE_KEY"):
+    with pytest.raises(WriteRefused, match="DUPLICATE_KEY: table keyed: the row with id"):
         calls[0].answer(0)
     assert [outcome(call) for call in calls[1:]] == [2, 1]
     assert (pairs(tmp_path, "named"), pairs(tmp_path, "keyed")) == ([(1, "y")], [(1, "a"), (2, "c")])
@@ -80,6 +92,49 @@ def test_a_stopped_table_refuses_the_call(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(WriteNotPossible, match="it stands still"):
         call.answer(0)
     assert pairs(tmp_path, "plain") == []
+
+
+def test_a_refusal_says_which_table_of_several_it_is_of(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for tables, text in (
+        ([("plain", [("insert", csv("1,x"))]), ("named", [("insert", csv("1,"))])], "COLUMN_NULL: table named: "),
+        ([("plain", [("insert", csv("x,x"))]), ("named", [("insert", csv("1,x"))])], "MALFORMED: table plain: row 1:"),
+        ([("plain", [("insert", csv("x,x"))])], "MALFORMED: row 1:"),
+    ):
+        with pytest.raises(WriteRefused, match=f"^{text}"):
+            writer.put_tables(tables)
+    assert writer.spool.used_bytes == 0
+
+
+def test_the_decoded_rows_of_all_tables_have_one_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive, "PARTS_BYTES_MAX", 1000)
+    monkeypatch.setattr(receive, "DECODED_FACTOR", 3)
+    writer = Writer(tmp_path)
+    tables: Call = [(name, [("insert", csv(*(f"{id}," for id in range(60))))]) for name in ("plain", "keyed")]
+    alone = [writer.put_tables([table]) for table in tables]
+    together = sum(call.write.size for call in alone)
+    assert all(1500 < call.write.size <= 3000 for call in alone)
+    assert together > 3000
+    used = writer.spool.used_bytes
+    with pytest.raises(WriteRefused, match="TOO_LARGE: table keyed: the rows take more than 3000 bytes"):
+        writer.put_tables(tables)
+    assert writer.spool.used_bytes == used
+    monkeypatch.setattr(receive, "PARTS_BYTES_MAX", together)
+    monkeypatch.setattr(receive, "DECODED_FACTOR", 1)
+    assert writer.put_tables(tables).write.total_size == together
+
+
+def test_all_tables_of_a_tick_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick has calls of a bounded size, in all their tables."""
+    writer = Writer(tmp_path)
+    monkeypatch.setattr(source, "SHARE_BYTES", 500)
+    large = csv(*(f"{id}," for id in range(20)))
+    calls = [writer.put_tables([("named", [("insert", csv(f"{id},x"))]), ("plain", [("insert", large)])])
+             for id in range(2)]  # fmt: skip
+    assert sum(call.write.size for call in calls) < 500 < calls[0].write.total_size
+    for answers in ([21, None], [21, 21]):
+        writer.tick()
+        assert [found.rows if (found := call.answer(0)) else None for call in calls] == answers
 
 
 def _header(table: str, size: int, operation: str = "insert") -> WriteHeader:
@@ -102,6 +157,38 @@ def test_bodies_of_other_sizes_are_refused(tmp_path: Path, sizes: tuple[int, int
         writer.receiver.receive(replace(first, others=(other,)), [data])
     assert refused.value.code == code
     assert writer.spool.used_bytes == 0
+
+
+@pytest.mark.parametrize(("limit", "size", "code"), [(100, 50, ""), (100, 51, "TOO_LARGE"), (50, 26, "TOO_LARGE")])
+def test_the_bodies_of_all_tables_have_one_bound(tmp_path: Path, limit: int, size: int, code: str) -> None:
+    """That of the source, where it has a smaller one."""
+    writer = Writer(tmp_path, replace(SPEC, max_transaction_bytes=limit))
+    body = HEAD + b"1," + b"x" * (size - len(BODY)) + b",,\n"
+    call = replace(_header("plain", size), others=(_header("keyed", size),))
+    try:
+        writer.receiver.receive(call, [body * 2]).close()
+    except WriteRefused as refused:
+        found = refused.code
+    else:
+        found = ""
+    assert (found, writer.spool.used_bytes) == (code, 0)
+
+
+@pytest.mark.parametrize(("count", "text"), [(16, "NO_SUCH_TABLE: "), (17, "TOO_LARGE: .* 16 tables")])
+def test_a_call_has_a_bounded_number_of_tables(tmp_path: Path, count: int, text: str) -> None:
+    first, *others = (_header(f"t{number}", 22) for number in range(count))
+    with pytest.raises(WriteRefused, match=text):
+        Writer(tmp_path).receiver.receive(replace(first, others=tuple(others)), [BODY * count])
+
+
+def test_the_sections_of_all_tables_have_one_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(tmp_path)
+    tables: Call = [(name, [("insert", csv("1,x")), ("delete", csv("1,x"))]) for name in ("plain", "keyed")]
+    monkeypatch.setattr(receive, "PARTS_MAX", 3)
+    with pytest.raises(WriteRefused, match="TOO_LARGE: a call has at most 3 sections"):
+        writer.put_tables(tables)
+    monkeypatch.setattr(receive, "PARTS_MAX", 4)
+    assert answered(writer, tables)[1:] == (4, False)
 
 
 def test_a_table_is_named_once_and_must_be_there(tmp_path: Path) -> None:

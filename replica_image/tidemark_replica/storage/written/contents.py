@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 import pyarrow as pa
 
@@ -10,7 +11,7 @@ from tidemark_persist import DIFF, Shard, consolidate
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 from tidemark_replica.storage.written.receive import ReceivedWrite
-from tidemark_replica.storage.written.refusal import ROWS_MISSING, WriteRefused
+from tidemark_replica.storage.written.refusal import ROWS_MISSING, WriteRefused, naming
 from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of_call
 
 
@@ -45,7 +46,10 @@ def updates_of_tables(contents: Iterable[Contents], writes: Sequence[ReceivedWri
     """Do what a call writes to its tables, or nothing of it; returns how many rows it writes, deletes and updates.
     `contents`: of the table of each write. Raises WriteRefused."""
     pairs = list(zip(contents, writes, strict=True))
-    done = [each.updates_of(write) for each, write in pairs]
+    done = list[tuple[pa.Table, int]]()
+    for each, write in pairs:
+        with naming(write.table) if len(pairs) > 1 else nullcontext():
+            done.append(each.updates_of(write))
     for (each, _), (updates, _) in zip(pairs, done, strict=True):
         each.take(updates)
     return sum(count for _, count in done)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 
@@ -31,6 +31,7 @@ from tidemark_replica.storage.written.refusal import (
     NO_SUCH_TABLE,
     TOO_LARGE,
     WriteRefused,
+    naming,
 )
 from tidemark_replica.storage.written.spool import Spool, SpoolFile
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -39,9 +40,11 @@ INSERT, DELETE, UPSERT, UPDATE = "insert", "delete", "upsert", "update"
 OPERATIONS = (INSERT, DELETE, UPSERT, UPDATE)
 KEY_LENGTH_MAX = 200
 PARTS_MAX, PARTS_BYTES_MAX = 10_000, 4 << 20
-"""Of a call with parts, also of a single one: its rows are in memory."""
+"""Of a call with parts, also of a single one: its rows are in memory. Of all its tables together."""
+TABLES_MAX = 16
+"""Of a call."""
 DECODED_FACTOR = 8
-"""Decoded rows take at most this many times `maxTransactionBytes`."""
+"""Decoded rows of a call, in all its tables, take at most this many times the bytes that its body may have."""
 JSON_TURNS = threading.BoundedSemaphore(2)
 """Bodies of JSON that are decoded at a time: as Python's objects they take many times their size."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -137,15 +140,13 @@ class Receiver:
 
     def _of_tables(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
         headers = (header, *header.others)
-        names = [each.table for each in headers]
-        if len(set(names)) < len(names) or any(each.size <= 0 for each in headers):
-            raise WriteRefused(BAD_REQUEST, "a call of several tables names each once, with the size of its body")
-        if sum(each.size for each in headers) > PARTS_BYTES_MAX:
-            raise WriteRefused(TOO_LARGE, f"a call of several tables has at most {PARTS_BYTES_MAX} bytes; divide it")
+        self._check_together(headers)
         bodies, received = Bodies(pieces), list[ReceivedWrite]()
         try:
             for each in headers:
-                received.append(self._of_table(each, bodies.next(each.size)))
+                with naming(each.table):
+                    before = sum(write.size for write in received)
+                    received.append(self._of_table(each, bodies.next(each.size), before))
             bodies.end()
         except BaseException:
             for write in received:
@@ -154,7 +155,20 @@ class Receiver:
         digest = hashlib.sha256(" ".join(write.digest for write in received).encode()).hexdigest()
         return replace(received[0], digest=digest, others=tuple(received[1:]))
 
-    def _of_table(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
+    def _check_together(self, headers: Sequence[WriteHeader]) -> None:
+        """Check what the tables of a call have together. Raises WriteRefused."""
+        limit = self._limit_of(headers[0])
+        if len(headers) > TABLES_MAX:
+            raise WriteRefused(TOO_LARGE, f"a call has at most {TABLES_MAX} tables; divide it")
+        if len({each.table for each in headers}) < len(headers) or any(each.size <= 0 for each in headers):
+            raise WriteRefused(BAD_REQUEST, "a call of several tables names each once, with the size of its body")
+        if sum(each.size for each in headers) > limit:
+            raise WriteRefused(TOO_LARGE, f"a call of several tables has at most {limit} bytes; divide it")
+        if sum(len(each.parts) for each in headers) > PARTS_MAX:
+            raise WriteRefused(TOO_LARGE, f"a call has at most {PARTS_MAX} sections; divide it")
+
+    def _of_table(self, header: WriteHeader, pieces: Iterable[bytes], before: int = 0) -> ReceivedWrite:
+        """What the call writes to one table. `before`: of the decoded rows of its other tables, in bytes."""
         table = self._checked(header)
         limit = self._limit_of(header)
         where = (
@@ -170,7 +184,7 @@ class Receiver:
                 digest.update(piece)
                 body.write(piece)
             with JSON_TURNS if header.format in ("json", "jsonl") else nullcontext():
-                return self._decoded(header, table, body, digest.hexdigest())
+                return self._decoded(header, table, body, digest.hexdigest(), before)
 
     def _limit_of(self, header: WriteHeader) -> int:
         """Bytes of a body."""
@@ -201,7 +215,9 @@ class Receiver:
             raise WriteRefused(BAD_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} printable characters")
         return table
 
-    def _decoded(self, header: WriteHeader, table: WrittenTable, body: SpoolFile, digest: str) -> ReceivedWrite:
+    def _decoded(
+        self, header: WriteHeader, table: WrittenTable, body: SpoolFile, digest: str, before: int
+    ) -> ReceivedWrite:
         file = self._spool.file()
         try:
             rows, size, limit = 0, 0, DECODED_FACTOR * self._limit_of(header)
@@ -213,7 +229,7 @@ class Receiver:
                     for part, piece in _pieces(batch, rows, header):
                         _check_nulls(piece, table, part)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
-                    if size > limit:
+                    if before + size > limit:
                         raise WriteRefused(TOO_LARGE, f"the rows take more than {limit} bytes; divide the body")
                     out.write_batch(batch)
             parts = header.parts or (Part(header.operation, rows),)

@@ -8,6 +8,9 @@ IngestionError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidemark_replica.storage.errors import IngestionError
 
 TEXT_LENGTH_MAX = 500
@@ -25,7 +28,16 @@ class WriteRefused(IngestionError):
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code}: {text[:TEXT_LENGTH_MAX]}")
-        self.code = code
+        self.code, self.text = code, text
+
+
+@contextmanager
+def naming(table: str) -> Iterator[None]:
+    """Has refusals say which table of a call they are of."""
+    try:
+        yield
+    except WriteRefused as refusal:
+        raise WriteRefused(refusal.code, f"table {table:.80}: {refusal.text}") from None
 
 
 class WriteNotPossible(IngestionError):
