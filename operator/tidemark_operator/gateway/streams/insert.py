@@ -41,7 +41,9 @@ from tidemark_protocol.plan.successors import newest
 
 UPSERT = "upsert"
 VISIBLE_SECONDS = 5.0
-"""The answer waits until the gateway knows that the table has the rows, so that a query at the time finds them."""
+"""The answer waits until the gateway knows that all tables have the rows, so that a query at the time finds them."""
+TABLES_MAX, TABLES_BYTES_MAX, SECTIONS_MAX = 16, 4 << 20, 10_000
+"""Of a call: its tables, the bodies of several, and its sections, as the ingester takes them."""
 
 LOST_WITHOUT_KEY = (
     "the answer was lost, and the call had no key (Idempotency-Key over HTTP): the rows may be in the table, once or "
@@ -89,7 +91,8 @@ class WriteTarget:
 
 
 def target_of(asked: gateway_pb2.InsertHeader) -> WriteTarget:
-    """Raises QueryRefused."""
+    """Raises QueryRefused; WriteRefused where the call has too many tables or sections, or names a table twice."""
+    _require_bounded(asked)
     place, how = (asked.namespace, asked.source), (asked.format, asked.key)
 
     def target(each: gateway_pb2.InsertHeader | gateway_pb2.WriteTable, size: int = 0) -> WriteTarget:
@@ -104,6 +107,19 @@ def target_of(asked: gateway_pb2.InsertHeader) -> WriteTarget:
         raise QueryRefused("a call with a list of tables has several, each with its name")
     first, *others = (target(each, each.size) for each in asked.tables)
     return replace(first, others=tuple(others))
+
+
+def _require_bounded(asked: gateway_pb2.InsertHeader) -> None:
+    """Raises WriteRefused, before anything is done for each table, as the event loop does it."""
+    tables = asked.tables
+    if len(tables) > TABLES_MAX:
+        raise WriteRefused(f"TOO_LARGE: a call has at most {TABLES_MAX} tables; divide it")
+    if sum(len(each.sections) for each in (asked, *tables)) > SECTIONS_MAX:
+        raise WriteRefused(f"TOO_LARGE: a call has at most {SECTIONS_MAX} sections; divide it")
+    if len({each.table for each in tables}) < len(tables) or any(each.size <= 0 for each in tables):
+        raise WriteRefused("BAD_REQUEST: a call of several tables names each once, with the size of its body")
+    if sum(each.size for each in tables) > TABLES_BYTES_MAX:
+        raise WriteRefused(f"TOO_LARGE: a call of several tables has at most {TABLES_BYTES_MAX} bytes; divide it")
 
 
 @dataclass(frozen=True)
@@ -165,8 +181,8 @@ class Inserts:
         if answer.refusal:
             raise WriteRefused(answer.refusal)
         stored = [_stored(pinned, table) for table in tables]
-        for shard in [each.shard.shard_id for each in pinned.tables if each.table.name in stored]:
-            await _until_visible(running, shard, answer.time)
+        shards = [each.shard.shard_id for each in pinned.tables if each.table.name in stored]
+        await _until_visible(running, shards, answer.time)
         return Written(", ".join(tables), answer.time, answer.rows, answer.repeated)
 
     def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
@@ -269,8 +285,9 @@ def _is_made_for(given: str, now: str, operations: Iterable[str]) -> bool:
     return given in ("", now) or (given.partition("+")[0] == now.partition("+")[0] and UPSERT not in operations)
 
 
-async def _until_visible(running: RunningInstance, shard: ShardId, time: int) -> None:
-    """Wait until the controller knows that the table is complete at the time."""
+async def _until_visible(running: RunningInstance, shards: Iterable[ShardId], time: int) -> None:
+    """Wait until the controller knows that the tables are complete at the time, all together VISIBLE_SECONDS."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(VISIBLE_SECONDS):
-            await running.shards.wait_beyond(shard, time)
+            for shard in shards:
+                await running.shards.wait_beyond(shard, time)
