@@ -15,6 +15,8 @@ from tidemark_pgwire.session import writes
 from tidemark_pgwire.session.transaction import Pending, Section, Transaction
 from tidemark_pgwire.writes.body import Body, Spool
 from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_replica.storage.written import receive
+from tidemark_replica.storage.written.receive import WriteHeader
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
 
@@ -40,6 +42,18 @@ def tables(module_tables: Written) -> Iterator[Written]:
 
 def both(tables: Written) -> tuple[list[Any], list[Any]]:
     return tables.rows("orders"), tables.rows("wide")
+
+
+def headers(tables: Written) -> list[WriteHeader]:
+    """Those of the calls that come."""
+    found = list[WriteHeader]()
+
+    def put(ingestion: str, header: WriteHeader, pieces: Any) -> Any:
+        found.append(header)
+        return tables.put(ingestion, header, pieces)
+
+    tables.write = put
+    return found
 
 
 def test_a_transaction_is_one_call(tables: Written) -> None:
@@ -71,7 +85,8 @@ def test_nothing_is_written_where_it_is_rolled_back_or_refused(tables: Written) 
             connection.execute("BEGIN")
             connection.execute(other.encode())
             connection.execute(second.encode())
-            with pytest.raises((psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound)):
+            refusals = psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound
+            with pytest.raises(refusals, match="(DUPLICATE_KEY|ROWS_MISSING): table orders: "):
                 connection.execute("COMMIT")
             assert both(tables) == before
 
@@ -95,13 +110,17 @@ def test_savepoints_are_of_all_tables(tables: Written) -> None:
 
 def test_a_table_whose_rows_were_all_taken_back_is_not_of_the_call(tables: Written) -> None:
     """A call of one table says so itself, which an older gateway knows."""
+    told = headers(tables)
     with tables.server.connect() as connection, connection.transaction():
         connection.execute("INSERT INTO shop.orders VALUES (1, 'a')")
         connection.execute("DELETE FROM shop.wide WHERE id = NULL")
         connection.execute("SAVEPOINT one")
         connection.execute("INSERT INTO shop.wide VALUES (1, 'gone', 5)")
         connection.execute("ROLLBACK TO SAVEPOINT one")
+        with connection.cursor().copy("COPY shop.wide (id, x) FROM STDIN"):
+            pass
     assert both(tables) == ([(1, "a")], [])
+    assert [(each.table, each.operation, each.others) for each in told] == [("orders", "insert", ())]
 
 
 def test_a_lost_answer_and_a_key_write_once(tables: Written) -> None:
@@ -142,6 +161,67 @@ def test_the_rows_of_several_tables_are_bounded(tables: Written, monkeypatch: py
             connection.execute(insert)
             connection.execute("INSERT INTO shop.wide VALUES (1, 'w', 5)")
     assert (tables.calls, both(tables)) == ([], ([], []))
+
+
+def test_the_sections_of_all_tables_have_one_bound(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement is refused, as the first message of the call would be too large."""
+    updates = "UPDATE shop.orders SET name = 'b' WHERE id = 1", "UPDATE shop.wide SET x = 'b' WHERE id = 1"
+    with tables.server.connect() as connection:
+        connection.execute("INSERT INTO shop.orders VALUES (1, 'a')")
+        connection.execute("INSERT INTO shop.wide VALUES (1, 'a', 5)")
+        tables.calls.clear()
+        for name, most in (("MIXED_SECTIONS", 3), ("HEADER_BYTES", 100)):
+            with monkeypatch.context() as patch:
+                patch.setattr(writes, name, most)
+                connection.execute("BEGIN")
+                for statement in (*updates, updates[0]):
+                    connection.execute(statement.encode())
+                with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="several tables"):
+                    connection.execute(updates[1].encode())
+                connection.execute("ROLLBACK")
+        assert tables.calls == []
+        with connection.transaction():
+            for statement in updates * 2:
+                connection.execute(statement.encode())
+    assert both(tables) == ([(1, "b")], [(1, "b", 5)])
+
+
+def test_upserts_that_are_too_many_for_sections_are_one_of_each_table(
+    tables: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writes, "MIXED_SECTIONS", 3)
+    monkeypatch.setattr(receive, "PARTS_MAX", 3)
+    told = headers(tables)
+    upserts = (
+        "INSERT INTO shop.orders VALUES (%s, 'a') ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name",
+        "INSERT INTO shop.wide VALUES (%s, 'w', 5) ON CONFLICT (id) DO UPDATE SET x = EXCLUDED.x, y = EXCLUDED.y",
+    )
+    with tables.server.connect() as connection, connection.transaction():
+        for id in (1, 2):
+            for upsert in upserts:
+                connection.execute(upsert.encode(), (id,))
+        connection.execute("DELETE FROM shop.orders WHERE id = 1")
+    assert both(tables) == ([(2, "a")], [(1, "w", 5), (2, "w", 5)])
+    [header] = told
+    assert [(each.table, each.operation, len(each.parts)) for each in (header, *header.others)] == [
+        ("orders", "", 3),
+        ("wide", "upsert", 0),
+    ]
+
+
+def test_the_order_of_the_tables_does_not_count(tables: Written) -> None:
+    """A program that repeats a transaction with its key may begin with another table."""
+    statements = "INSERT INTO shop.wide VALUES (1, 'w', 5)", "INSERT INTO shop.orders VALUES (1, 'a')"
+    told = list[str]()
+    with tables.server.connect() as connection:
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        for some in (statements, statements[::-1]):
+            with connection.transaction():
+                connection.execute("SET LOCAL tidemark.write_key = 'any order'")
+                for statement in some:
+                    connection.execute(statement.encode())
+    assert both(tables) == ([(1, "a")], [(1, "w", 5)])
+    assert "they are not doubled" in told[-1]
 
 
 def test_tables_of_two_sources_are_refused_by_name() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -111,7 +111,9 @@ async def write(session: Session, tag: str = "") -> str:
     pending, session.transaction.pending = session.transaction.pending, None
     if pending is None:
         return tag
-    tables = [(each, sections) for each in pending.of_tables if (sections := list(_sections(each)))]
+    # the digest of the call is of its tables in their order, which says nothing
+    ordered, is_long = sorted(pending.of_tables, key=lambda each: each.table.name), _is_long(pending.of_tables)
+    tables = [(each, sections) for each in ordered if (sections := list(_sections(each, is_long)))]
     verb = _only_verb([section for _, sections in tables for section in sections])
     counts = bool(verb) and pending.statements == 1 and tag.startswith(verb)
     header = pb.InsertHeader(namespace=session.namespace, source=pending.table.source, format="csv", key=pending.key)
@@ -243,11 +245,14 @@ def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[
 
 
 def _require_small(pending: Pending, more: int = 0) -> None:
-    """Raises WireError where the rows of several tables, with so many bytes more, are too large for a call."""
-    if pending.size + more > MIXED_BYTES or len(pending.of_tables) > MOST_TABLES:
+    """Raises WireError where the rows of several tables, with so many bytes more, are too large for a call, or its
+    first message is."""
+    kept = (each for each in pending.of_tables if each.has_kinds)
+    if pending.size + more > MIXED_BYTES or len(pending.of_tables) > MOST_TABLES or _is_long(kept):
         text = (
             f"a transaction with rows of several tables has at most {MIXED_BYTES >> 20} MiB of rows, of {MOST_TABLES} "
-            "tables"
+            f"tables; in all of them {MIXED_SECTIONS} updates, upserts that keep columns, and statements of another "
+            f"kind than the one before, and {HEADER_BYTES >> 20} MiB of names of the columns that these set"
         )
         raise WireError(errors.LIMIT_EXCEEDED, text, hint="COMMIT smaller parts.")
 
@@ -258,9 +263,16 @@ def _is_large(pending: Pending, more: int = 0) -> bool:
     return len(pending.sections) > MIXED_SECTIONS or size > MIXED_BYTES or pending.header_size > HEADER_BYTES
 
 
-def _sections(pending: Pending) -> Iterator[pb.WriteSection]:
-    """The operations in order, without those that have no rows. Upserts that are too many for sections are one."""
-    if not pending.has_kinds and _is_large(pending):
+def _is_long(tables: Iterable[Pending]) -> bool:
+    """Whether the first message of a call is too large for the sections of all these tables."""
+    counts = [(len(each.sections), each.header_size) for each in tables]
+    return sum(count for count, _ in counts) > MIXED_SECTIONS or sum(size for _, size in counts) > HEADER_BYTES
+
+
+def _sections(pending: Pending, is_long: bool) -> Iterator[pb.WriteSection]:
+    """The operations in order, without those that have no rows. Upserts that are too many for sections are one.
+    `is_long`: so are those of all tables together."""
+    if not pending.has_kinds and pending.body.rows and (is_long or _is_large(pending)):
         yield pb.WriteSection(operation=pending.sections[0].operation, rows=pending.body.rows)
         return
     ends = [*(section.begin for section in pending.sections[1:]), pending.body.rows]
