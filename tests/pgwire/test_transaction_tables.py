@@ -86,7 +86,7 @@ def test_nothing_is_written_where_it_is_rolled_back_or_refused(tables: Written) 
             connection.execute(other.encode())
             connection.execute(second.encode())
             refusals = psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound
-            with pytest.raises(refusals, match="(DUPLICATE_KEY|ROWS_MISSING): table orders: "):
+            with pytest.raises(refusals, match=r"(DUPLICATE_KEY|ROWS_MISSING): table orders: "):
                 connection.execute("COMMIT")
             assert both(tables) == before
 
