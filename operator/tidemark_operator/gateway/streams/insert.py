@@ -114,7 +114,7 @@ def _require_bounded(asked: gateway_pb2.InsertHeader) -> None:
     tables = asked.tables
     if len(tables) > TABLES_MAX:
         raise WriteRefused(f"TOO_LARGE: a call has at most {TABLES_MAX} tables; divide it")
-    if sum(len(each.sections) for each in (asked, *tables)) > SECTIONS_MAX:
+    if len(asked.sections) + sum(len(each.sections) for each in tables) > SECTIONS_MAX:
         raise WriteRefused(f"TOO_LARGE: a call has at most {SECTIONS_MAX} sections; divide it")
     if len({each.table for each in tables}) < len(tables) or any(each.size <= 0 for each in tables):
         raise WriteRefused("BAD_REQUEST: a call of several tables names each once, with the size of its body")
