@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark_replica.dataflow.step_costs import COLD_SHARE, FACTOR_TO_BEGIN, GROWTH_MAX, SECONDS_MIN, StepCosts
+from tidemark_replica.dataflow.step_costs import (
+    COLD_SECONDS,
+    COLD_SHARE,
+    FACTOR_TO_BEGIN,
+    GROWTH_MAX,
+    SECONDS_MIN,
+    StepCosts,
+)
 
 TABLE = 1_000_000
 
@@ -40,6 +47,26 @@ def test_a_share_of_the_first_hydration_counts_until_there_is_another() -> None:
     assert of.decide(estimate)
     of.recomputed(estimate, TABLE, 10.0)
     assert not decide(of, 1000)
+
+
+def test_what_is_left_out_of_a_cold_hydration_does_not_grow_with_it() -> None:
+    """Loading code takes seconds, whatever the rows."""
+    of = StepCosts()
+    of.hydrated(TABLE, 3600.0)
+    of.stepped(1000, 1200.0)
+    assert not decide(of, 1000)
+    estimate = of.estimate(1000, TABLE)
+    assert estimate is not None
+    assert estimate.hydration == 3600.0 - COLD_SECONDS
+
+
+def test_a_burst_beyond_all_measured_steps_is_stepped_over_also_after_a_cold_hydration() -> None:
+    """Both sides of the comparison are of the same hydration."""
+    of = StepCosts()
+    of.hydrated(TABLE, 20.0)
+    of.stepped(1, 0.1)
+    assert not decide(of, TABLE // 2, TABLE * 3 // 2)
+    assert of.least_rows(TABLE) is None or not decide(of, TABLE, 2 * TABLE)
 
 
 def test_a_burst_is_stepped_over_once_and_then_computed_anew() -> None:

@@ -31,7 +31,9 @@ TRIAL_SHARE = 0.25
 WEIGHT = 0.5
 """Of the newest measurement in an average."""
 COLD_SHARE = 0.2
-"""The first hydration of a process loads code and fills caches: this share of it counts, until another is measured."""
+"""The first hydration of a process loads code and fills caches: this share of it counts, until there is another ..."""
+COLD_SECONDS = 20.0
+"""... but so much of it at most is left out: loading does not grow with the rows."""
 SIZES_MAX = 48
 """Steps are measured up to 2^48 rows."""
 
@@ -99,10 +101,11 @@ class StepCosts:
         if not self._steps or self._hydration is None or not self._is_like(input_rows):
             return None
         known, whole = sorted(self._steps.values()), self._hydration
+        if self._is_cold:
+            whole = _Average(whole.rows, max(whole.seconds * COLD_SHARE, whole.seconds - COLD_SECONDS))
         step = float(np.interp(rows, [0.0, *(each.rows for each in known)], [0.0, *(each.seconds for each in known)]))
         step += max(rows - known[-1].rows, 0) * whole.seconds / whole.rows
         hydration = whole.seconds * max(input_rows / whole.rows, 1 / GROWTH_MAX)
-        hydration *= COLD_SHARE if self._is_cold else 1.0
         return Estimate(rows, input_rows, step, hydration + self.correction)
 
     def is_dearer(self, estimate: Estimate | None) -> bool:
