@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark_persist import Part, create_or_open
+from tidemark_persist import Part, Time, create_or_open
 from tidemark_replica.render.execution import step_rows
 from tidemark_replica.render.execution.step_rows import StepRows, TimedFile, counted
 
@@ -52,15 +53,48 @@ def test_a_step_has_at_least_one_time(tmp_path: Path) -> None:
     assert StepRows().narrowed(files, 1, 8, 1) == 7
 
 
-def test_the_first_time_with_many_rows_is_found(tmp_path: Path) -> None:
+def test_times_with_many_rows_are_found(tmp_path: Path) -> None:
     """Over all files; times before the lower one count as that."""
     files = timed(shard_of(tmp_path / "t", [[5] * 3 + [6] * 2 + [80] * 4, [90] * 9]), 1)
     files += timed(shard_of(tmp_path / "u", [[6] * 3, [80] * 2]), 1)
     rows = StepRows()
-    found = {least: rows.heavy(files, 1, 91, least) for least in (1, 4, 6, 7, 10)}
-    assert found == {1: (5, 3), 4: (6, 5), 6: (80, 6), 7: (90, 9), 10: None}
-    assert rows.heavy(files, 1, 80, 6) is None
-    assert rows.heavy(files, 6, 91, 8) == (6, 8)
+    found = {least: rows.heavy(files, 1, 91, least) for least in (1, 6, 7, 10)}
+    assert found == {1: [(5, 3), (6, 5), (80, 6), (90, 9)], 6: [(80, 6), (90, 9)], 7: [(90, 9)], 10: []}
+    assert rows.heavy(files, 1, 80, 6) == []
+    assert rows.heavy(files, 6, 91, 8) == [(6, 8), (90, 9)]
+
+
+def test_the_last_time_of_a_file_counts_its_own_rows_also_where_no_step_read_the_others(tmp_path: Path) -> None:
+    """A hydration did, which counts nothing by time."""
+    parts = shard_of(tmp_path / "t", [[5] * 200 + [6]])
+    (rest,) = timed([replace(parts[0], lower=Time(6), rows=101)], 6)
+    rows = StepRows()
+    assert rows.about([rest], 7) is None
+    assert rows.heavy([rest], 6, 7, 100) == []
+    assert rows.heavy([rest], 6, 7, 1) == [(6, 1)]
+    assert rows.about([rest], 7) == 1
+
+
+def test_rows_of_a_step_are_known_where_few_are_of_files_with_other_times(tmp_path: Path) -> None:
+    """So that what such a step costs is learned for about its size."""
+    whole = timed(shard_of(tmp_path / "t", [[5] * 30, [6] * 30]), 1)
+    parts = shard_of(tmp_path / "u", [[5] * 20 + [6]])
+    (rest,) = timed([replace(parts[0], lower=Time(6), rows=11)], 6)
+    rows = StepRows()
+    assert (rows.about(whole, 7), rows.about([*whole, rest], 7)) == (60, 81)
+    assert (rows.about(whole[1:], 7), rows.about([whole[1], rest], 7)) == (30, 51)
+    assert rows.about([rest], 7) is None
+    assert rows.about(whole, 6) == 30
+    assert rows.about([], 7) == 0
+
+
+def test_counts_are_forgotten_after_the_last_step_that_reads_their_file(tmp_path: Path) -> None:
+    """Also where only heavy times are searched."""
+    rows = StepRows()
+    for time in range(1, 21, 2):
+        files = timed(shard_of(tmp_path / f"t{time}", [[time, time + 1]]), 1)
+        assert rows.heavy(files, time, time + 2, 1) == [(time, 1), (time + 1, 1)]
+    assert len(rows._known) == 1
 
 
 def test_contents_beyond_the_bound_are_a_step_and_no_file_is_read_for_it() -> None:

@@ -11,6 +11,10 @@ append the difference to what their shards hold, as after a restart.
 With a refresh schedule, a refresh takes the place of the time: the views change there alone, so all updates up to it
 are those of one step, which the dataflow need not take.
 
+A dataflow that is behind steps: one step over many times costs less than many hydrations, of which each lets more
+times come. So a time is computed anew only where it is the only one with so many updates since the dataflow was level
+with its inputs.
+
 Each replica decides for itself, by its own measurements. What the views hold at a time is the same either way. The
 dataflow holds its inputs just before its frontier, so they can be read at the time where it begins anew. A process that
 dies meanwhile begins as any does.
@@ -19,7 +23,7 @@ dies meanwhile begins as any does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_persist import Part
@@ -38,6 +42,10 @@ from tidemark_replica.telemetry.recomputation_status import Recomputation, Recom
 LOG = logging.getLogger(__name__)
 REFRESHES_MAX = 100
 """So many refreshes of one step are looked at."""
+HEAVY_MAX = 1
+"""A step over more times that may each cost more than a hydration is taken."""
+RETRY_SECONDS = 300.0
+"""The pause after a recomputation that ran out of memory: each try may take it from other dataflows."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,8 @@ class Heavy:
 
 @dataclass(frozen=True)
 class Search:
-    """What a step is searched for: the first time with at least `rows` updates; where `next_refresh` is given, the
-    first refresh with so many since the one before."""
+    """What a step is searched for: the one time with at least `rows` updates; where `next_refresh` is given, the one
+    refresh with so many since the one before."""
 
     rows: int
     next_refresh: Callable[[int], int] | None
@@ -66,20 +74,30 @@ class Search:
     def find(
         self, rendered: RenderedDataflow, upper: Frontier, parts: Mapping[GlobalId, Sequence[Part]]
     ) -> Heavy | None:
-        """Runs on a pool while no step runs: it may read columns of times. Raises PersistError, ArrangementError."""
+        """Runs on a pool while no step runs: it may read columns of times. None: there is none, or there are several.
+        Raises PersistError, ArrangementError."""
         if self.next_refresh is None:
-            found = rendered.heavy_time(upper, parts, self.rows)
-            return None if found is None else Heavy(*found, found[0])
+            found = [Heavy(time, rows, time) for time, rows in rendered.heavy_times(upper, parts, self.rows)]
+        else:
+            found = list(self._refreshes(rendered, upper, parts, self.next_refresh))
+        return found[0] if 0 < len(found) <= HEAVY_MAX else None
+
+    def _refreshes(
+        self,
+        rendered: RenderedDataflow,
+        upper: Frontier,
+        parts: Mapping[GlobalId, Sequence[Part]],
+        next_refresh: Callable[[int], int],
+    ) -> Iterator[Heavy]:
         before, begin = 0, rendered.frontier.encode()
         for _ in range(REFRESHES_MAX):
-            refresh = self.next_refresh(begin)
+            refresh = next_refresh(begin)
             if refresh >= upper.encode():
-                return None
+                return
             rows = rendered.rows_at_most(Frontier.decode(refresh + 1), parts)
             if rows - before >= self.rows:
-                return Heavy(refresh, rows - before, begin)
+                yield Heavy(refresh, rows - before, begin)
             before, begin = rows, refresh + 1
-        return None
 
 
 @dataclass(frozen=True)
@@ -94,10 +112,10 @@ class Due:
 
 @dataclass(frozen=True)
 class StepCost:
-    """A step that has run: over `rows` updates at most, for `seconds`. `build_seconds`: how long the dataflow was
-    rendered. `is_one_time`: whether all updates are of one time."""
+    """A step that has run: over about `rows` updates (None: not known), for `seconds`. `build_seconds`: how long the
+    dataflow was rendered. `is_one_time`: whether all updates are of one time."""
 
-    rows: int
+    rows: int | None
     seconds: float
     is_one_time: bool
     build_seconds: float
@@ -128,6 +146,9 @@ class AutomaticRefreshes:
         self.due: Due | None = None
         self.is_anew = False
         self._declined, self._number = -1, 0
+        self._is_level = False
+        self._goal = self._begun = self._had_come = Frontier.minimum()
+        """The goal of another policy now; where the last step began, and what that goal was then."""
 
     @classmethod
     def of(
@@ -148,13 +169,18 @@ class AutomaticRefreshes:
     def goal(self, goal: Frontier) -> Frontier:
         """The goal of the next step, given that of a dataflow with another policy: up to the time that is due; of a
         hydration there, that time alone."""
+        self._goal = goal
         if self.due is None:
             return goal
         return min(goal, Frontier.decode(self.due.time + 1 if self._has_begun else self.due.begin))
 
     def search(self) -> Search | None:
-        """What the next step is searched for; None: no step costs more than a hydration, as far as is known."""
-        if self.due is not None or not self._dataflow.hydrated:
+        """What the step that begins now, towards `goal`, is searched for. None: no step costs more than a hydration, as
+        far as is known, or the dataflow is behind: what ran last has left some of what had come when it began."""
+        if self._dataflow.processed != self._begun:  # else it has failed
+            self._is_level = self._dataflow.processed >= self._had_come
+        self._begun, self._had_come = self._dataflow.processed, self._goal
+        if self.due is not None or not (self._dataflow.hydrated and self._is_level):
             return None
         rows = self.costs.least_rows(self._input_rows)
         if rows is None:
@@ -202,7 +228,7 @@ class AutomaticRefreshes:
         Steps of several times cost more than one time of as many updates, so only those between two refreshes count.
         """
         if not hydrates:
-            if cost.is_one_time or self._has_schedule:
+            if cost.rows is not None and (cost.is_one_time or self._has_schedule):
                 self.costs.stepped(cost.rows, cost.seconds)
             return
         due, self.due, seconds = self.due, None, cost.build_seconds + cost.seconds
@@ -220,9 +246,15 @@ class AutomaticRefreshes:
         """Repeats the last recomputation for a new client."""
         self._status.report_again()
 
-    def ran_out_of_memory(self) -> None:
-        """A hydration ran out of memory. Nothing more is computed anew by this process, once this one succeeds."""
-        self.costs.is_given_up = self.costs.is_given_up or self.is_anew
+    def ran_out_of_memory(self) -> float:
+        """Returns for how many seconds to wait at least. After a recomputation nothing more is computed anew by this
+        process, once this one succeeds."""
+        if self.due is None or not self._has_begun:
+            return 0.0
+        if not self.costs.is_given_up:
+            self.costs.is_given_up = True
+            self._status.given_up(self.due.time)
+        return RETRY_SECONDS
 
     @property
     def _input_rows(self) -> int:

@@ -69,15 +69,15 @@ ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
 @dataclass(frozen=True)
 class _Attempt:
     """A step that was begun at the monotonic time `began`, from the frontier `lower`, when the inputs were complete up
-    to `goal`. `was_cut`: the bound of rows ended it before the goal. `rows`: about how many updates it reads;
-    `is_one_time`: whether all of them are of one time."""
+    to `goal`. `was_cut`: the bound of rows ended it before the goal. `rows`: about how many updates it reads (None: not
+    known); `is_one_time`: whether all of them are of one time."""
 
     rendered: RenderedDataflow
     lower: Frontier
     goal: Frontier
     began: float
     was_cut: bool = False
-    rows: int = 0
+    rows: int | None = None
     is_one_time: bool = True
 
 
@@ -330,7 +330,7 @@ class DataflowDriver:
                     self._dataflow.wake()
                     return
                 listed = replace(listed, upper=min(listed.upper, listed.heavy.after))
-            rows = rendered.rows_at_most(listed.upper, listed.parts)
+            rows = rendered.rows_about(listed.upper, listed.parts)
             attempt = replace(attempt, rows=rows, is_one_time=are_of_one_time(listed.parts, listed.upper))
         if listed.left:
             attempt = replace(attempt, was_cut=True)
@@ -467,10 +467,11 @@ class DataflowDriver:
         if isinstance(error, ForeignCommit):
             self._dataflow.outdated = Outdated(public_text(error), error.is_certain)
             return
-        self._backoff.failed(UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0)
-        self._hydration_status.failed()
+        pause = UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0
         if self._automatic is not None and isinstance(error, OutOfMemory):
-            self._automatic.ran_out_of_memory()
+            pause = max(pause, self._automatic.ran_out_of_memory())
+        self._backoff.failed(pause)
+        self._hydration_status.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, log_text(error))
         message, reason = public_text(error)[:MESSAGE_LIMIT], OUT_OF_MEMORY if isinstance(error, OutOfMemory) else ""
         attempts = self._backoff.failures

@@ -111,6 +111,11 @@ class RenderedDataflow:
         limit = self._limit(upper)
         return self._rows.at_most(self._timed_files(limit, inputs, map(self._store.current, self._watched)), limit)
 
+    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int | None:
+        """The updates that a step to `upper` reads, within a factor of two; None: not known. Opens no file."""
+        limit = self._limit(upper)
+        return self._rows.about(self._timed_files(limit, inputs, map(self._store.current, self._watched)), limit)
+
     def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
         """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most.
 
@@ -121,11 +126,11 @@ class RenderedDataflow:
             end = self._rows.narrowed(self._timed_files(limit, inputs, pinned.values()), begin, limit, rows)
         return upper if end == limit else Frontier.at(end)
 
-    def heavy_time(
+    def heavy_times(
         self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
-    ) -> tuple[int, int] | None:
-        """The first time of a step to `upper` with at least `rows` updates, and about how many it has; None: there is
-        none. Like `narrowed` in all else."""
+    ) -> list[tuple[int, int]]:
+        """The times of a step to `upper` with at least `rows` updates, and how many each has. Like `narrowed` in all
+        else."""
         limit = self._limit(upper)
         with self._store.pin(*self._watched) as pinned:
             return self._rows.heavy(

@@ -114,13 +114,16 @@ class SteppedDataflow(Protocol):
     def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
         """An upper bound of the updates that a step to `upper` reads. Opens no file."""
 
+    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int | None:
+        """The updates that a step to `upper` reads, within a factor of two; None: not known. Opens no file."""
+
     def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
         """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most."""
 
-    def heavy_time(
+    def heavy_times(
         self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
-    ) -> tuple[int, int] | None:
-        """The first time of a step to `upper` with at least `rows` updates, and about how many it has."""
+    ) -> list[tuple[int, int]]:
+        """The times of a step to `upper` with at least `rows` updates, ascending, and how many each has."""
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.

@@ -50,13 +50,14 @@ class Counts(NamedTuple):
 @dataclass(frozen=True)
 class TimedFile:
     """A file with at most `rows` updates, of which a step reads those with times in [lower, upper). `read` yields the
-    times from one on."""
+    times from one on. `is_part`: whether the file has other times too, which `rows` counts."""
 
     name: str
     lower: int
     upper: int
     rows: int
     read: Callable[[int], Iterable[Ints]]
+    is_part: bool = False
 
     @staticmethod
     def of_part(part: Part) -> TimedFile:
@@ -66,7 +67,8 @@ class TimedFile:
             rest = replace(part, lower=Time(lower), upper=EMPTY, rows=-1)
             return (batch.column(0).to_numpy() for batch in read_part(rest, columns=[TIME]))
 
-        return TimedFile(f"{part.location}/{part.path}", part.lower, part.upper, part.rows_at_most, read)
+        rows, is_part = part.rows_at_most, part.rows_about < part.rows_at_most
+        return TimedFile(f"{part.location}/{part.path}", part.lower, part.upper, rows, read, is_part)
 
     @staticmethod
     def of_batch(ref: BatchRef, layout: Layout, cache: BatchCache, lower: int) -> TimedFile:
@@ -77,7 +79,8 @@ class TimedFile:
                 times: Ints = np.asarray(segment.rows.column(layout.time).to_numpy())
                 yield times[times >= begin]
 
-        return TimedFile(ref.file, max(lower, ref.first_time), ref.last_time + 1, ref.rows, read)
+        begin, is_part = max(lower, ref.first_time), ref.first_time < lower
+        return TimedFile(ref.file, begin, ref.last_time + 1, ref.rows, read, is_part)
 
 
 class StepRows:
@@ -91,12 +94,18 @@ class StepRows:
         """An upper bound of the rows with times before `upper`. Opens no file."""
         return sum(self._at_most(file, upper) for file in files)
 
+    def about(self, files: Sequence[TimedFile], upper: int) -> int | None:
+        """The rows with times before `upper`, twice as many at most; None: nothing tells them. Opens no file."""
+        least = sum(self._at_most(file, upper) for file in files if self._is_counted(file, upper))
+        most = self.at_most(files, upper)
+        return most if most <= 2 * least else None
+
     def narrowed(self, files: Sequence[TimedFile], lower: int, upper: int, limit: int) -> int:
         """The end of a step from `lower` on with at most `limit` rows, or of one time: at most `upper`.
 
         Times before `lower` count as `lower`. Raises PersistError, ArrangementError.
         """
-        self._known = {f.name: self._known[f.name] for f in files if f.name in self._known}
+        self._forget_all_but(files)
         if self.at_most(files, upper) <= limit:
             return upper
         single = [f for f in files if f.upper <= max(f.lower, lower) + 1]
@@ -113,24 +122,33 @@ class StepRows:
             end = _end(found, lower, upper, limit)
         return end
 
-    def heavy(self, files: Sequence[TimedFile], lower: int, upper: int, least: int) -> tuple[int, int] | None:
-        """The first time before `upper` with at least `least` rows, and an upper bound of them; None: there is none, or
-        its file has too many times to tell. Times before `lower` count as `lower`.
+    def heavy(self, files: Sequence[TimedFile], lower: int, upper: int, least: int) -> list[tuple[int, int]]:
+        """The times before `upper` with at least `least` rows, ascending, and how many each has. Files with too many
+        times to tell do not count. Times before `lower` count as `lower`.
 
         Raises PersistError, ArrangementError.
         """
+        self._forget_all_but(files)
         if self.at_most(files, upper) < least:
-            return None
+            return []
         nothing = np.empty(0, np.int64)
         found = [Counts(nothing, nothing)]
         for file in files:
-            if file.upper <= max(file.lower, lower) + 1:
+            if file.upper <= max(file.lower, lower) + 1 and not file.is_part:
                 found.append(Counts(np.array([file.lower]), np.array([self._at_most(file, upper)])))
             elif not (counts := self._counts(file)).is_grouped:
                 found.append(counts)
         times, rows, _ = _together([Counts(np.maximum(each.times, lower), each.rows) for each in found])
         positions = np.flatnonzero((rows >= least) & (times < upper))
-        return (int(times[positions[0]]), int(rows[positions[0]])) if len(positions) else None
+        return list(zip(times[positions].tolist(), rows[positions].tolist(), strict=True))
+
+    def _forget_all_but(self, files: Iterable[TimedFile]) -> None:
+        self._known = {f.name: self._known[f.name] for f in files if f.name in self._known}
+
+    def _is_counted(self, file: TimedFile, upper: int) -> bool:
+        """Whether `_at_most` is exact."""
+        counts = self._cached(file)
+        return file.upper <= upper and not file.is_part if counts is None else not counts.is_grouped
 
     def _at_most(self, file: TimedFile, upper: int) -> int:
         if file.lower >= upper:
