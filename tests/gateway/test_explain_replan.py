@@ -13,7 +13,7 @@ from tests.gateway.registries import add_dataflow
 from tests.gateway.test_planner_admission import context_of
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import RevisionSet
-from tidemark_operator.controller.reports.recomputation import Recomputation
+from tidemark_operator.controller.reports.recomputation import Recomputation, given_up
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
@@ -105,11 +105,15 @@ def test_explain_notes_the_last_recomputation_of_each_replica() -> None:
     context, admission = made()
     with_counts(context, 1024, 1024)
     done = Recomputation(1_000, 90_000, 1_000_000, 40_000, 12_000, 11_500, 3)
-    computing = [("r1", SimpleNamespace(recomputed=done)), ("r2", SimpleNamespace(recomputed=None))]
+    why = given_up({"time": "2000"})
+    computing = [
+        ("r1", SimpleNamespace(recomputed=done, recomputations_given_up="")),
+        ("r2", SimpleNamespace(recomputed=None, recomputations_given_up=why)),
+    ]
     collections = [SimpleNamespace(computing=computing)]
     cast(Any, context).running = lambda *_: SimpleNamespace(collections_of=lambda _: collections)
     plan = asyncio.run(explain(context, admission, "anne", "ns", "d"))
-    assert plan.notes == (f"on replica r1 3 times, last {done}",)
+    assert plan.notes == (f"on replica r1 3 times, last {done}", f"on replica r2 {why}")
 
 
 def ask(context: ReconcileContext, admission: PlannerAdmission) -> tuple[ExplainedPlan, bool]:

@@ -20,8 +20,8 @@ from tidemark_operator.controller.frontiers.read_policy import before, bounded, 
 from tidemark_operator.controller.reports.catch_up import CatchUp, catch_up
 from tidemark_operator.controller.reports.hydration_progress import HydrationProgress, hydration_progress
 from tidemark_operator.controller.reports.operator_costs import operator_costs
+from tidemark_operator.controller.reports.recomputation import GIVEN_UP, Recomputation, given_up, recomputation
 from tidemark_operator.controller.reports.recomputation import KIND as RECOMPUTED
-from tidemark_operator.controller.reports.recomputation import Recomputation, recomputation
 from tidemark_operator.controller.reports.task_time import TaskTime
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
@@ -90,6 +90,11 @@ class ExportOnReplica:
     def recomputed(self) -> Recomputation | None:
         """The last time at which the replica has computed the views anew, by policy auto; None: it has not."""
         return recomputation(self.statuses.get(RECOMPUTED, {}))
+
+    @property
+    def recomputations_given_up(self) -> str:
+        """Why the replica computes the views anew no more, in spite of policy auto; empty: it does."""
+        return given_up(self.statuses.get(GIVEN_UP, {}))
 
     @property
     def catching_up(self) -> CatchUp | None:

@@ -2,8 +2,9 @@
 
     Status recomputed {time: 1732147200000, rows: 90000, input_rows: 1000000, step_ms: 40000, hydration_ms: 12000,
                        elapsed_ms: 11500, recomputations: 3}
+    Status recomputations_given_up {time: 1732147200000}     that one ran out of memory; its process begins no other one
 
-It is shown and nothing else depends on it.
+They are shown and nothing else depends on them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.resources.conditions.frontier import date
 
-KIND = "recomputed"
+KIND, GIVEN_UP = "recomputed", "recomputations_given_up"
 FIELDS = ("time", "rows", "input_rows", "step_ms", "hydration_ms", "elapsed_ms", "recomputations")
 
 
@@ -45,3 +46,11 @@ def recomputation(fields: Mapping[str, str]) -> Recomputation | None:
         return Recomputation(*(int(fields[field]) for field in FIELDS))
     except (KeyError, ValueError):
         return None
+
+
+def given_up(fields: Mapping[str, str]) -> str:
+    """Why the replica computes nothing anew any more, as a sentence without its subject; empty: it does."""
+    time = fields.get("time", "")
+    if not time.isdecimal():
+        return ""
+    return f"not computed anew any more until it restarts: at {date(int(time))} that ran out of memory"

@@ -100,13 +100,15 @@ def _is_of(planned: Planned, revision: DataflowRevision) -> bool:
 
 
 def _recomputations(context: ReconcileContext, state: DataflowState) -> Iterator[str]:
-    """When replicas have computed the views anew, by policy auto."""
+    """When replicas have computed the views anew, by policy auto, and which of them do so no more."""
     running = context.running(state.key.namespace, state.instance)
     for collection in running.collections_of(state.owner) if running is not None else ():
         for replica, on in collection.computing:
             if (done := on.recomputed) is not None:
                 times = "once" if done.recomputations == 1 else f"{done.recomputations} times"
                 yield f"on replica {replica} {times}, last {done}"
+            if why := on.recomputations_given_up:
+                yield f"on replica {replica} {why}"
 
 
 def _notes(key: Key, counts: tuple[OutdatedCount, ...], names: dict[GlobalId, str]) -> Iterator[str]:
