@@ -1,4 +1,5 @@
-"""`kubectl tidemark replan` patches the Dataflow and prints what comes of it; kubectl here answers from a list."""
+"""`kubectl tidemark replan` patches the Dataflow and prints how the edit goes on; a script in the place of kubectl
+answers from a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is told of hydrations: each that a replica began, once, with its end; nothing that it had already."""
+"""The history of hydrations has each one that a replica began, once, with its end, and no export that the replica
+had already."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def test_running_out_of_memory_ends_an_attempt_and_another_begins() -> None:
 
 
 def test_what_a_replica_had_before_the_connection_is_no_hydration() -> None:
-    """Unless it was told to hydrate before, or tells of its progress now."""
+    """The history has it only if the replica was told to hydrate before, or tells of its progress now."""
     known = tuple(export.id for export in EXPORTS)
     g = scheduled(gate(known=known))
     assert g.hydrating == []

@@ -113,7 +113,7 @@ def _wide_and_deep(id: int) -> tuple[pb.InsertHeader, bytes]:
 
 
 def test_the_answer_waits_until_all_tables_have_the_rows(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of which the first has them."""
+    """The first table has the rows at once, and the other one later."""
     shards, waited, free = tables.server.running.shards, list[str](), asyncio.Event()
 
     async def wait_beyond(id: str, time: int) -> None:

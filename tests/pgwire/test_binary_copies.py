@@ -7,12 +7,12 @@ import math
 import struct
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
+from tests.pgwire.copied_rows import copy, names
 from tests.pgwire.frames import Frames
 from tests.pgwire.written import Written, written
 from tidemark_pgwire.values.rows import COPY_HEADER, COPY_TRAILER
@@ -37,18 +37,6 @@ def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]
 def tables(module_tables: Written) -> Written:
     module_tables.calls.clear()
     return module_tables
-
-
-def names(tables: Written, like: str) -> list[tuple[Any, ...]]:
-    return [row for row in tables.rows("plain") if row[1] is not None and like in row[1]]
-
-
-def copy(connection: psycopg.Connection[Any], text: str, *pieces: bytes) -> str | None:
-    with connection.cursor() as cursor:
-        with cursor.copy(text.encode()) as into:
-            for piece in pieces:
-                into.write(piece)
-        return cursor.statusmessage
 
 
 def row(number: int | None, name: bytes | None) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
+from tests.pgwire.copied_rows import copy, names
 from tests.pgwire.frames import Frames
 from tests.pgwire.test_clients import psql
 from tests.pgwire.written import Written, written
@@ -28,18 +28,6 @@ def module_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]
 def tables(module_tables: Written) -> Written:
     module_tables.calls.clear()
     return module_tables
-
-
-def names(tables: Written, like: str) -> list[tuple[Any, ...]]:
-    return [row for row in tables.rows("plain") if row[1] is not None and like in row[1]]
-
-
-def copy(connection: psycopg.Connection[Any], text: str, *pieces: bytes) -> str | None:
-    with connection.cursor() as cursor:
-        with cursor.copy(text.encode()) as into:
-            for piece in pieces:
-                into.write(piece)
-        return cursor.statusmessage
 
 
 def test_rows_in_both_formats(tables: Written) -> None:

@@ -39,7 +39,7 @@ class SharedDocument:
     obstacle: str = ""
 
     def refused(self, text: str) -> bytes:
-        """What is sent where the replica refuses this one."""
+        """The body that the operator sends where the replica refuses this document: its tables say why."""
         told = f"RowsRefused: the replica does not take the rows, so the tables stand still: {text}"
         return encoded({"term": self.term, "moment": self.moment, "obstacle": told})
 

@@ -52,7 +52,7 @@ SLICE_BYTES = 4 << 20
 PIECE_BYTES = 1 << 20
 """A text of more bytes is hashed as a list of pieces."""
 _TAILS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [2**64 - 1], np.uint64)
-"""What is kept of a word that has so many bytes."""
+"""Masks, by number of bytes: the mask keeps so many bytes of a word."""
 
 
 class RowHashes:
@@ -116,7 +116,7 @@ def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int, le
 
 
 def _bytes(array: pa.Array) -> int:
-    """Those that a slice has fewer of."""
+    """The bytes of the array that become fewer when it is sliced: a dictionary does not."""
     return int(array.indices.nbytes if pa.types.is_dictionary(array.type) else array.nbytes)
 
 
@@ -150,8 +150,8 @@ def _add_products(total: Words, words: Words, high: Words, keys: Words, spare: W
 
 
 def _words(hashes: Sequence[_Hash], array: pa.Array, level: int) -> Iterator[list[Words]]:
-    """What is added up for each value, one word after the other, for each of the hashes. `level`: of texts and lists,
-    whose elements are on the next one. There are values."""
+    """The words of each value, one after the other, which each of the hashes adds up. `level`: of texts and lists,
+    whose elements are on the next one. The array has values."""
     type = array.type
     if pa.types.is_dictionary(type):
         yield from _of_dictionary(hashes, array, level)

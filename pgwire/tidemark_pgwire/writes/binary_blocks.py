@@ -149,7 +149,7 @@ class BinaryBlocks:
 
 
 def _header_error(head: bytes) -> str:
-    """What is wrong with the first bytes; empty: nothing."""
+    """The error of a header with these first bytes; empty: the header is right."""
     if head[: len(_SIGNATURE)] != _SIGNATURE:
         return "COPY file signature not recognized"
     flags, extension = head[len(_SIGNATURE) :][:4], head[len(_SIGNATURE) + 4 :]

@@ -2,8 +2,8 @@
 
     begun ─► hydrated | failed | out of memory | dropped | lost
 
-A hydration begins when the replica is told to (`Schedule`), and is lost with the connection. It is shown, and nothing
-else depends on it.
+A hydration begins when the operator sends `Schedule` to the replica, and is lost with the connection. The history is
+shown, and nothing else depends on it.
 """
 
 from __future__ import annotations

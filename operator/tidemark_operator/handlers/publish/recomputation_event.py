@@ -16,7 +16,7 @@ REMEMBERED = 1024
 
 
 class RecomputationEvents:
-    """Remembers what was told of each Dataflow and replica: the time of the recomputation, and when."""
+    """Remembers, for each Dataflow and replica, which recomputation the last Event told of, and when it was written."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
