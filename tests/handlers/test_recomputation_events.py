@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from tidemark_operator.controller.reports.recomputation import FIELDS, Recomputation, recomputation
+from tidemark_operator.controller.reports.recomputation import FIELDS, Recomputation, recomputation, recomputing
 from tidemark_operator.handlers.publish.recomputation_event import PAUSE_MS, REMEMBERED, RecomputationEvents
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
@@ -69,3 +69,16 @@ def test_another_format_shows_nothing() -> None:
     assert recomputation(fields | {"rows": "many"}) is None
     del fields["time"]
     assert recomputation(fields) is None
+
+
+def test_a_recomputation_that_runs_is_told_until_it_has_ended() -> None:
+    begun = dict(zip(FIELDS, ("1000", "90000", "1000000", "40000", "12000"), strict=False))
+    text = (
+        "computes it anew at 1970-01-01T00:00:01.000Z: a step over about 90,000 updates was estimated at 40.0 s, a "
+        "hydration of about 1,000,000 rows at 12.0 s"
+    )
+    assert recomputing(begun, None) == text
+    assert recomputing(begun, replace(DONE, time=999)) == text
+    assert recomputing(begun, DONE) == ""
+    assert recomputing({}, None) == ""
+    assert recomputing(begun | {"rows": "many"}, None) == ""

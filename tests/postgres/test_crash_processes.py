@@ -16,7 +16,7 @@ import pytest
 from tests.postgres.databases import (
     Database,
     History,
-    bound_times,
+    bound_until,
     check,
     ingester,
     source_of,
@@ -72,7 +72,7 @@ def finish(root: Path, spec: PostgresSource) -> None:
         one = ingester(root, spec)
         try:
             one.recover()
-            last = max(bound_times(root), default=0)
+            last = bound_until(root)
             tick_until_followed(one, last + 1000)
             sleep(0.5)
             tick(one, last + 9000)

@@ -81,6 +81,14 @@ def test_a_burst_is_stepped_over_once_and_then_computed_anew() -> None:
     assert 100 < least <= 400_000
 
 
+def test_a_burst_is_searched_for_where_its_power_of_two_begins_with_cheap_sizes() -> None:
+    """The next power of two is beyond the burst."""
+    of = costs(hydration=30.0, steps={60_000: 5.0, 120_000: 80.0})
+    least = of.least_rows(TABLE)
+    assert least is not None
+    assert 60_000 < least <= 120_000
+
+
 def test_a_single_row_of_a_huge_partition_may_cost_more_than_all() -> None:
     of = costs(steps={1: 25.0})
     assert decide(of, 1)

@@ -19,6 +19,9 @@ from tidemark_protocol.plan.ingestion import IntrospectionSource
 
 TOO_MANY_ROWS = "TooManyRows"
 ROWS_NOT_MADE = "RowsNotMade"
+RELATION_UNKNOWN = "RelationUnknown"
+FOR_SOMEBODY = frozenset({TOO_MANY_ROWS, RELATION_UNKNOWN})
+"""Obstacles that do not pass by themselves."""
 
 
 def document(context: ReconcileContext, namespace: str, names: Iterable[str]) -> dict[str, Any]:
@@ -28,7 +31,7 @@ def document(context: ReconcileContext, namespace: str, names: Iterable[str]) ->
     relations, sizes = dict[str, Any](), dict[str, int]()
     for name in names:
         if name not in COLUMNS:
-            unknown = f"RelationUnknown: this operator's version has no relation {name}: use a newer one"
+            unknown = f"{RELATION_UNKNOWN}: this operator's version has no relation {name}: use a newer one"
             return made_by | {"obstacle": unknown}
         try:
             rows = _rows_within(context, namespace, name, sizes)

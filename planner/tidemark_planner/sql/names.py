@@ -75,7 +75,8 @@ class Scope:
         if parent == INTROSPECTION and not inside:
             advice = (
                 f"views and subscribes do not read {INTROSPECTION}, which is for queries: create a DataSource with "
-                f"spec.introspection, say named system; its tables have the same names, as system.{name.parts[-1]}"
+                "spec.introspection, say named system; all relations but retained_tables are its tables, as "
+                "system.frontiers"
             )
             return Diagnostic("UNSUPPORTED", advice, "", *at)
         if len(name.parts) == 1 and inside:

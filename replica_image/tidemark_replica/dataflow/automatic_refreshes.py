@@ -220,6 +220,7 @@ class AutomaticRefreshes:
             sink.begin_anew(at)
         self._dataflow.begin_anew(at)
         self.as_of, self.is_anew = Time(due.time), True
+        self._status.begun(_recomputation(due))
         return True
 
     def ran(self, cost: StepCost, *, hydrates: bool) -> None:
@@ -236,11 +237,9 @@ class AutomaticRefreshes:
             self.costs.hydrated(self._input_rows, seconds)
             return
         self._number += 1
-        why = due.estimate
-        self.costs.recomputed(why, self._input_rows, seconds)
+        self.costs.recomputed(due.estimate, self._input_rows, seconds)
         self._metrics.recomputed()
-        sizes = why.rows, why.input_rows
-        self._status.report(Recomputation(due.time, *sizes, why.step, why.hydration, seconds, self._number))
+        self._status.report(_recomputation(due), seconds, self._number)
 
     def report_again(self) -> None:
         """Repeats the last recomputation for a new client."""
@@ -268,3 +267,8 @@ class AutomaticRefreshes:
     @property
     def _has_begun(self) -> bool:
         return self.due is not None and self.is_anew and not self._dataflow.hydrated
+
+
+def _recomputation(due: Due) -> Recomputation:
+    why = due.estimate
+    return Recomputation(due.time, why.rows, why.input_rows, why.step, why.hydration)

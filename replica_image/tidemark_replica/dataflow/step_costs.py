@@ -36,6 +36,8 @@ COLD_SECONDS = 20.0
 """... but so much of it at most is left out: loading does not grow with the rows."""
 SIZES_MAX = 48
 """Steps are measured up to 2^48 rows."""
+_SEARCHED = tuple(sorted({int(2 ** (quarter / 4)) for quarter in range(4 * SIZES_MAX)}))
+"""Sizes at which `least_rows` looks: four for each power of two."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,7 @@ class StepCosts:
 
     def least_rows(self, input_rows: int) -> int | None:
         """About the smallest step that costs more than a hydration; None: none does, as far as is known."""
-        sizes = (1 << at for at in range(SIZES_MAX))
-        return next((rows for rows in sizes if self.is_dearer(self.estimate(rows, input_rows))), None)
+        return next((rows for rows in _SEARCHED if self.is_dearer(self.estimate(rows, input_rows))), None)
 
     def _is_like(self, input_rows: int) -> bool:
         return self._hydration is not None and input_rows <= GROWTH_MAX * self._hydration.rows

@@ -1,5 +1,6 @@
 """Reports at which time a dataflow of policy auto has computed its views anew, why, and how long that took.
 
+    Status "recomputing" {time, rows, input_rows, step_ms, hydration_ms}     now, until `recomputed` has this time
     Status "recomputed" {time, rows, input_rows, step_ms, hydration_ms, elapsed_ms, recomputations}     of the last one
     Status "recomputations_given_up" {time}     that one ran out of memory; the process computes no other one anew
 
@@ -17,21 +18,29 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 
 LOG = logging.getLogger(__name__)
-KIND, GIVEN_UP = "recomputed", "recomputations_given_up"
+KIND, BEGUN, GIVEN_UP = "recomputed", "recomputing", "recomputations_given_up"
 
 
 @dataclass(frozen=True)
 class Recomputation:
-    """The views were computed anew at `time`, in `seconds`, in the place of a step over `rows` updates. `step`,
-    `hydration`: what was estimated, in seconds. `number`: how many times this process has done that."""
+    """The views are computed anew at `time`, in the place of a step over `rows` updates. `step`, `hydration`: what was
+    estimated, in seconds."""
 
     time: int
     rows: int
     input_rows: int
     step: float
     hydration: float
-    seconds: float
-    number: int
+
+    def fields(self) -> dict[str, str]:
+        """As a Status has them."""
+        return {
+            "time": str(self.time),
+            "rows": str(self.rows),
+            "input_rows": str(self.input_rows),
+            "step_ms": str(round(self.step * 1e3)),
+            "hydration_ms": str(round(self.hydration * 1e3)),
+        }
 
 
 class RecomputationStatus:
@@ -39,27 +48,22 @@ class RecomputationStatus:
 
     def __init__(self, id: GlobalId, respond: Callable[[Response], None]) -> None:
         self._id, self._respond = id, respond
-        self._fields = dict[str, str]()
-        self._given_up = dict[str, str]()
+        self._told = dict[str, dict[str, str]]()
+        """The fields of the last Status of each kind."""
 
-    def report(self, done: Recomputation) -> None:
-        """The views were computed anew."""
+    def begun(self, now: Recomputation) -> None:
+        """The views are being computed anew."""
         LOG.info(
-            "%s: computed anew at %s in %.1f s, since a step over %d updates was estimated at %.1f s, and a hydration "
-            "of %d rows at %.1f s",
-            self._id,
-            *(done.time, done.seconds, done.rows, done.step, done.input_rows, done.hydration),
+            "%s: is computed anew at %s, since a step over %d updates was estimated at %.1f s, and a hydration of %d "
+            "rows at %.1f s",
+            *(self._id, now.time, now.rows, now.step, now.input_rows, now.hydration),
         )
-        self._fields = {
-            "time": str(done.time),
-            "rows": str(done.rows),
-            "input_rows": str(done.input_rows),
-            "step_ms": str(round(done.step * 1e3)),
-            "hydration_ms": str(round(done.hydration * 1e3)),
-            "elapsed_ms": str(round(done.seconds * 1e3)),
-            "recomputations": str(done.number),
-        }
-        self._respond(Status(self._id, KIND, self._fields))
+        self._tell(BEGUN, now.fields())
+
+    def report(self, done: Recomputation, seconds: float, number: int) -> None:
+        """The views were computed anew, in so many seconds; `number`: how many times this process has done that."""
+        LOG.info("%s: was computed anew at %s in %.1f s", self._id, done.time, seconds)
+        self._tell(KIND, done.fields() | {"elapsed_ms": str(round(seconds * 1e3)), "recomputations": str(number)})
 
     def given_up(self, time: int) -> None:
         """The recomputation at the time ran out of memory. It is tried again, but the process begins no other one."""
@@ -68,11 +72,13 @@ class RecomputationStatus:
             "steps alone. Give the replica more memory, or the view refreshPolicy incremental",
             *(self._id, time),
         )
-        self._given_up = {"time": str(time)}
-        self._respond(Status(self._id, GIVEN_UP, self._given_up))
+        self._tell(GIVEN_UP, {"time": str(time)})
 
     def report_again(self) -> None:
         """Repeats the statuses for a new client."""
-        for kind, fields in ((KIND, self._fields), (GIVEN_UP, self._given_up)):
-            if fields:
-                self._respond(Status(self._id, kind, fields))
+        for kind, fields in self._told.items():
+            self._respond(Status(self._id, kind, fields))
+
+    def _tell(self, kind: str, fields: dict[str, str]) -> None:
+        self._told[kind] = fields
+        self._respond(Status(self._id, kind, fields))

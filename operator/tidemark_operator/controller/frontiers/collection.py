@@ -20,7 +20,14 @@ from tidemark_operator.controller.frontiers.read_policy import before, bounded, 
 from tidemark_operator.controller.reports.catch_up import CatchUp, catch_up
 from tidemark_operator.controller.reports.hydration_progress import HydrationProgress, hydration_progress
 from tidemark_operator.controller.reports.operator_costs import operator_costs
-from tidemark_operator.controller.reports.recomputation import GIVEN_UP, Recomputation, given_up, recomputation
+from tidemark_operator.controller.reports.recomputation import (
+    BEGUN,
+    GIVEN_UP,
+    Recomputation,
+    given_up,
+    recomputation,
+    recomputing,
+)
 from tidemark_operator.controller.reports.recomputation import KIND as RECOMPUTED
 from tidemark_operator.controller.reports.task_time import TaskTime
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
@@ -90,6 +97,11 @@ class ExportOnReplica:
     def recomputed(self) -> Recomputation | None:
         """The last time at which the replica has computed the views anew, by policy auto; None: it has not."""
         return recomputation(self.statuses.get(RECOMPUTED, {}))
+
+    @property
+    def recomputing(self) -> str:
+        """What the replica computes anew now, and why; empty: nothing."""
+        return recomputing(self.statuses.get(BEGUN, {}), self.recomputed)
 
     @property
     def recomputations_given_up(self) -> str:

@@ -1,5 +1,6 @@
 """The last time at which a replica has computed a dataflow's views anew, by policy auto.
 
+    Status recomputing {time: 1732147200000, rows: 90000, input_rows: 1000000, step_ms: 40000, hydration_ms: 12000}
     Status recomputed {time: 1732147200000, rows: 90000, input_rows: 1000000, step_ms: 40000, hydration_ms: 12000,
                        elapsed_ms: 11500, recomputations: 3}
     Status recomputations_given_up {time: 1732147200000}     that one ran out of memory; its process begins no other one
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 
 from tidemark_operator.resources.conditions.frontier import date
 
-KIND, GIVEN_UP = "recomputed", "recomputations_given_up"
-FIELDS = ("time", "rows", "input_rows", "step_ms", "hydration_ms", "elapsed_ms", "recomputations")
+KIND, BEGUN, GIVEN_UP = "recomputed", "recomputing", "recomputations_given_up"
+ESTIMATES = ("time", "rows", "input_rows", "step_ms", "hydration_ms")
+FIELDS = (*ESTIMATES, "elapsed_ms", "recomputations")
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,8 @@ class Recomputation:
 
     def __str__(self) -> str:
         """When, why and how long, as a sentence without its subject."""
-        return (
-            f"computed anew at {date(self.time)} in {self.elapsed_ms / 1e3:,.1f} s: a step over about {self.rows:,} "
-            f"updates was estimated at {self.step_ms / 1e3:,.1f} s, a hydration of about {self.input_rows:,} rows at "
-            f"{self.hydration_ms / 1e3:,.1f} s"
-        )
+        why = _why(self.rows, self.input_rows, self.step_ms, self.hydration_ms)
+        return f"computed anew at {date(self.time)} in {self.elapsed_ms / 1e3:,.1f} s: {why}"
 
 
 def recomputation(fields: Mapping[str, str]) -> Recomputation | None:
@@ -46,6 +45,25 @@ def recomputation(fields: Mapping[str, str]) -> Recomputation | None:
         return Recomputation(*(int(fields[field]) for field in FIELDS))
     except (KeyError, ValueError):
         return None
+
+
+def recomputing(begun: Mapping[str, str], last: Recomputation | None) -> str:
+    """What a replica computes anew now, and why, as a sentence without its subject; empty: nothing. `begun`: the fields
+    of the Status `recomputing`. `last`: the last recomputation that has ended."""
+    try:
+        time, *sizes = (int(begun[field]) for field in ESTIMATES)
+    except (KeyError, ValueError):
+        return ""
+    if last is not None and last.time >= time:
+        return ""
+    return f"computes it anew at {date(time)}: {_why(*sizes)}"
+
+
+def _why(rows: int, input_rows: int, step_ms: int, hydration_ms: int) -> str:
+    return (
+        f"a step over about {rows:,} updates was estimated at {step_ms / 1e3:,.1f} s, a hydration of about "
+        f"{input_rows:,} rows at {hydration_ms / 1e3:,.1f} s"
+    )
 
 
 def given_up(fields: Mapping[str, str]) -> str:

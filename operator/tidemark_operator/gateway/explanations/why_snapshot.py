@@ -95,7 +95,7 @@ def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> It
 
 def _replicas(collection: Collection, instance: str, busy: _Busy) -> Iterator[ReplicaSnapshot]:
     for name, on in sorted(collection.replicas.items()):
-        texts = ", ".join(busy.get((instance, name), ()))
+        texts = ", ".join((*busy.get((instance, name), ()), *filter(None, [on.recomputing])))
         failure = "; ".join(failures(on))
         yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, failure, texts, on.catching_up)
 

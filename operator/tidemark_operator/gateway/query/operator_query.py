@@ -15,6 +15,7 @@ from tidemark_operator.introspection.inline_rows import equalities
 from tidemark_operator.introspection.relations import Row, columns_of, is_introspection, read_rows
 from tidemark_operator.introspection.retained_tables import RetainedTable
 from tidemark_operator.introspection.selection import is_selection
+from tidemark_protocol import tracing
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import PlannedOneShot, PlannedPeek
 from tidemark_protocol.messages.responses import PeekRows
@@ -38,7 +39,8 @@ class OperatorQuery:
 
     async def answer(self) -> PeekRows:
         """Compute the answer, in a thread."""
-        return await asyncio.to_thread(self._selected)
+        with tracing.span("select", relation=str(self.plan.relation), rows=len(self.rows)):
+            return await asyncio.to_thread(self._selected)
 
     def release(self) -> None:
         """Do nothing: no replica keeps the answer."""

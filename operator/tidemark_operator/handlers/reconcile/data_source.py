@@ -36,6 +36,7 @@ from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS, TableEdits
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.introspection.documents import FOR_SOMEBODY
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import Phase, replica_id
@@ -281,10 +282,10 @@ def _too_old(running: RunningInstance) -> str:
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
     """The failure that an ingester reports, as `Reason: message` or as a message; None while it runs. A reason must
     have the form that the API server demands, or it would refuse the whole status. An ingestion that failed begins
-    again by itself; tables that were stopped wait for somebody."""
+    again by itself; tables that were stopped, and relations that this operator cannot give, wait for somebody."""
     if report.state == "running" or not report.message or report.message == "starting":
         return None
     word, _, rest = report.message.partition(": ")
     state = report.state.capitalize() if re.fullmatch(r"[A-Za-z]{1,63}", report.state) else "Failed"
     reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]{1,63}", word) else f"Ingestion{state}"
-    return IngestionFailure(reason, report.message, passes=report.state != "stopped")
+    return IngestionFailure(reason, report.message, passes=report.state != "stopped" and reason not in FOR_SOMEBODY)
