@@ -42,6 +42,25 @@ def test_admitted_constructs_are_translated(sql: str) -> None:
     assert spark_text(sql)
 
 
+@pytest.mark.parametrize(("sql", "text"), [
+    ("SELECT Shop.t.i FROM shop.t ORDER BY shop.t.i", "SELECT t.i FROM shop.t ORDER BY t.i"),
+    ("SELECT a.t.i FROM a.t JOIN a.u ON a.t.i = a.u.i", "SELECT t.i FROM a.t JOIN a.u ON t.i = u.i"),
+    ("SELECT shop.t.i FROM shop.t WHERE EXISTS (SELECT 1 FROM other.t WHERE shop.t.i = 1)", None),
+    ("SELECT shop.t.i FROM shop.t AS t", None),
+    ("SELECT shop.t.i FROM shop.t, shop.u AS t", None),
+    ("WITH t AS (SELECT 1 AS i) SELECT shop.t.i FROM shop.t, t", None),
+    ("SELECT shop.t.i FROM t", None),
+    ("SELECT other.t.i FROM shop.t", None),
+])  # fmt: skip
+def test_a_column_may_have_the_full_name_of_its_table(sql: str, text: str | None) -> None:
+    """Where nothing else of the text has the table's name: else it stays as it is, which the analysis refuses."""
+    found = spark_text(sql)
+    if text is None:
+        assert ".t.i" in found
+    else:
+        assert found.replace(" NULLS LAST", "") == text
+
+
 @pytest.mark.parametrize(("expression", "why"), [each.rsplit(": ", 1) for each in entries(REFUSED)])
 def test_ambiguous_constructs_are_refused_by_name(expression: str, why: str) -> None:
     (diagnostic,) = refusal(f"SELECT {expression} AS x FROM t").diagnostics

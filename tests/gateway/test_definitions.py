@@ -21,7 +21,8 @@ from tidemark_operator.errors import DefinitionRefused, StatementRefused
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Forbidden, FullAccess, RecentAnswers, UserAccess
 from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
-from tidemark_operator.gateway.definitions.definitions import Definitions, _refusal
+from tidemark_operator.gateway.definitions.definitions import Definitions
+from tidemark_operator.gateway.definitions.refusals import of_api_error
 from tidemark_operator.handlers.finalizers import FINALIZER
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body, Kube
@@ -406,7 +407,7 @@ def test_a_right_that_is_taken_away_while_a_statement_is_planned_is_missing(
 def test_a_refusal_of_the_api_server_has_its_reason(text: str) -> None:
     """Nothing is guessed from the words: a webhook's are anything."""
     body = {"kind": "Status", "reason": "Forbidden", "code": 403, "message": text}
-    refused = _refusal(ApiError(403, "POST: " + json.dumps(body)))
+    refused = of_api_error(ApiError(403, "POST: " + json.dumps(body)))
     assert isinstance(refused, DefinitionRefused)
     assert refused.sqlstate == "42501"
     assert str(refused) == f"the API server refuses the operator's write: {text}"

@@ -99,6 +99,33 @@ def test_a_table_is_a_data_source_of_its_name(server: Served) -> None:
     assert list(stored) == ["order-lines"]
 
 
+def test_tables_of_one_schema_are_tables_of_one_data_source(server: Served) -> None:
+    notices = list[str]()
+    with server.connect() as connection:
+        connection.add_notice_handler(lambda n: notices.append(f"{n.severity} {n.sqlstate} {n.message_primary}"))
+        connection.execute("CREATE TABLE shop.orders (id bigint PRIMARY KEY) WITH (tick = '200ms')")
+        connection.execute('CREATE TABLE IF NOT EXISTS "shop"."lines" (id bigint, line int, PRIMARY KEY (id, line))')
+        notices.clear()
+        connection.execute("CREATE TABLE IF NOT EXISTS shop.lines (id bigint)")
+        assert notices[0] == 'NOTICE 42P07 relation "shop.lines" already exists, skipping'
+        with pytest.raises(psycopg.errors.DuplicateTable, match=r'relation "shop\.orders" already exists'):
+            connection.execute("CREATE TABLE shop.orders (id bigint)")
+        with pytest.raises(psycopg.errors.DuplicateTable):
+            connection.execute("CREATE TABLE shop (id bigint)")
+        made = server.objects.sources["shop"]["spec"]
+        assert (made["tick"], made["instance"]) == ("200ms", "default")
+        assert [(each["name"], each["primaryKey"]) for each in made["table"]["tables"]] == [
+            ("orders", ["id"]),
+            ("lines", ["id", "line"]),
+        ]
+        connection.execute("CREATE TABLE public.alone (id bigint)")
+        connection.execute("DROP TABLE IF EXISTS shop.nothing")
+        assert notices[-1] == 'NOTICE 00000 table "shop.nothing" does not exist, skipping'
+        connection.execute("DROP TABLE shop.orders")
+        connection.execute("DROP TABLE shop.lines")
+    assert list(server.objects.sources) == ["alone"]
+
+
 def test_types_are_of_the_sessions_dialect(server: Served) -> None:
     with server.connect() as connection:
         connection.execute("SET dialect = spark")
@@ -127,8 +154,10 @@ def test_objects_of_kubectl_are_dropped_unless_they_are_more_than_a_table(server
         metadata = {"name": name, "uid": name, "generation": 1, "resourceVersion": "1"}
         stored[name] = {"metadata": metadata, "spec": {"instance": "i", **spec}}
     with server.connect() as connection:
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"several tables \(orders, lines\)"):
-            connection.execute("DROP TABLE shop.orders")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"several tables \(orders, lines\): write shop"):
+            connection.execute("DROP TABLE shop")
+        connection.execute("DROP TABLE shop.orders")
+        assert [each["name"] for each in stored["shop"]["spec"]["table"]["tables"]] == ["lines"]
         with pytest.raises(psycopg.errors.WrongObjectType):
             connection.execute("DROP TABLE topic")
         with pytest.raises(psycopg.errors.UndefinedTable):
@@ -198,7 +227,7 @@ def test_a_column_is_added_to_a_table_of_whoever_made_it(server: Served) -> None
     assert notices == [
         f"{waits} of it yet",
         f"{waits} of it yet",
-        'NOTICE 42701 column "vip" of relation "shop" already exists, skipping',
+        'NOTICE 42701 column "vip" of relation "shop.orders" already exists, skipping',
         f"{waits} of it yet",
         'NOTICE 00000 relation "orders" does not exist, skipping',
     ]
@@ -248,7 +277,9 @@ def test_a_table_is_not_visible_by_a_name_that_means_another(server: Served) -> 
 
 @pytest.mark.parametrize(("text", "sqlstate"), [
     ("CREATE TABLE other_name (id bigint)", "42602"),
-    ("CREATE TABLE shop.orders (id bigint)", "3F000"),
+    ("CREATE TABLE shop.other_name (id bigint)", "42602"),
+    ("CREATE TABLE shop.orders.lines (id bigint)", "42601"),
+    ("CREATE TABLE shop.orders (id bigint) WITH (sekret = 1)", "22023"),
     ("CREATE TABLE t (id nothing)", "42704"),
     ("CREATE TABLE t (id string)", "42704"),
     ("CREATE TABLE t (id varchar(10))", "0A000"),

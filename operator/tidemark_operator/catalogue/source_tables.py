@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.kube.cache import Key
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 
@@ -28,6 +30,19 @@ class TableState:
     def lag_ms(self, now_ms: int) -> int | None:
         """How far the table is behind the clock; None where that is unknown, or nothing more is to come."""
         return None if self.upper is None or self.upper.time is None else max(now_ms - self.upper.time, 0)
+
+
+def readers_of(
+    registry: Registry, source: Key, tables: Collection[IngestedTable]
+) -> Iterator[tuple[Key, IngestedTable]]:
+    """The Dataflows that read tables of the DataSource, each with such a table. One whose plan is being stored may read
+    any of them."""
+    for key in registry.users(source):
+        if (user := registry.dataflow(key)) is None:
+            continue
+        imported = {id for mark in user.marks for id in mark.revision.imported}
+        storing = any(p.kind == source.resource.kind and p.name == source.name for p in user.planning.reads)
+        yield from ((key, table) for table in tables if storing or GlobalId(table.shard.shard_id) in imported)
 
 
 def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:

@@ -13,7 +13,7 @@ from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.session.settings import BOOLS
 from tidemark_pgwire.session.statements import Session
-from tidemark_pgwire.statements.definitions import Define, Drop
+from tidemark_pgwire.statements.definitions import ADD, CREATE, Define, Drop
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_protocol.pb import gateway_pb2 as pb
 
@@ -39,7 +39,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         dialect=session.settings.dialect,
         key=command.key,
         options=options,
-        if_absent=command.optional_column or (command.optional and command.action == "create"),
+        if_absent=command.optional_column or (command.optional and command.action in (CREATE, ADD)),
         if_present=command.optional and command.action == "replace",
         wait=wait,
         id=uuid.uuid4().hex,
@@ -59,11 +59,11 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         session.forget_relations()
     if reply.outcome == "exists" and command.action == "replace":
         [column] = command.columns
-        _notice(session, "42701", f'column "{column}" of relation "{command.name}" already exists, skipping')
+        _notice(session, "42701", f'column "{column}" of relation "{command.relation}" already exists, skipping')
     elif reply.outcome == "exists":
-        _notice(session, "42P07", f'relation "{command.name}" already exists, skipping')
+        _notice(session, "42P07", f'relation "{command.relation}" already exists, skipping')
     elif reply.outcome == "absent":
-        _notice(session, "00000", f'relation "{command.name}" does not exist, skipping')
+        _notice(session, "00000", f'relation "{command.relation}" does not exist, skipping')
     if reply.warning:
         session.wire.write(backend.notice(reply.warning, "01000", "WARNING"))
     return command.tag
@@ -85,7 +85,7 @@ async def drop(session: Session, command: Drop, parameters: Sequence[Parameter])
     finally:
         session.forget_relations()
     if outcome == "absent":
-        _notice(session, "00000", f'{command.what.lower()} "{command.name}" does not exist, skipping')
+        _notice(session, "00000", f'{command.what.lower()} "{command.relation}" does not exist, skipping')
     return command.tag
 
 

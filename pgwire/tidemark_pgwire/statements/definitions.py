@@ -4,7 +4,7 @@
     CREATE INDEX [CONCURRENTLY] [[IF NOT EXISTS] NAME] ON VIEW (COLUMN, ...) [WITH (...)]
     ALTER [MATERIALIZED] VIEW [IF EXISTS] NAME AS QUERY
     DROP [MATERIALIZED] VIEW | INDEX [CONCURRENTLY] | TABLE [IF EXISTS] NAME [RESTRICT]
-    CREATE [SOURCE] TABLE [IF NOT EXISTS] NAME (COLUMN TYPE ..., PRIMARY KEY (COLUMN, ...)) [WITH (...)]
+    CREATE [SOURCE] TABLE [IF NOT EXISTS] [SOURCE.]NAME (COLUMN TYPE ..., PRIMARY KEY (COLUMN, ...)) [WITH (...)]
     ALTER TABLE [IF EXISTS] [ONLY] NAME ADD [COLUMN] [IF NOT EXISTS] COLUMN TYPE
 
 The query is the gateway's to judge; all else that would mean something other than in PostgreSQL is refused by name.
@@ -21,7 +21,7 @@ from tidemark_pgwire.statements.inserts import TableName, table_name
 from tidemark_pgwire.statements.words import Words
 
 MATERIALIZED_VIEW, INDEX, TABLE = "materializedView", "index", "table"
-CREATE, REPLACE, CREATE_OR_REPLACE = "create", "replace", "createOrReplace"
+CREATE, REPLACE, CREATE_OR_REPLACE, ADD = "create", "replace", "createOrReplace", "add"
 MAX_OPTIONS, MAX_KEY = 32, 32
 
 
@@ -30,7 +30,8 @@ class Define:
     """`tag`: of its completion. `at`: how many characters further the query's own characters stand in the client's
     text; None: the query is not the client's. `key`: of an index or a table. `optional`: IF NOT EXISTS, or IF EXISTS of
     ALTER. `columns`: of a table, names and types. `required`: those of them that are NOT NULL, beside the key's.
-    `table`: of the DataSource `name`; empty: its own. `optional_column`: IF NOT EXISTS of a column."""
+    `table`: of the DataSource `name`, to which ADD adds it; empty: its own. `optional_column`: IF NOT EXISTS of a
+    column."""
 
     tag: str
     action: str
@@ -46,6 +47,11 @@ class Define:
     table: str = ""
     optional_column: bool = False
 
+    @property
+    def relation(self) -> str:
+        """The name as SQL has it."""
+        return f"{self.name}.{self.table}" if self.table else self.name
+
 
 @dataclass(frozen=True)
 class Drop:
@@ -60,6 +66,11 @@ class Drop:
     @property
     def tag(self) -> str:
         return f"DROP {self.what}"
+
+    @property
+    def relation(self) -> str:
+        """The name as SQL has it."""
+        return f"{self.name}.{self.table}" if self.table else self.name
 
 
 def parse(words: Words) -> Define | Drop | None:
@@ -156,7 +167,7 @@ def _index(words: Words) -> Define:
 
 def _table(words: Words) -> Define:
     optional = words.take("IF", "NOT", "EXISTS")
-    name = _name(words)
+    of = table_name(words)
     if words.peek().word in ("AS", "OF", "PARTITION"):
         text = f"CREATE TABLE ... {words.peek().word} is not supported: rows of a query are a view's"
         raise WireError(FEATURE_NOT_SUPPORTED, text, position=words.peek().at + 1)
@@ -164,8 +175,9 @@ def _table(words: Words) -> Define:
     if words.peek().word in ("INHERITS", "PARTITION", "USING", "TABLESPACE", "ON", "AS"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"CREATE TABLE ... {words.peek().word} is not supported")
     options = _options(words)
-    made = "CREATE TABLE", CREATE, TABLE, name, "", None, found.key, options, optional
-    return Define(*made, columns=found.columns, required=tuple(found.required))
+    action = ADD if of.table else CREATE
+    made = "CREATE TABLE", action, TABLE, of.source, "", None, found.key, options, optional
+    return Define(*made, columns=found.columns, required=tuple(found.required), table=of.table)
 
 
 def _add_column(words: Words) -> Define:

@@ -103,6 +103,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
         tables = _NamedTables.of(sql, trees[0], look_up)
+        _shorten_columns(trees[0])
         (check_documented if dialect in DOCUMENTED else check_admitted)(trees[0], dialect, tables)
         made = as_spark(trees[0], dialect, tables)
         return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))
@@ -113,6 +114,20 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
     except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         refuse("UNSUPPORTED", f"the text has no translation from dialect {dialect}: {reason}; write it in Spark's SQL")
+
+
+def _shorten_columns(tree: exp.Expression) -> None:
+    """`source.table.column`, as ORMs write it, becomes `table.column`: Spark's text has the relation under its last
+    name. A column stays, and is refused by the analysis, where something else of the text has that name."""
+    aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
+    sources: dict[str, set[str]] = {}
+    for table in tree.find_all(exp.Table):
+        if not table.alias:
+            sources.setdefault(table.name.lower(), set()).add(table.text("db").lower())
+    for column in tree.find_all(exp.Column):
+        name, source = column.table.lower(), column.text("db").lower()
+        if source and not column.text("catalog") and name not in aliases and sources.get(name) == {source}:
+            column.set("db", None)
 
 
 def _syntax(sql: str, error: errors.ParseError) -> Diagnostic:

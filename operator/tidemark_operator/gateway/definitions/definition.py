@@ -25,7 +25,7 @@ CHANGE_ID = f"{GROUP}/change-id"
 MAX_ID, KEPT_IDS = 64, 16
 Fields = Mapping[str, Callable[[str], Body]]
 """What an option of SQL puts into a spec, by its name in SQL."""
-TABLE = "table"
+TABLE, ADD = "table", "add"
 KINDS_OF_SQL = (MATERIALIZED_VIEW, INDEX, TABLE)
 KINDS = {
     MATERIALIZED_VIEW: "materialized view",
@@ -113,13 +113,18 @@ def ids_of(body: Body) -> list[str]:
     return str(found).split()
 
 
-def require_name(name: str, resource: Resource) -> None:
-    """Raises DefinitionRefused: no such object can have the name."""
+def is_of(body: Body, definition: Asked) -> bool:
+    """Whether an earlier call of the same id wrote the object."""
+    return definition.id in ids_of(body)
+
+
+def require_name(name: str, resource: Resource, of: str = "") -> None:
+    """Raises DefinitionRefused: no such object can have the name. `of`: what has the name, if not the object."""
     if _NAME.fullmatch(name) is None:
         raise DefinitionRefused(
             "42602",
-            f"{name!r:.80} cannot be the name of a {resource.kind}: it has lower-case letters, digits and dashes (in "
-            "quotes then), and at most 63 characters",
+            f"{name!r:.80} cannot be the name of a {of or resource.kind}: it has lower-case letters, digits and dashes "
+            "(in quotes then), and at most 63 characters",
         )
 
 

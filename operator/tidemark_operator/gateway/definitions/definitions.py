@@ -11,7 +11,6 @@ write was this call's. An edit holds only against the spec that was read: other 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,32 +18,35 @@ from functools import partial
 from typing import Any
 
 from tidemark_operator.catalogue.relations import catalogue, named_alone
-from tidemark_operator.errors import DefinitionRefused, WriteUnknown
+from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.planner_admission import check_length
-from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
+from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import raise_refusal
 from tidemark_operator.gateway.definitions.definition import (
-    KINDS,
+    ADD,
     KINDS_OF_SQL,
     TABLE,
-    Asked,
     Definition,
-    ids_of,
+    is_of,
     require_name,
     require_single,
 )
 from tidemark_operator.gateway.definitions.readiness import (
+    settled,
     until_columns,
     until_gone,
     until_known,
     until_refused,
     until_serving,
 )
+from tidemark_operator.gateway.definitions.refusals import absent, changed, exists, message, of_api_error
+from tidemark_operator.gateway.definitions.shared_source import SharedSources
 from tidemark_operator.gateway.definitions.table_definition import (
     AddedColumns,
     TableDefinition,
     require_only_table,
+    require_table,
     table_names,
 )
 from tidemark_operator.gateway.query.query import only_instance
@@ -54,11 +56,9 @@ from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Bod
 from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 CREATED, REPLACED, EXISTS, ABSENT, DELETED = "created", "replaced", "exists", "absent", "deleted"
-ACTIONS = ("create", "replace", "createOrReplace")
+ACTIONS = ("create", "replace", "createOrReplace", ADD)
 ATTEMPTS = 5
 AnyDefinition = Definition | TableDefinition | AddedColumns
-DELETION_SECONDS = 30.0
-"""How long CREATE waits for an object of its name that is being deleted."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _api_errors() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise _refusal(error) from None
+        raise of_api_error(error) from None
 
 
 class Definitions:
@@ -83,6 +83,7 @@ class Definitions:
 
     def __init__(self, context: ReconcileContext, limits: Limits, allowed: bool = True) -> None:
         self._context, self._limits, self._allowed = context, limits, allowed
+        self._shared = SharedSources(context, limits)
 
     async def define(self, access: Access, request: Any) -> Defined:
         """Create or edit the Dataflow, or create the DataSource or add columns to its table.
@@ -111,20 +112,23 @@ class Definitions:
             )
 
     async def _define(self, access: Access, request: Any) -> Defined:
-        if request.action not in ACTIONS:
+        if request.action not in ACTIONS or (request.action == ADD and request.kind != TABLE):
             raise DefinitionRefused("22023", f"action {request.action!r:.40} is not of {', '.join(ACTIONS)}")
         check_length(request.sql)
+        if request.action == ADD:
+            is_new, warning = await self._shared.add(access, request)
+            return Defined(CREATED if is_new else EXISTS, warning)
         definition = _parsed(request)
         key = Key(definition.resource, definition.namespace, definition.name)
         found = await self._there(access, request, key)
         if found is None and request.action == "replace":
             if request.if_present:
                 return Defined(ABSENT)
-            raise _absent(definition.name, definition.kind)
+            raise absent(definition.name, definition.kind)
         taken = await self._is_taken(key) if found is None else request.action == "create"
-        is_other = taken and not (found is not None and _is_of(found, definition))
+        is_other = taken and not (found is not None and is_of(found, definition))
         if is_other and not request.if_absent:
-            raise _exists(definition.name)
+            raise exists(definition.name)
         if is_other and found is None:
             return Defined(EXISTS)
         warning = ""
@@ -163,24 +167,31 @@ class Definitions:
             raise DefinitionRefused("22023", f"kind {request.kind!r:.40} is not of {', '.join(KINDS_OF_SQL)}")
         resource = DATA_SOURCES if request.kind == TABLE else DATAFLOWS
         require_name(request.name, resource)
-        await access.check_definition(resource, request.namespace, "delete", request.name)
-        key, kube = Key(resource, request.namespace, request.name), self._context.kube
-        found = await kube.get(resource, key.namespace, key.name)
+        key = Key(resource, request.namespace, request.name)
+        found = await self._context.kube.get(resource, key.namespace, key.name)
+        stays = await self._shared.check_drop(access, key, request.table, found)
         if found is None or "deletionTimestamp" in found["metadata"]:
             if not (request.repeated or request.if_present):
-                raise _absent(key.name, request.kind)
+                raise absent(key.name, request.kind)
             if found is None:
                 return DELETED if request.repeated else ABSENT
-        if request.repeated and "deletionTimestamp" not in found["metadata"]:
+        if request.table and "table" in found["spec"] and request.table not in table_names(found):
+            if request.repeated or request.if_present:
+                return DELETED if request.repeated else ABSENT
+        elif request.repeated and "deletionTimestamp" not in found["metadata"]:
             raise DefinitionRefused(
                 "40001",
                 f"the gateway was lost meanwhile, and {resource.kind} {key.name} is there: it may be a new one; run "
                 "the statement again to drop it",
             )
-        if request.kind == TABLE:
-            require_only_table(found, request.table)
-        else:
+        if request.kind != TABLE:
             require_single(found, request.kind)
+        elif stays:
+            require_table(found, request.table)
+            await self._shared.take(access, key, request.table, found)
+            return DELETED
+        else:
+            require_only_table(found, request.table)
         if (reader := await self._reader(key)) is not None:
             raise DefinitionRefused(
                 "2BP01", f'cannot drop "{key.name}" because Dataflow {reader} reads it: drop that first'
@@ -211,7 +222,7 @@ class Definitions:
                 break
             found = there
             await asyncio.sleep(0)
-        raise _changed(key)
+        raise changed(key)
 
     async def _reader(self, key: Key) -> str | None:
         """A Dataflow that reads this one and stays. The registry may know one that was just deleted."""
@@ -223,19 +234,11 @@ class Definitions:
 
     async def _there(self, access: Access, request: Any, key: Key) -> Body | None:
         """The object, once the caller's right to what becomes of it is known; one that goes is waited for."""
-        kube = self._context.kube
         if request.action != "replace":
             await access.check_definition(key.resource, key.namespace, "create")
         if request.action != "create":
             await access.check_definition(key.resource, key.namespace, "patch", key.name)
-        found = await kube.get(key.resource, key.namespace, key.name)
-        if found is None or "deletionTimestamp" not in found["metadata"]:
-            return found
-        async with self._limits.definitions.hold(access.caller):
-            if not await until_gone(self._context, key, found["metadata"]["uid"], DELETION_SECONDS):
-                text = f"{key.resource.kind} {key.name} is being deleted: run the statement again later"
-                raise DefinitionRefused("55006", text)
-        return await kube.get(key.resource, key.namespace, key.name)
+        return await settled(self._context, self._limits, access.caller, key)
 
     async def _create(
         self, access: Access, definition: Definition | TableDefinition, key: Key, if_absent: bool
@@ -260,19 +263,19 @@ class Definitions:
         except Conflict as conflict:
             found = await self._context.kube.get(resource, key.namespace, key.name)
             if found is None:  # it is gone again, or something else conflicts
-                text = f"the API server did not create {resource.kind} {key.name}: {_message(conflict)}"
+                text = f"the API server did not create {resource.kind} {key.name}: {message(conflict)}"
                 raise DefinitionRefused("40001", text) from None
-            if _is_of(found, definition):
+            if is_of(found, definition):
                 return CREATED, found
             if if_absent:
                 return EXISTS, found
-            raise _exists(key.name) from None
+            raise exists(key.name) from None
 
     async def _edit(self, access: Access, definition: AnyDefinition, key: Key, found: Body) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
         if isinstance(definition, TableDefinition):  # CREATE edits no table: an earlier call made it
             return CREATED, found
-        if _is_of(found, definition):
+        if is_of(found, definition):
             return (CREATED if found["metadata"]["generation"] == 1 else REPLACED), found
         if isinstance(definition, AddedColumns) and not definition.new(found):
             return EXISTS, found
@@ -291,12 +294,12 @@ class Definitions:
             except Conflict:
                 there = await self._context.kube.get(key.resource, key.namespace, key.name)
             if there is None:
-                raise _absent(key.name, definition.kind)
+                raise absent(key.name, definition.kind)
             if (there["metadata"]["uid"], there["metadata"]["generation"]) != (found["metadata"]["uid"], generation):
                 break  # another one edited the spec; a status or a finalizer is no conflict
             found = there
             await asyncio.sleep(0)
-        raise _changed(key)
+        raise changed(key)
 
     async def _plan(self, access: Access, definition: Definition, instance: str) -> None:
         """Refuse what the planner refuses before anything is written. Its inputs may change until it is planned again,
@@ -319,44 +322,3 @@ def _parsed(request: Any) -> AnyDefinition:
     if request.kind != TABLE:
         return Definition.parse(request)
     return AddedColumns.parse(request) if request.action == "replace" else TableDefinition.parse(request)
-
-
-def _is_of(body: Body, definition: Asked) -> bool:
-    """Whether an earlier call of the same id wrote the object."""
-    return definition.id in ids_of(body)
-
-
-def _exists(name: str) -> DefinitionRefused:
-    return DefinitionRefused("42P07", f'relation "{name}" already exists')
-
-
-def _changed(key: Key) -> DefinitionRefused:
-    text = f"{key.resource.kind} {key.name} was just changed by another: run the statement again"
-    return DefinitionRefused("40001", text)
-
-
-def _absent(name: str, kind: str) -> DefinitionRefused:
-    return DefinitionRefused("42P01", f'{KINDS[kind]} "{name}" does not exist')
-
-
-def _refusal(error: ApiError) -> Exception:
-    text = _message(error)
-    if error.status == 403:  # a right of the operator, a quota, a policy: their reason in the Status is the same one
-        return DefinitionRefused("42501", f"the API server refuses the operator's write: {text}")
-    if error.status == 404:
-        return DefinitionRefused("42P01", text)
-    if error.status in (400, 422):
-        return DefinitionRefused("22023", text)
-    if error.status == 429:
-        return ReviewUnavailable(f"the API server has no time: {text}")
-    return WriteUnknown(f"the API server did not answer, so the change may be stored or not: {text}")
-
-
-def _message(error: ApiError) -> str:
-    """The message of the API server's Status, or the whole text where that cannot be read."""
-    _, _, body = str(error).partition(": ")
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return str(error)
-    return str(found.get("message", error)) if isinstance(found, dict) else str(error)

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.definitions.refusals import being_deleted
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
@@ -30,6 +32,8 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
 """How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
+DELETION_SECONDS = 30.0
+"""How long CREATE waits for an object of its name that is being deleted."""
 KNOWN_SECONDS = 30.0
 """How long CREATE TABLE waits until SQL knows the table: its replicas may be away."""
 _LASTING_EDITS = ("ColumnsNotAdded", "TableNameUsed", "TooManyTables", "PlanTooLarge", "SourceUnreadable")
@@ -97,6 +101,12 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
         await asyncio.sleep(POLL_SECONDS)
 
 
+async def until_table(context: ReconcileContext, key: Key, written: Body, table: str, waits: bool) -> str:
+    """Wait as `until_columns` does until statements may name this table of the DataSource, or, where `waits`, until it
+    takes rows. Returns and raises as that."""
+    return await until_columns(context, key, written, table, (), waits)
+
+
 async def until_columns(
     context: ReconcileContext, key: Key, written: Body, table: str, columns: Sequence[str], waits: bool
 ) -> str:
@@ -117,9 +127,9 @@ async def until_columns(
             raise _deleted(key)
         stopped = obstacle(context.registry, context.cache, key) or _edit_obstacle(state, written)
         if waits and stopped is not None:
-            raise DefinitionRefused("55000", _not_added(key, stopped))
+            raise DefinitionRefused("55000", _not_added(key, table, columns, stopped))
         if not waits and (stopped is not None or time.monotonic() >= end):
-            return _not_added(key, stopped or _waits_for(found))
+            return _not_added(key, table, columns, stopped or _waits_for(found))
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -135,10 +145,9 @@ def _edit_obstacle(state: SourceState | None, written: Body) -> IngestionFailure
     return state.edit if state.edit.reason in _LASTING_EDITS else None
 
 
-def _not_added(key: Key, failure: IngestionFailure) -> str:
-    return (
-        f"DataSource {key.name} is stored, and its table has not the columns yet: {failure.reason}: {failure.message}"
-    )
+def _not_added(key: Key, table: str, columns: Sequence[str], failure: IngestionFailure) -> str:
+    lacks = "its table has not the columns yet" if columns else f"table {table} takes no rows yet"
+    return f"DataSource {key.name} is stored, and {lacks}: {failure.reason}: {failure.message}"
 
 
 def _waits_for(found: Body | None) -> IngestionFailure:
@@ -151,14 +160,29 @@ def _told(key: Key, failure: IngestionFailure) -> str:
     return f"DataSource {key.name} is stored, and takes no rows yet: {failure.reason}: {failure.message}"
 
 
-async def until_refused(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Wait until the gateway takes no rows for a deleted DataSource any more, for KNOWN_SECONDS at most."""
+async def until_refused(context: ReconcileContext, key: Key, uid: str, table: str = "") -> None:
+    """Wait until the gateway takes no rows any more for a deleted DataSource, or for a table that was taken out of it,
+    for KNOWN_SECONDS at most."""
     end = time.monotonic() + KNOWN_SECONDS
     while time.monotonic() < end:
         known = context.registry.source(key)
         if known is None or known.uid != uid or is_deleted(context.cache.get(key), uid):
             return
+        if table and known.pinned is not None and _last_table(known, table) is None:
+            return
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def settled(context: ReconcileContext, limits: Limits, caller: str, key: Key) -> Body | None:
+    """The object; one that goes is waited for. Raises DefinitionRefused: it has not gone after DELETION_SECONDS."""
+    kube = context.kube
+    found = await kube.get(key.resource, key.namespace, key.name)
+    if found is None or "deletionTimestamp" not in found["metadata"]:
+        return found
+    async with limits.definitions.hold(caller):
+        if not await until_gone(context, key, found["metadata"]["uid"], DELETION_SECONDS):
+            raise being_deleted(key)
+    return await kube.get(key.resource, key.namespace, key.name)
 
 
 async def until_gone(context: ReconcileContext, key: Key, uid: str, seconds: float | None = None) -> bool:

@@ -1,11 +1,10 @@
-"""What a caller defines by CREATE TABLE: a DataSource of kind `table` with one table, which has the DataSource's name;
-and by ALTER TABLE: further columns of a table of any such DataSource.
+"""What a caller defines by CREATE TABLE: a table of a DataSource of kind `table`; by ALTER TABLE: more columns of one.
 
-    name, columns, primary key, options      ──► spec of a new DataSource
-    name, table, columns                     ──► patch of one that exists
+    name, columns, primary key, options         ──► spec of a new DataSource, whose one table has its name
+    name, table, columns, primary key, options  ──► spec of a new DataSource, or patch of one that exists
+    name, table, columns                        ──► patch of one that exists
 
-SQL reads such a table by that one name. A DataSource with several tables is more than the object that SQL names: DROP
-TABLE refuses it by name.
+A name alone is the DataSource with its one table: DROP TABLE of one with several is refused by name.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 from tidemark_operator.catalogue.relations import named_alone
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.definitions.definition import (
+    ADD,
     COMMON_OPTIONS,
     TABLE,
     Asked,
@@ -28,35 +28,64 @@ from tidemark_operator.gateway.definitions.definition import (
 from tidemark_operator.kube.client import DATA_SOURCES, Body, Resource
 
 _OF_TABLE: Fields = {"append_only": flag("appendOnly")}
+MAX_TABLES = 32
+"""Of a spec."""
 _OPTIONS: Fields = {**COMMON_OPTIONS, "tick": lambda value: {"tick": value}, **_OF_TABLE}
 
 
 @dataclass(frozen=True)
 class TableDefinition(Asked):
-    """`columns`: as the spec has them. `key`: the primary key; empty: none."""
+    """`columns`: as the spec has them. `key`: the primary key; empty: none. `table`: of the DataSource `name`, which
+    may have others; empty: its only one, of its name."""
 
     resource: ClassVar[Resource] = DATA_SOURCES
     columns: tuple[Body, ...]
     key: tuple[str, ...]
+    table: str = ""
 
     @classmethod
     def parse(cls, request: Any) -> TableDefinition:
         """Raises DefinitionRefused: the name, the id or the action cannot be."""
         require_name(request.name, DATA_SOURCES)
         require_id(request.id)
-        if request.action != "create":
+        if request.action not in ("create", ADD):
             raise DefinitionRefused("0A000", "a table is created, gets columns, and is dropped: it is not replaced")
+        if request.action == ADD:
+            require_name(request.table, DATA_SOURCES, "table")
         columns = tuple(_column(column.name, column.type, column.required) for column in request.columns)
         asked = request.namespace, request.name, TABLE, dict(request.options), request.id
-        return cls(*asked, columns, tuple(request.key))
+        return cls(*asked, columns, tuple(request.key), request.table if request.action == ADD else "")
 
     def spec(self, instance: str) -> Body:
         """The spec of a new DataSource. Raises DefinitionRefused: an option is none, or its value cannot be."""
+        fields, entry = self._parts()
+        return {"instance": instance, **fields, "table": {"tables": [entry]}}
+
+    def has_table(self, body: Body) -> bool:
+        """Whether the DataSource has a table of this name. Raises DefinitionRefused: rows are not written to it."""
+        _require_written(body)
+        return self.table in table_names(body)
+
+    def patch(self, body: Body) -> Body:
+        """The fields of the spec to merge into a DataSource that lacks the table. Raises DefinitionRefused: an option
+        cannot be, or the DataSource has another value, or it has too many tables."""
+        fields, entry = self._parts()
+        spec, tables = body["spec"], body["spec"]["table"]["tables"]
+        for field, value in fields.items():
+            if spec.get(field) != value and (value or spec.get(field)):
+                text = f"DataSource {self.name} is there, with {field} {_shown(spec.get(field))}: edit it with kubectl"
+                raise DefinitionRefused("22023", text)
+        if len(tables) >= MAX_TABLES:
+            text = f"DataSource {self.name} has {MAX_TABLES} tables, as many as it may have: create another one"
+            raise DefinitionRefused("54000", text)
+        return {"table": {"tables": [*tables, entry]}}
+
+    def _parts(self) -> tuple[Body, Body]:
+        """The options of the DataSource, and the entry of the table."""
         fields = fields_of(self.options, _OPTIONS)
         of_table = {name: fields.pop(name) for name in ("appendOnly",) if name in fields}
         key: Body = {"primaryKey": list(self.key)} if self.key else {}
-        table = {"name": self.name, "columns": list(self.columns), **key, **of_table}
-        return {"instance": instance, **fields, "table": {"tables": [table]}}
+        return fields, {"name": self.table or self.name, "columns": list(self.columns), **key, **of_table}
 
 
 @dataclass(frozen=True)
@@ -118,6 +147,15 @@ def _entry(body: Body, table: str) -> Body:
     return found
 
 
+def without_table(body: Body, table: str) -> Body:
+    """The fields of the spec to merge, so that the DataSource has its other tables alone."""
+    return {"table": {"tables": [each for each in body["spec"]["table"]["tables"] if each["name"] != table]}}
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
 def _column(name: str, type: str, required: bool) -> Body:
     return {"name": name, "type": type, **({"nullable": False} if required else {})}
 
@@ -125,14 +163,18 @@ def _column(name: str, type: str, required: bool) -> Body:
 def require_only_table(body: Body, table: str) -> None:
     """Check that the DataSource is of kind `table` and has this table alone; empty: any one. Raises
     DefinitionRefused."""
-    _require_written(body)
+    require_table(body, table)
     name, found = body["metadata"]["name"], table_names(body)
-    if table and table not in found:
-        raise DefinitionRefused("42P01", f'table "{name}.{table:.80}" does not exist')
     if len(found) > 1:
-        raise DefinitionRefused(
-            "0A000", f"DataSource {name} has several tables ({', '.join(found)}): edit or delete it with kubectl"
-        )
+        text = f"DataSource {name} has several tables ({', '.join(found)}): write {name}.TABLE"
+        raise DefinitionRefused("0A000", text)
+
+
+def require_table(body: Body, table: str) -> None:
+    """Check that the DataSource is of kind `table` and has this table; empty: any one. Raises DefinitionRefused."""
+    _require_written(body)
+    if table and table not in table_names(body):
+        raise DefinitionRefused("42P01", f'table "{body["metadata"]["name"]}.{table:.80}" does not exist')
 
 
 def _require_written(body: Body) -> None:

@@ -17,6 +17,7 @@ from random import sample
 from time import monotonic
 
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.source_tables import readers_of
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -51,7 +52,6 @@ from tidemark_operator.planning.table_edit import (
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     GeneratedSource,
@@ -249,19 +249,11 @@ class TableEdits:
         return True
 
     def _readers(self, state: SourceState, removed: Sequence[IngestedTable]) -> dict[str, list[str]]:
-        """The Dataflows that read removed tables, by the table's name in the spec. One whose plan is being stored may
-        read any of them."""
+        """The Dataflows that read removed tables, by the table's name in the spec."""
         assert state.pinned is not None
         readers: dict[str, list[str]] = {}
-        for key in self._context.registry.users(state.key):
-            user = self._context.registry.dataflow(key)
-            if user is None:
-                continue
-            imported = {id for mark in user.marks for id in mark.revision.imported}
-            storing = any(p.kind == state.key.resource.kind and p.name == state.key.name for p in user.planning.reads)
-            for table in removed:
-                if storing or GlobalId(table.shard.shard_id) in imported:
-                    readers.setdefault(named_in(state.pinned, table), []).append(key.name)
+        for key, table in readers_of(self._context.registry, state.key, removed):
+            readers.setdefault(named_in(state.pinned, table), []).append(key.name)
         return readers
 
 
