@@ -14,14 +14,11 @@ from typing import Any
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.relations import MAX_BYTES, Row, row_bytes, rows_of
+from tidemark_operator.resources.conditions.data_source import RELATION_UNKNOWN, TOO_MANY_ROWS
 from tidemark_operator.resources.relation_columns import COLUMNS
 from tidemark_protocol.plan.ingestion import IntrospectionSource
 
-TOO_MANY_ROWS = "TooManyRows"
 ROWS_NOT_MADE = "RowsNotMade"
-RELATION_UNKNOWN = "RelationUnknown"
-FOR_SOMEBODY = frozenset({TOO_MANY_ROWS, RELATION_UNKNOWN})
-"""Obstacles that do not pass by themselves."""
 
 
 def document(context: ReconcileContext, namespace: str, names: Iterable[str]) -> dict[str, Any]:

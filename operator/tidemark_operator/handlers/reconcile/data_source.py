@@ -36,12 +36,11 @@ from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS, TableEdits
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
-from tidemark_operator.introspection.documents import FOR_SOMEBODY
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import Phase, replica_id
 from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED
-from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.conditions.data_source import FOR_SOMEBODY, IngestionFailure
 from tidemark_operator.resources.conditions.instance import IMAGE_TOO_OLD
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier

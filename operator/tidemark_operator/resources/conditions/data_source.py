@@ -14,6 +14,9 @@ from tidemark_operator.resources.conditions.instance import READY, InstanceFacts
 SCHEMA_KNOWN, INGESTING, ERRORING = "SchemaKnown", "Ingesting", "Erroring"
 MAX_NAMED = 10
 """Files in a message."""
+TOO_MANY_ROWS, RELATION_UNKNOWN = "TooManyRows", "RelationUnknown"
+FOR_SOMEBODY = frozenset({TOO_MANY_ROWS, RELATION_UNKNOWN})
+"""Obstacles of relations of introspection that do not pass by themselves."""
 TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 
