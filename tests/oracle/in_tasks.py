@@ -23,7 +23,8 @@ class InTasks(InProcessRunner):
 
     def run(self, work: FragmentRun) -> StageReport:
         exchange_policy = self.shapes.exchange_policy
-        stage = exchanged_plan(work.prepared.fragment.stage, self.shapes.layouts, single_time=work.single_time)
+        how = {"single_time": work.single_time, "only_step": work.only_step}
+        stage = exchanged_plan(work.prepared.fragment.stage, self.shapes.layouts, **how)
         if stage is None or not exchange_policy.is_large(work.input_rows):
             return super().run(work)
         work.on_start(stage, exchange_policy.tasks)

@@ -202,6 +202,8 @@ class StepContext:
     chunk_rows: int = CHUNK_ROWS
     until: int | None = None
     """The dataflow's until: updates at or after it are not computed."""
+    is_only_step: bool = False
+    """Whether the dataflow has one time, the as_of: no later step reads what operators keep."""
 
     @property
     def run_rows(self) -> int:

@@ -27,7 +27,10 @@ class _Run:
 
 
 class StepRuns:
-    """The runs of one arrangement in one step. `commit` passes them to the step's writer."""
+    """The runs of one arrangement in one step. `commit` passes them to the step's writer.
+
+    An operator's own state ends with `commit_state`: nobody reads it after a dataflow's only step.
+    """
 
     def __init__(self, context: StepContext, arrangement: ArrangementId) -> None:
         self._context = context
@@ -68,6 +71,13 @@ class StepRuns:
         """Commit the runs as the step's batches."""
         for run in self._runs:
             self._context.writer.adopt(self._manifest.arrangement, run.ref)
+
+    def commit_state(self) -> None:
+        """Commit the runs of a state that the operator alone reads; delete them in the dataflow's only step."""
+        if self._context.is_only_step:
+            self.discard()
+        else:
+            self.commit()
 
     def discard(self) -> None:
         """Delete the runs, which were for this step only."""

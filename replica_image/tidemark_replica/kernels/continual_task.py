@@ -73,7 +73,7 @@ def continual_task(
             runs.add(sorted_rows(consolidated, spec.layout))
     if len(at):
         yield from _contents(context, spec, runs, at)
-    runs.commit()
+    runs.commit_state()
 
 
 def change_times(context: StepContext, spec: ChangesSpec, watched: Iterable[Updates]) -> Ints:

@@ -87,7 +87,7 @@ def temporal(context: StepContext, spec: TemporalSpec, updates: Iterable[Updates
         yield _kept(due, times(due) < context.limit)
         gone = make_updates(row_columns(due), times(due), -diffs(due))
         runs.add(_stored(gone, spec.layout))
-    runs.commit()
+    runs.commit_state()
 
 
 def appearances(oks: Updates, spec: TemporalSpec) -> Updates:

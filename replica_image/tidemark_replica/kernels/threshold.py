@@ -62,7 +62,7 @@ def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updat
         changed = _changes(*accumulator_states(rows, spec.shape, context.trace(spec.state)))
         if changed.num_rows:
             yield changed
-    runs.commit()
+    runs.commit_state()
 
 
 def _changes(states: AccumulatorStates, rows: list[Array]) -> Updates:

@@ -153,7 +153,7 @@ class RenderedDataflow:
         parts = {id: tuple(_clipped(p, limit)) for id, p in inputs.items()}
         self._steps += 1
         step = StepId(f"{self._folder.name}-s{self._steps}")
-        return Step(step, lower, upper, Time(limit), not self._hydrated, parts)
+        return Step(step, lower, upper, Time(limit), not self._hydrated, parts, self.description.is_one_shot)
 
     def is_quiet(self, step: Step) -> bool:
         """Whether no input has an update for the step and no update falls due: `skip` is enough. Opens no file."""
@@ -224,7 +224,8 @@ class RenderedDataflow:
         self._frontier, self._hydrated = step.upper, True
         self._store.discard(outcome.batches)
         self._operators.add(outcome.spent)
-        self._merge()
+        if not self.description.is_query:  # which is peeked once
+            self._merge()
         for hold in self._holds:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)
 
@@ -298,6 +299,8 @@ class RenderedDataflow:
     def _advanced(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
         """The manifest of an arrangement after the step."""
         arrangement, step = manifest.arrangement, outcome.step
+        if step.is_only_step and not self._by_arrangement[arrangement]:
+            return manifest.append((), step.lower, step.upper.encode())  # nobody reads it any more
         moved = manifest.append(outcome.written.get(arrangement, ()), step.lower, step.upper.encode())
         moved = compacted(moved, self._by_arrangement[arrangement])
         for merged in outcome.merges:

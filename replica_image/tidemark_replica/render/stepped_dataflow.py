@@ -46,6 +46,8 @@ class Step:
     """The end of the updates that are computed: `upper`, or the dataflow's until."""
     hydrates: bool
     parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
+    is_only_step: bool = False
+    """Whether the dataflow has one time, the as_of: its operators keep nothing for later steps."""
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def reevaluate_groups(
     yield from consume_oks(context, updates, spec.layout.types, spec.function.output_types, arranged)
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
-    runs.commit()
+    runs.commit_state()
 
 
 def _arrange(runs: StepRuns, layout: Layout, oks: Updates) -> None:

@@ -14,12 +14,14 @@ The kernel first arranges all new updates, then follows the path of each input (
 every combination exactly once). At hydration all contents have one time, the as_of, and of updates of one time those of
 the first input come last: only its path is followed for them.
 
+In a dataflow's only step the first path is the only one: an input is arranged once at most, and the first not at all.
+
 Errs rows of every input pass through. Output, and every stream between lookups, comes in slices of at most
 `chunk_rows`: a skewed key costs time, not memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -75,10 +77,12 @@ class _DeltaJoin:
 
     def __init__(self, context: StepContext, spec: DeltaSpec) -> None:
         self._context, self._spec = context, spec
-        self._runs = {a: StepRuns(context, a) for i in spec.inputs for a in i.arrangements}
+        inputs = of_first_path(spec) if context.is_only_step else spec.inputs
+        self._inputs = inputs
+        self._runs = {a: StepRuns(context, a) for i in inputs for a in i.arrangements}
 
     def run(self, streams: Sequence[Iterable[Updates]]) -> Iterator[Updates]:
-        pairs = list(zip(self._spec.inputs, streams, strict=True))
+        pairs = list(zip(self._inputs, streams, strict=True))
         for read, stream in pairs:
             if read.arrangements:
                 for oks, errs in self._split(read, stream):
@@ -86,6 +90,8 @@ class _DeltaJoin:
                     if errs is not None:
                         yield errs
         for source, (read, stream) in enumerate(pairs):
+            if read.arrangements and source and self._context.is_only_step:
+                continue  # it has no path: all updates of the as_of meet on that of the first input
             if read.arrangements:
                 for oks in self._arranged(read):
                     yield from self._follow(source, oks)
@@ -98,7 +104,7 @@ class _DeltaJoin:
     def commit(self) -> None:
         """Pass the batches of the join's own arrangements to the step."""
         for runs in self._runs.values():
-            runs.commit()
+            runs.commit_state()
 
     def _split(self, read: DeltaInput, stream: Iterable[Updates]) -> Iterator[tuple[Updates, Updates | None]]:
         """An input's updates in chunks: canonical ok rows, and errs rows with the output's columns or None."""
@@ -138,6 +144,12 @@ class _DeltaJoin:
         if not self._context.is_hydration or source == 0:
             return oks
         return oks.filter(pa.array(times(oks) > self._context.lower))
+
+
+def of_first_path(spec: DeltaSpec) -> tuple[DeltaInput, ...]:
+    """The inputs with the arrangements that the first input's path looks up, which are all that the only step needs."""
+    met = {lookup.arrangement for lookup in spec.inputs[0].path}
+    return tuple(replace(i, arrangements=tuple(a for a in i.arrangements if a in met)) for i in spec.inputs)
 
 
 def _repacked(updates: Iterator[Updates], rows: int) -> Iterator[Updates]:

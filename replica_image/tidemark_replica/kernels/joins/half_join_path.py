@@ -6,7 +6,8 @@
     input 1 ─exchange by k2─── arrange_input                                     for other paths, in later steps
 
 Right for a hydration that ends with the as_of: all updates then have one time, and the first input's path sees all of
-them (`half_join`). State and output are those of `delta_join`. Cost: the inputs and the matches on the path.
+them (`half_join`). State and output are those of `delta_join`. Cost: the inputs and the matches on the path. In a
+dataflow's only step there are no other paths, and no arrangements for them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +52,7 @@ def arrange_input(context: StepContext, spec: ArrangeInputSpec, updates: Iterabl
     """Arrange the input's ok rows. Yields its errs rows."""
     runs = StepRuns(context, spec.arrangement)
     yield from _arranged(context, spec, updates, runs)
-    runs.commit()
+    runs.commit_state()
 
 
 def half_join(
@@ -72,7 +73,7 @@ def half_join(
         joined = join.feed([oks] if oks.num_rows else [])
         yield from (packed for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows))
     for each in runs.values():
-        each.commit()
+        each.commit_state()
 
 
 def _arranged(

@@ -9,7 +9,8 @@
     left (1, x) 5 +1, right (1, y) 3 +1   ──>   (x, y) 5 +1
 
 State: the ok rows of both inputs, by key. Cost of an update: the delta and its matches, in slices of at most
-`chunk_rows`: a skewed key costs time, not memory.
+`chunk_rows`: a skewed key costs time, not memory. In a dataflow's only step left comes before right, and the left ok
+rows alone are kept, until the step ends; none if an input is shared.
 
 Every pair is matched exactly once: by the later of its two chunks if the stage maintains both arrangements. A side may
 also be a *shared* arrangement that already holds this step's updates: an imported index, or what another operator of
@@ -30,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
-from tidemark_replica.arrangement.errors import DiffOverflow, OutOfFrontier
+from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, OutOfFrontier
 from tidemark_replica.arrangement.rows.columns import any_null, canonical_rows, take
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
 from tidemark_replica.arrangement.rows.nested_columns import row_bytes
@@ -110,6 +111,7 @@ class JoinStage:
         runs = {arrangement: StepRuns(context, arrangement) for arrangement in maintained.values()}
         self._runs = {side: runs[arrangement] for side, arrangement in maintained.items()}
         self._joins_itself = len(runs) < len(maintained)
+        self._right_has_come = False
         _check_keys(self._layouts)
         for side in Side:
             if spec.input(side).shared:
@@ -118,7 +120,15 @@ class JoinStage:
         self._types = [self._layouts[side].types[c] for side, c in output]
 
     def check(self, side: Side, updates: Updates) -> None:
-        """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step."""
+        """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step; in the only
+        step also for a left one after a right one.
+        """
+        if self._context.is_only_step and not self._joins_itself:
+            if side is Side.LEFT and self._right_has_come:
+                raise MalformedUpdates(
+                    "in a dataflow's only step, all of a join's left input comes before its right one"
+                )
+            self._right_has_come = side is Side.RIGHT
         check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
 
     def feed(self, side: Side, chunk: Updates) -> Iterator[Updates]:
@@ -133,13 +143,19 @@ class JoinStage:
         own = [rows.column(i) for i in self._fetched(side)]
         for hits in self._meet(side, self._keys(side, rows), pairs_at_once(own, rows.num_rows, self._context)):
             yield self._joined(side, rows, hits)
-        if side in self._runs and not (self._joins_itself and side is Side.RIGHT):
+        if self._is_read_again(side):
             self._runs[side].add(rows)
 
     def commit(self) -> None:
         """Pass the batches of the maintained sides to the step."""
         for runs in dict.fromkeys(self._runs.values()):
-            runs.commit()
+            runs.commit_state()
+
+    def _is_read_again(self, side: Side) -> bool:
+        """Whether a chunk of this side is kept: for later steps, or in the only step for what comes on the right."""
+        if side not in self._runs or (self._joins_itself and side is Side.RIGHT):
+            return False
+        return not self._context.is_only_step or (side is Side.LEFT and Side.RIGHT in self._runs)
 
     def _keys(self, side: Side, rows: Any) -> Keys:
         """The keys of a sorted chunk, without those with a NULL at a position that is not null-safe."""

@@ -83,7 +83,7 @@ def iterate(context: StepContext, spec: IterateSpec, updates: Iterable[Updates],
         if oks.num_rows:
             runs.add(sorted_rows(consolidate(oks), spec.layout))
     yield from _evaluated(context, spec, runs, inner)
-    runs.commit()
+    runs.commit_state()
 
 
 def _evaluated(context: StepContext, spec: IterateSpec, runs: StepRuns, inner: "_Inner") -> Iterator[Updates]:

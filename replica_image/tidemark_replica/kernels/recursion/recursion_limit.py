@@ -58,7 +58,7 @@ def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Ite
             runs.add(sorted_rows(consolidate(late), spec.layout))
     for rows in runs.consolidated(RANGE_ROWS):
         yield _errors(context, spec, rows)
-    runs.commit()
+    runs.commit_state()
 
 
 def _errors(context: StepContext, spec: RecursionLimitSpec, rows: Any) -> Updates:

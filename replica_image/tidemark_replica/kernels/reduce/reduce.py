@@ -61,7 +61,7 @@ def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -
     yield from consume_oks(context, updates, types, shape.output_types, lambda oks: runs.add(sums_of(oks, shape)))
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
-    runs.commit()
+    runs.commit_state()
 
 
 def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterator[Updates]:

@@ -87,7 +87,10 @@ class StepRun:
             if self._progress is not None:
                 self._progress.fragment_started(fragment.name, stage, tasks, self._folder)
 
-        report = self._runner.run(FragmentRun(prepared, path, rows, reads, self._single_time, label, fragment_started))
+        work = FragmentRun(
+            prepared, path, rows, reads, self._single_time, label, fragment_started, self._step.is_only_step
+        )
+        report = self._runner.run(work)
         self.spent.update(self._operators.counted(shape, report.spent))
         self.cold_reads += report.cold_reads
         self.written |= report.written
@@ -160,6 +163,7 @@ class StepRun:
             published=published,
             bytes_left=self._store.bytes_left,
             busy=self._busy,
+            is_only_step=self._step.is_only_step,
         )
 
     def rows(self, node: p.Pipeline) -> int:

@@ -18,7 +18,6 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.execution.prepare import prepare
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
-from tidemark_replica.render.plan.fragments import Fragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 
 EXCHANGE_ROWS = 300_000
@@ -51,13 +50,13 @@ class FragmentShapes:
 
     def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchange_policy: ExchangePolicy) -> None:
         self._session, self.layouts, self.exchange_policy = session, layouts, exchange_policy
-        self._prepared: dict[tuple[str, bool], FragmentShape | None] = {}
+        self._prepared: dict[tuple[str, bool, bool], FragmentShape | None] = {}
 
     def of(self, work: FragmentRun) -> FragmentShape:
         """The shape in which a fragment runs now."""
         found = None
         if self.exchange_policy.is_large(work.input_rows):
-            found = self._exchanged(work.prepared.fragment, single_time=work.single_time)
+            found = self._exchanged(work)
         if found is None:
             return FragmentShape(work.prepared.plan, work.prepared.fragment.stage, 1)
         # exchanges keep what went through them: a plan that is run again would read that. A copy is of the session that
@@ -66,10 +65,12 @@ class FragmentShapes:
         sessions.setActiveSession(self._session._jsparkSession)
         return FragmentShape(found.plan.clone(), found.stage, found.tasks)
 
-    def _exchanged(self, fragment: Fragment, *, single_time: bool) -> FragmentShape | None:
-        tasks, which = self.exchange_policy.tasks, (fragment.name, single_time)
+    def _exchanged(self, work: FragmentRun) -> FragmentShape | None:
+        fragment, tasks = work.prepared.fragment, self.exchange_policy.tasks
+        which = (fragment.name, work.single_time, work.only_step)
         if which not in self._prepared:
-            stage = exchanged_plan(fragment.stage, self.layouts, single_time=single_time)
+            how = {"single_time": work.single_time, "only_step": work.only_step}
+            stage = exchanged_plan(fragment.stage, self.layouts, **how)
             plan = None if stage is None else prepare(self._session, stage, tasks)
             self._prepared[which] = None if stage is None else FragmentShape(plan, stage, tasks)
         return self._prepared[which]

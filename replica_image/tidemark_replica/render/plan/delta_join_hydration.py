@@ -8,6 +8,8 @@
                                                                     stream: a
                                                         arrange a by x, arrange b by y     for the other paths, later
 
+In a dataflow's only step nothing is arranged for other paths.
+
 An input with several arrangements is read once for each, so it must be repeatable: it may hold no stateful operator.
 Its errors come out once.
 """
@@ -15,11 +17,12 @@ Its errors come out once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
-from tidemark_replica.kernels.joins.delta_join import DeltaSpec
+from tidemark_replica.kernels.joins.delta_join import DeltaSpec, of_first_path
 from tidemark_replica.kernels.joins.half_join import Lookup
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, HalfJoinSpec
 from tidemark_replica.render.plan import pipeline as p
@@ -44,10 +47,14 @@ class OneTaskOnly(Exception):
 
 
 def hydration_path(
-    tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...]
+    tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...], *, only_step: bool = False
 ) -> p.Pipeline:
-    """The join as lookups on its first path. `below`: the frames of the tree's JvmInputs. Raises OneTaskOnly."""
+    """The join as lookups on its first path. `below`: the frames of the tree's JvmInputs. `only_step`: without
+    arrangements for other paths. Raises OneTaskOnly.
+    """
     spec, inputs = tree.spec, tree.inputs
+    if only_step:
+        spec = replace(spec, inputs=of_first_path(spec))
     path = spec.inputs[0].path
     met = {lookup.arrangement for lookup in path}
     arranged = [(at, a) for at, each in enumerate(spec.inputs) for a in each.arrangements]

@@ -63,14 +63,17 @@ _DIVISIBLE = (p.Source, p.IndexSource, p.ReadPublished, p.ReadPublishedErrors, p
 _ROW_BY_ROW = (p.Project, p.Compute, p.NegateDiffs, p.Concat, p.Publish, p.Spool, p.Drain, p.Exchange)
 
 
-def exchanged_plan(stage: StageFrame, layouts: Layouts, *, single_time: bool) -> StageFrame | None:
+def exchanged_plan(
+    stage: StageFrame, layouts: Layouts, *, single_time: bool, only_step: bool = False
+) -> StageFrame | None:
     """The exchanged shape of a fragment's last stage; None if the fragment must run in one task.
 
     `layouts`: those of all arrangements that the fragment names. `single_time`: for a hydration that ends with the
-    as_of.
+    as_of. `only_step`: for the only step of a dataflow, where delta joins need the first path alone.
     """
+    cutter = _Cutter(stage.name, layouts, single_time=single_time, only_step=only_step)
     try:
-        return _Cutter(stage.name, layouts, single_time=single_time).stage(stage.tree, stage.inputs, stage.schema)
+        return cutter.stage(stage.tree, stage.inputs, stage.schema)
     except OneTaskOnly:
         return None
 
@@ -92,9 +95,10 @@ class _StageBuilder:
 class _Cutter:
     """Cuts one fragment into stages."""
 
-    def __init__(self, name: str, layouts: Layouts, *, single_time: bool) -> None:
+    def __init__(self, name: str, layouts: Layouts, *, single_time: bool, only_step: bool) -> None:
         """`name` is unique among the stages of the dataflow: their reports share a folder."""
-        self._name, self._layouts, self._numbers, self._single_time = name, layouts, count(1), single_time
+        self._name, self._layouts, self._numbers = name, layouts, count(1)
+        self._single_time, self._only_step = single_time, only_step
         self._spooled: dict[str, Key] = {}
 
     def stage(self, tree: p.Pipeline, below: tuple[Frame, ...], schema: Schema) -> StageFrame:
@@ -143,7 +147,8 @@ class _Cutter:
                 left = self._partitioned(left, self._side(spec, Side.LEFT), builder)
                 return p.JoinKernel(spec, left, self._partitioned(right, self._side(spec, Side.RIGHT), builder))
             case p.DeltaKernel() if self._single_time:
-                return self._rewrite(hydration_path(tree, self._layouts, builder.below), builder)
+                path = hydration_path(tree, self._layouts, builder.below, only_step=self._only_step)
+                return self._rewrite(path, builder)
             case p.HalfJoinKernel(spec, met, stream):
                 if spec.arranged_input is not None:
                     met = self._partitioned(met, self._layouts[spec.arranged_input.arrangement].key, builder)

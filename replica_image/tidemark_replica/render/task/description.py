@@ -52,6 +52,8 @@ class StepDescription:
     """Files of batches in a background merge; the step does not merge them."""
     iteration: int | None = None
     """The iteration of a loop's round; None in the first round, which only the loop's inputs begin."""
+    is_only_step: bool = False
+    """Whether no later step, and no later round of a loop, reads what operators keep."""
 
     def write(self, path: Path) -> None:
         """Write the description at once. No task knows the path before the file is complete."""
@@ -68,6 +70,7 @@ class StepDescription:
             "bytes_left": self.bytes_left,
             "busy": list(self.busy),
             "iteration": self.iteration,
+            "is_only_step": self.is_only_step,
         }
         path.write_bytes(json.dumps(value).encode())
 
@@ -88,6 +91,7 @@ class StepDescription:
             value["bytes_left"],
             frozenset(value["busy"]),
             value["iteration"],
+            value["is_only_step"],
         )
 
 

@@ -1,7 +1,8 @@
 """The merges that an attempt of a stage does itself, after its operators.
 
 At hydration all merges that are due: one long step more does not delay others. Later only merges that are small beside
-the step; the others run in the background (`execution/background_merges.py`).
+the step; the others run in the background (`execution/background_merges.py`). In a dataflow's only step none: what it
+has written is an index that is peeked once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def in_step_merges(
 
 def _due(context: StepContext, busy: frozenset[str], written: Written) -> list[Merge]:
     manifests = [_extended(context, context.manifest(a), refs) for a, refs in written.items()]
+    if context.is_only_step:
+        return []
     if context.is_hydration:
         return [task for manifest in manifests for task in plan_merges(manifest)]
     return merges_in_step(manifests, busy, sum(b.rows for refs in written.values() for b in refs))

@@ -336,4 +336,5 @@ def _context(description: StepDescription, path: Path, share: TaskShare) -> Step
     writer = BatchWriter(store, description.step, bytes_left=bytes_left, alive_file=path, large=hydrates)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
-    return StepContext(lower, upper, description.hydrates, manifests, cache, writer, share, until=limit)
+    only_step = description.is_only_step
+    return StepContext(lower, upper, hydrates, manifests, cache, writer, share, until=limit, is_only_step=only_step)

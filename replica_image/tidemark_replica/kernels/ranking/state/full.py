@@ -35,4 +35,4 @@ class FullState:
         """Do nothing: `add` has kept all rows."""
 
     def commit(self) -> None:
-        self._runs.commit()
+        self._runs.commit_state()

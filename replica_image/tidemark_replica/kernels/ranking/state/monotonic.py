@@ -72,7 +72,7 @@ class MonotonicState:
     def commit(self) -> None:
         self._keep_pending()
         self._step_runs.discard()
-        self._state_runs.commit()
+        self._state_runs.commit_state()
 
     def _keep_pending(self) -> None:
         if self._pending:

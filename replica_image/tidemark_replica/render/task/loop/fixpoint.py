@@ -38,7 +38,8 @@ class Fixpoint:
     """One loop in one run of a step. Afterwards it has what was written, and what leaves the loop."""
 
     def __init__(self, loop: Loop, outer: StepDescription, folder: Path, run: RunPart) -> None:
-        self._loop, self._outer, self._folder, self._run = loop, outer, folder.absolute(), run
+        self._loop, self._folder, self._run = loop, folder.absolute(), run
+        self._outer = replace(outer, is_only_step=False)  # rounds read what earlier ones keep
         self._manifests = {a: outer.manifests[a] for a in loop.arrangements}
         self._own: dict[str, BatchRef] = {}
         self._rounds = 0
