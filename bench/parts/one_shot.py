@@ -92,7 +92,7 @@ def _hydrated(engine: Engine, history: TpchHistory, query: Query, *, once: bool)
     kept = view.state[1]
     check(f"{query.name}, compared with DuckDB", view.answer(), history.answer(query)[1])
     view.close()
-    progress(f"{query.name}, {'query' if once else 'view'}: {cost.wall / 1e3:.2f} s, {kept} bytes kept, at most {peak[0]}")
+    progress(f"{query.name}, {'query' if once else 'view'}: {cost.wall / 1e3:.2f} s, {kept} bytes, {peak[0]} at most")
     return Hydrated(cost, kept, max(peak[0], kept))
 
 
