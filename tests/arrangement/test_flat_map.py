@@ -148,11 +148,14 @@ def test_wide_rows_are_copied_a_few_at_a_time(tmp_path: Path, monkeypatch: pytes
     assert len(made) < 110
 
 
-def test_inside_a_loop_the_iteration_stays_the_last_column(tmp_path: Path) -> None:
-    """A recursion's streams carry it behind everything else."""
+@pytest.mark.parametrize("iterations", [(4,), (4, 9)])
+def test_inside_a_loop_the_iterations_stay_the_last_columns(iterations: tuple[int, ...], tmp_path: Path) -> None:
+    """A recursion's streams carry them behind everything else."""
     batch = arrays([(1, [7, 8])])
-    with_iteration = make_updates([*batch.columns[:2], pa.array([4])], np.array([5]), np.array([1]))
+    carried = [pa.array([i]) for i in iterations]
+    with_iterations = make_updates([*batch.columns[:2], *carried], np.array([5]), np.array([1]))
 
-    made = contents(flat_map(context(tmp_path, 9), replace(EXPLODE, iterated=True), [with_iteration]))
+    spec = replace(EXPLODE, carried=len(iterations))
+    made = contents(flat_map(context(tmp_path, 9), spec, [with_iterations]))
 
-    assert made == {((1, None, 7, 4), None, 5): 1, ((1, None, 8, 4), None, 5): 1}
+    assert made == {((1, None, value, *iterations), None, 5): 1 for value in (7, 8)}

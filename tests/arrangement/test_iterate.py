@@ -1,7 +1,7 @@
 """Kernels inside a loop, against the function of rows up to each iteration, computed from nothing in Python."""
 
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +89,35 @@ def test_split_a_kernel_inside_a_loop_is_right_in_every_iteration(
             assert at(found, time, iteration) == Counter({k: n for k, n in right.items() if k[1] is None})
             if iteration == 8:
                 assert at(found, time, None)[None, True] == right[None, True]
+
+
+@pytest.mark.parametrize("shape", [DISTINCT, COUNTS, COUNT_ALL], ids=["distinct", "counts", "count of all"])
+@pytest.mark.parametrize("seed", seeds(4, 40))
+def test_split_a_kernel_inside_two_loops_is_right_in_every_pair_of_iterations(
+    seed: int, shape: AccumulatorLayout, tmp_path: Path
+) -> None:
+    """A row is there from its iterations of both on."""
+    rng = np.random.default_rng(seed)
+    rows = [((*row, int(rng.integers(0, 3))), time, diff) for row, time, diff in history(rng, 5)]
+    spec = IterateSpec(A, (INT,), shape.key, ReduceSpec(A, shape), ((A, shape.layout),), 2)
+    driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 1), chunk_rows=int(rng.integers(1, 30)))
+    found: Counter = Counter()
+    for time in range(1, 5):
+        context = driver.context(time, time + 1, hydration=time == 1)
+        batch = updates([INT, INT, INT], [u for u in rows if u[1] == time])
+        found.update(contents(iterate(context, spec, [batch], reduce)))
+        driver.commit(context, compact=True)
+        for outer, inner in product(range(9), range(4)):
+            there, shown = Counter(), Counter()
+            for (value, i, j), when, diff in rows:
+                there[value] += diff * (when <= time and i <= outer and j <= inner)
+            for (row, error, _), diff in found.items():
+                if error is None and row[-2] <= outer and row[-1] <= inner:
+                    shown[row[:-2], None] += diff
+            right = output(shape, there)
+            assert Counter({k: n for k, n in shown.items() if n}) == Counter(
+                {k: n for k, n in right.items() if not k[1]}
+            )
 
 
 def test_errors_pass_through_a_kernel_inside_a_loop_without_an_iteration(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a plan of a few kinds of nodes answers at one time, computed from whole tables: an oracle without Spark.
 
-Nodes: Get, Let, LetRec, Union, Mfp that projects, Reduce that counts or makes distinct, linear joins of two inputs.
+Nodes: Get, Let, LetRec, Union, Negate, Threshold, Mfp that projects, Reduce that counts or makes distinct, linear joins
+of two inputs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from tidemark_protocol.plan.lir import (
     LinearJoin,
     MapFilterProject,
     Mfp,
+    Negate,
     Plan,
     Reduce,
+    Threshold,
     Union,
 )
 
@@ -42,6 +45,10 @@ def answer(plan: Plan, names: Meanings) -> Rows:
             return answer(body, _iterated(plan, names))
         case Union(inputs):
             return _sum(entry for each in inputs for entry in answer(each, names).items())
+        case Negate(input):
+            return {row: -n for row, n in answer(input, names).items()}
+        case Threshold(input):
+            return {row: n for row, n in answer(input, names).items() if n > 0}
         case Mfp(input, mfp):
             return _sum((_projected(row, mfp), n) for row, n in answer(input, names).items())
         case Reduce():

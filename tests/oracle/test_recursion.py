@@ -13,6 +13,7 @@ from tests.oracle.check import Case
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, contents, delta, harness
 from tests.oracle.histories import History, random_bounds, random_history
+from tests.oracle.nested_queries import NESTED
 from tests.oracle.oracle import Oracle
 from tests.oracle.recursive_joins import JOINS
 from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
@@ -50,7 +51,7 @@ def check(case: Recursion, seed: int, updates: Updates) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", [*RECURSIONS, *QUERIES, *JOINS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*RECURSIONS, *QUERIES, *JOINS, *NESTED], ids=lambda case: case.name)
 def test_oracle_a_recursion_shows_its_fixpoint(oracle: Oracle, case: Recursion, seed: int, tmp_path: Path) -> None:
     """At every time, and however the history is cut into steps."""
     updates = run(oracle, case, seed, seed, tmp_path)
@@ -58,12 +59,12 @@ def test_oracle_a_recursion_shows_its_fixpoint(oracle: Oracle, case: Recursion, 
     assert run(oracle, case, seed, seed + 1000, tmp_path / "again") == updates
 
 
-@pytest.mark.parametrize("name", ["closure", "even and odd"])
+@pytest.mark.parametrize("name", ["closure", "even and odd", "an error in the last round's inner recursion"])
 def test_agree_a_loop_in_a_task_and_one_of_jobs(
     oracle: Oracle, monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
 ) -> None:
     """The same updates, whoever drives the rounds."""
-    case = next(c for c in RECURSIONS if c.name == name)
+    case = next(c for c in (*RECURSIONS, *NESTED) if c.name == name)
     inside = run(oracle, case, 3, 3, tmp_path)
     monkeypatch.setattr(recursion, "fits_a_task", lambda parts: False)
     assert run(oracle, case, 3, 3, tmp_path / "jobs") == inside

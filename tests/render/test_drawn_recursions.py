@@ -51,7 +51,7 @@ class Drawing:
 
     def _recursion(self, depth: int, bound: tuple[Get, ...]) -> Plan:
         name = Get(LocalId(f"r{next(self._numbers)}"), BOTH.schema)
-        start = self.plan(depth - 1, bound)
+        start = self.plan(depth - 1, (*bound, name) if self._rng.integers(0, 2) else bound)
         value = distinct(Union((start, project(join(BOTH, name, [(0, 0)]), 0, 1))), *refs(BOTH.schema))
         limit = ROUNDS if self._rng.integers(0, 2) else None
         binding = RecursiveBinding(name.id, value, limit, limit is not None)

@@ -2,7 +2,7 @@
 
 text ─► parse ─► refusals on the parse tree ─► names ─► rewritten text ─► analysis ─► lower ─► rules
 
-A recursive query is split into parts (recursion/), and each part goes this way.
+A recursive query is split into parts (recursion/), and each part goes this way. A part may be a recursive query itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.planning.allowed_sql import check_statement, current_word
 from tidemark_planner.planning.positions import with_positions
-from tidemark_planner.recursion import PartLowering, lower_block, split_recursive_query
+from tidemark_planner.recursion import LoweredPart, PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
 from tidemark_planner.sql.names import NamedRelation, RewrittenText, Scope, binary_edits, rewrite
@@ -33,15 +33,18 @@ from tidemark_protocol.types import INTERVAL_TYPES, Column, SqlType
 
 # Lowers the analysed tree; for a query it first splits ORDER BY and LIMIT off.
 Lower = Callable[[Node, Context], Lowered]
-PartOfQuery = tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]
 
 
 @dataclass(frozen=True)
 class Query:
-    """A lowered query, and the objects (shared common table expressions) that it reads."""
+    """A lowered query, and the objects (shared common table expressions) that it reads.
+
+    `taken`: how many names of objects it has taken; some may be those of bindings.
+    """
 
     lowered: Lowered
     objects: tuple[tuple[GlobalId, Hir], ...]
+    taken: int
 
 
 def lower_query(
@@ -55,14 +58,14 @@ def lower_query(
     """The HIR of a query; raises Refusal with positions in `sql`."""
     _check_length(sql)
     if dialect == SPARK:
-        return _lower_query(catalyst, sql, scope, object_id, lower)
+        return _lower_query(catalyst, sql, scope, object_id, lower, set())
 
     def columns_of(parts: tuple[str, ...], line: int, column: int) -> tuple[Column, ...]:
         return scope.resolve(RelationName(parts, True, Span(0, 0, line, column), frozenset())).columns
 
     foreign = as_spark_text(sql, dialect, columns_of)
     try:
-        query = _lower_query(catalyst, foreign.text, scope, object_id, lower)
+        query = _lower_query(catalyst, foreign.text, scope, object_id, lower, set())
         for hir in (query.lowered.hir, *(shared for _, shared in query.objects)):
             check_types(hir, dialect)
     except NeedsOperators:
@@ -73,21 +76,26 @@ def lower_query(
 
 
 def _lower_query(
-    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
+    catalyst: Catalyst,
+    sql: str,
+    scope: Scope,
+    object_id: Callable[[int], GlobalId],
+    lower: Lower,
+    recursions: set[GlobalId],
 ) -> Query:
-    """The HIR of a query in Spark's SQL."""
+    """The HIR of a query in Spark's SQL, or of a part of one with these recursions already."""
     _check_length(sql)
-    block = split_recursive_query(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
+    block = split_recursive_query(catalyst.jvm, sql)
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
 
-    def lower_part(sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower) -> PartOfQuery:
-        part = _lower_part(catalyst, sql, scope, object_id, lower)
-        return part.lowered, part.objects
+    def lower_part(sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredPart:
+        part = _lower_query(catalyst, sql, scope, object_id, lower, recursions)
+        return LoweredPart(part.lowered, part.objects, part.taken)
 
-    parts = PartLowering(catalyst, object_id, lower_part)
+    parts = PartLowering(catalyst, object_id, lower_part, recursions)
     lowered = lower_block(block, scope, parts, lower)
-    return Query(lowered, tuple(parts.objects))
+    return Query(lowered, tuple(parts.objects), parts.taken)
 
 
 def _check_length(sql: str) -> None:
@@ -125,7 +133,7 @@ def _lower_part(
         _check_columns(lowered)
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)
-        return Query(lowered, tuple(context.objects))
+        return Query(lowered, tuple(context.objects), len(context.objects))
     except NeedsOperators:
         raise
     except Refusal as refusal:

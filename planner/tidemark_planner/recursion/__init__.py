@@ -4,13 +4,15 @@
                                                               body                                          reads it
     WITH MUTUALLY RECURSIVE a (...) AS (...), b ... body      LetRec {a = ..., b = ...} in body
 
-A common table expression that is shared inside a query of the block, and reads a name of it, becomes a binding too.
+A common table expression that is shared inside a query of the block, and reads a name of it, becomes a binding too. A
+query of the block may itself begin with a recursion, which may read the names around it: a LetRec inside a binding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Protocol
 
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -30,18 +32,27 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
 
-__all__ = ["PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
+__all__ = ["LoweredPart", "PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
 
 Objects = list[tuple[GlobalId, Hir]]
 LowerTree = Callable[[Node, Context], Lowered]
 
 
+@dataclass(frozen=True)
+class LoweredPart:
+    """A part's rows, the objects that it reads, and how many names of objects it has taken."""
+
+    lowered: Lowered
+    objects: tuple[tuple[GlobalId, Hir], ...]
+    taken: int
+
+
 class LowerPart(Protocol):
-    """Lowers a part of the text; `object_id` numbers the objects that it makes."""
+    """Lowers a part of the text, which may be a block itself; `object_id` numbers the objects that it makes."""
 
     def __call__(
         self, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: LowerTree
-    ) -> tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]: ...
+    ) -> LoweredPart: ...
 
 
 @dataclass
@@ -51,21 +62,36 @@ class PartLowering:
     catalyst: Catalyst
     object_id: Callable[[int], GlobalId]
     lower: LowerPart
+    recursions: set[GlobalId]
+    """The ids of all recursive names of the query, also of blocks around this one and inside it."""
     objects: Objects = field(default_factory=list)
     taken: int = 0
 
     def part(self, sql: str, scope: Scope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
         """The lowered part, and the objects that only this part reads."""
         taken = self.taken
-        lowered, objects = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
-        self.taken += len(objects)
-        return lowered, list(objects)
+        part = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
+        self.taken += part.taken
+        return part.lowered, list(part.objects)
 
     def reads(self, sql: str, name: str) -> bool:
         """Whether a part reads a relation of this name."""
+        block = split_recursive_query(self.catalyst.jvm, sql)
+        if block is not None:
+            inside = [*(item.query for item in block.items), block.body]
+            hidden = name in [item.plain_name.lower() for item in block.items]
+            return not hidden and any(self.reads(each, name) for each in inside)
         self.catalyst.parse(sql)
         found = ParseTree(self.catalyst.jvm, sql).relations()
         return any(r.parts[0].lower() == name and len(r.parts) == 1 and name not in r.ctes for r in found)
+
+    def new_id(self, item: WithQuery) -> GlobalId:
+        """An id for a recursive name, which may hide one of a block around."""
+        plain = f"rec/{item.plain_name.lower()}"
+        names = (GlobalId(plain if n == 1 else f"{plain}/{n}") for n in count(1))
+        id = next(name for name in names if name not in self.recursions)
+        self.recursions.add(id)
+        return id
 
     def new_object(self, hir: Hir) -> GlobalId:
         self.taken += 1
@@ -124,7 +150,7 @@ def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -
         )
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     anchor, _ = parts.part(first, scope)
-    names, id = _column_names(item, anchor.names), GlobalId(f"rec/{item.plain_name.lower()}")
+    names, id = _column_names(item, anchor.names), parts.new_id(item)
     schema = anchor.hir.schema
     while True:
         lowered, made = parts.part(item.query, _add_name(scope, _named_relation(item, id, names, schema)))
@@ -150,7 +176,7 @@ def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -
 def _lower_mutually_recursive(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH MUTUALLY RECURSIVE: each name may read all names."""
     declared = [_declared_columns(item, parts.catalyst) for item in block.items]
-    ids = [GlobalId(f"rec/{item.plain_name.lower()}") for item in block.items]
+    ids = [parts.new_id(item) for item in block.items]
     for item, id, of in zip(block.items, ids, declared, strict=True):
         schema = tuple(ColumnType(c.type) for c in of)
         scope = _add_name(scope, _named_relation(item, id, tuple(c.name for c in of), schema))

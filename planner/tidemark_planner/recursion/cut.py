@@ -87,6 +87,8 @@ def split_recursive_query(jvm: Any, sql: str) -> RecursiveBlock | None:
     """The parts of a recursive query; None for other texts, and for texts that Spark's parser should judge. Raises
     Refusal.
     """
+    if "RECURSIVE" not in sql.upper():
+        return None
     tokens = list(_tokens(jvm, sql))
     words = [t.text.upper() for t in tokens[:3]]
     if words[:2] == ["WITH", "RECURSIVE"]:

@@ -18,6 +18,7 @@ from tidemark_planner.hir.nodes import (
     FlatMap,
     Hir,
     Join,
+    LetRec,
     Match,
     MatchKind,
     Project,
@@ -33,6 +34,7 @@ from tidemark_protocol.ids import GlobalId
 _HINT = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
 _WORDS: dict[type, str] = {
     Aggregate: "an aggregate",
+    LetRec: "a recursion",
     Match: "the right side of a left, semi or anti join, or a full join,",
     TopK: "LIMIT",
     Window: "a window function",

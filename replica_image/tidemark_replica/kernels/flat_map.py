@@ -45,8 +45,8 @@ CHUNK_BYTES = 1 << 26
 class FlatMapSpec:
     """The function over the input's columns `arguments`; its values follow the columns `copied_columns`.
 
-    A type in `copied_columns` stands for a column that no operator reads: it is NULL. `iterated`: the input's last
-    column comes last.
+    A type in `copied_columns` stands for a column that no operator reads: it is NULL. `carried`: so many
+    of the input's last columns come last.
     """
 
     function: str
@@ -59,7 +59,7 @@ class FlatMapSpec:
     too_many: str
     most: int
     """The most values of a sequence. `illegal` and `too_many` are the `__error` texts of rows that break the rules."""
-    iterated: bool = False
+    carried: int = 0
 
 
 class Values(Protocol):
@@ -92,7 +92,8 @@ def flat_map(context: StepContext, spec: FlatMapSpec, updates: Iterable[Updates]
 def _output_types(batch: Updates, spec: FlatMapSpec) -> list[pa.DataType]:
     types = [k if isinstance(k, pa.DataType) else batch.column(k).type for k in spec.copied_columns]
     types += [pa.int32()] * spec.with_position
-    return [*types, spec.produced, *[batch.column(batch.num_columns - 4).type] * spec.iterated]
+    end = batch.num_columns - 3
+    return [*types, spec.produced, *(batch.column(c).type for c in range(end - spec.carried, end))]
 
 
 def _failures(oks: Updates, values: Values, types: Sequence[pa.DataType]) -> Iterator[Updates]:
@@ -112,7 +113,7 @@ def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: Val
             failed |= those
         counts = np.where(failed, 0, np.maximum(counts, 1))
     columns = row_columns(oks)
-    copied = [columns[k] for k in spec.copied_columns if isinstance(k, int)] + columns[-1:] * spec.iterated
+    copied = [columns[k] for k in spec.copied_columns if isinstance(k, int)] + columns[len(columns) - spec.carried :]
     for rows, places in chunks(counts, row_bytes(copied, len(counts)), context.chunk_rows):
         yield _chunk(spec, oks, columns, values, rows, places)
 
@@ -127,8 +128,8 @@ def _chunk(
     if spec.with_position:
         made.append(pa.array(places, pa.int32(), mask=places >= values.counts[rows]))
     made.append(values.take(rows, places))
-    if spec.iterated:
-        made += take(columns[-1:], rows)
+    if spec.carried:
+        made += take(columns[-spec.carried :], rows)
     return make_updates(made, times(oks)[rows], diffs(oks)[rows], errors(oks).take(pa.array(rows)))
 
 

@@ -9,6 +9,12 @@ iterations for times. So each touched group is evaluated twice:
     rows before   (a) i=0 +1             ──kernel──>  (a, 1) i=0 +1                        ┐
     rows now      (a) i=0 +1, i=3 +1     ──kernel──>  (a, 1) i=0 +1, i=3 -1, (a, 2) i=3 +1 ┘  the difference goes on
 
+In a loop inside others a row carries an iteration of each, and is there from all of them on. The iterations of the
+innermost loop are times; those of an outer one are taken one after the other:
+
+    (a) i=0 j=0 +1, i=2 j=1 +1      up to i=0:  (a) j=0 +1                 ──kernel──>  what is put out at i=0
+                                    up to i=2:  (a) j=0 +1, (a) j=1 +1     ──kernel──>  at i=2, less that of i=0
+
 State: the input with its iterations, by group. Cost of an update: the groups that a round touches, each read whole.
 Errs rows of the input pass through.
 """
@@ -28,6 +34,7 @@ from tidemark_replica.arrangement.rows.grouping import group_rows
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
 from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE
 from tidemark_replica.arrangement.rows.updates import (
+    Bools,
     Ints,
     Updates,
     as_error_rows,
@@ -60,19 +67,21 @@ class IterateSpec:
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
-    """The column types of the inner kernel's input; this kernel's input has the iteration as one more column."""
+    """The column types of the inner kernel's input; this kernel's input has iterations as more columns."""
     key: tuple[int, ...]
     inner: Any
     inner_layouts: tuple[tuple[ArrangementId, Layout], ...]
+    loops: int = 1
+    """The number of iterations that a row carries, the innermost loop's last."""
 
     @property
     def layout(self) -> Layout:
         """The arrangement of the input: by group, with its iterations."""
-        return Layout.of_rows((*self.types, pa.int64()), self.key)
+        return Layout.of_rows((*self.types, *[pa.int64()] * self.loops), self.key)
 
 
 def iterate(context: StepContext, spec: IterateSpec, updates: Iterable[Updates], run: Run) -> Iterator[Updates]:
-    """Yield the inner kernel's output, with the iteration as its last column; `run` is the inner kernel."""
+    """Yield the inner kernel's output, with the iterations as its last columns; `run` is the inner kernel."""
     runs = StepRuns(context, spec.state)
     inner = _Inner(context, spec, run)
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
@@ -99,7 +108,18 @@ def _evaluated(context: StepContext, spec: IterateSpec, runs: StepRuns, inner: "
             yield changed
 
 
-def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[Updates, Updates]:
+@dataclass(frozen=True)
+class _Contents:
+    """Rows with their iterations, and the hashes of their groups."""
+
+    rows: Updates
+    hashes: Any
+
+    def those(self, which: Bools) -> "_Contents":
+        return _Contents(self.rows.filter(pa.array(which)), self.hashes[which])
+
+
+def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[_Contents, _Contents]:
     """The contents of the groups in `rows` (a round's, ascending by hash), before the round and with it."""
     layout = spec.layout
     columns = [rows.column(1 + k) for k in layout.key]
@@ -108,12 +128,13 @@ def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[Updat
     keys = Keys.sorted(hashes[groups.first], take(columns, groups.first))
     stored = [hits.stored for hits in context.trace(spec.state).probe(keys)]
     before = pa.concat_batches([rows.slice(0, 0), *stored])
-    return _as_updates(before, layout), _as_updates(pa.concat_batches([before, rows]), layout)
+    return _as_contents(before, layout), _as_contents(pa.concat_batches([before, rows]), layout)
 
 
-def _as_updates(rows: Any, layout: Layout) -> Updates:
+def _as_contents(rows: Any, layout: Layout) -> _Contents:
     weights = np.asarray(rows.column(layout.weights[0]).to_numpy())
-    return make_updates(rows.columns[1 : layout.time], np.zeros(len(weights), np.int64), weights)
+    updates = make_updates(rows.columns[1 : layout.time], np.zeros(len(weights), np.int64), weights)
+    return _Contents(updates, file_hashes(rows))
 
 
 class _Inner:
@@ -126,16 +147,37 @@ class _Inner:
     def pass_on(self, errs: Updates) -> Updates:
         """Errs rows with the columns of the inner kernel's output."""
         made = pa.concat_batches(list(self._over(as_error_rows(errs, self._spec.types))))
-        return self._at_this_time(split_errors(made)[1])
+        outer = (0,) * (self._spec.loops - 1)
+        return self._at_this_time(_with_iterations(split_errors(made)[1], outer))
 
-    def difference(self, before: Updates | None, now: Updates) -> Updates:
+    def difference(self, before: _Contents | None, now: _Contents) -> Updates:
         """The output for `now` minus the output for `before`."""
-        made = list(self._over(_by_iteration(now)))
-        for batch in self._over(_by_iteration(before)) if before is not None else ():
-            made.append(make_updates(row_columns(batch), times(batch), -diffs(batch), errors(batch)))
+        made = list(self._output(now, self._spec.loops - 1, ()))
+        made += map(_negated, self._output(before, self._spec.loops - 1, ()) if before is not None else ())
         if not made:
             return make_updates([], np.empty(0, np.int64), np.empty(0, np.int64))
         return self._at_this_time(consolidate(pa.concat_batches(made)))
+
+    def _output(self, rows: _Contents, outer: int, iterations: tuple[int, ...]) -> Iterator[Updates]:
+        """The output at all iterations of `outer` loops more and of the innermost, which is the time.
+
+        The rows' iterations of further loops have been taken; `iterations` are those of the output.
+        """
+        if not outer:
+            yield from (
+                _with_iterations(batch, iterations) for batch in self._over(_by_iteration(rows.rows, self._spec))
+            )
+            return
+        column = len(self._spec.types) + self._spec.loops - 1 - outer
+        at: Ints = np.asarray(row_columns(rows.rows)[column].to_numpy())
+        for iteration in sorted({0, *np.unique(at).tolist()}):
+            # From iteration 0 on there is a row of an aggregate without a key, and nothing before.
+            touched = rows.those(np.isin(rows.hashes, rows.hashes[at == iteration]) if iteration else at == 0)
+            since: Ints = np.asarray(row_columns(touched.rows)[column].to_numpy())
+            yield from self._output(touched.those(since <= iteration), outer - 1, (*iterations, iteration))
+            if iteration:
+                before = self._output(touched.those(since < iteration), outer - 1, (*iterations, iteration))
+                yield from map(_negated, before)
 
     def _over(self, updates: Updates) -> Iterator[Updates]:
         context = self._context
@@ -148,14 +190,28 @@ class _Inner:
                 writer.discard(ref)
 
     def _at_this_time(self, output: Updates) -> Updates:
-        """Turn the inner kernel's times into the column of iterations."""
+        """Turn the inner kernel's times into the last column of iterations."""
         errs = errors(output)
         iteration = pa.array(times(output), mask=np.asarray(errs.is_valid()))
         now = np.full(output.num_rows, self._context.lower)
         return make_updates([*row_columns(output), iteration], now, diffs(output), errs)
 
 
-def _by_iteration(updates: Updates) -> Updates:
-    *columns, iteration = row_columns(updates)
-    at: Ints = np.asarray(iteration.to_numpy())
-    return make_updates(columns, at, diffs(updates))
+def _by_iteration(updates: Updates, spec: IterateSpec) -> Updates:
+    columns = row_columns(updates)
+    at: Ints = np.asarray(columns[-1].to_numpy())
+    return make_updates(columns[: len(spec.types)], at, diffs(updates))
+
+
+def _with_iterations(updates: Updates, iterations: tuple[int, ...]) -> Updates:
+    """The rows with these iterations behind them; errs rows have none."""
+    if not iterations:
+        return updates
+    errs = errors(updates)
+    failed = np.asarray(errs.is_valid())
+    columns = [pa.array(np.full(len(failed), i), mask=failed) for i in iterations]
+    return make_updates([*row_columns(updates), *columns], times(updates), diffs(updates), errs)
+
+
+def _negated(updates: Updates) -> Updates:
+    return make_updates(row_columns(updates), times(updates), -diffs(updates), errors(updates))

@@ -6,7 +6,8 @@
                 (b) i=2 -1                  ──>  the input, and the error is gone    would go into a fourth
 
 State: the rows of the last iteration. Cost of an update: the delta, and a lookup of its rows of that iteration. The
-input passes through unchanged.
+input passes through unchanged. In a loop inside others it is the last iteration of them that counts: what an earlier
+one changed too late, and a later one takes back, is no error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,16 @@ from tidemark_replica.arrangement.rows.columns import take
 from tidemark_replica.arrangement.rows.consolidate import consolidate
 from tidemark_replica.arrangement.rows.grouping import group_rows
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
-from tidemark_replica.arrangement.rows.updates import Ints, Updates, make_updates, rechunk, row_columns, split_errors
+from tidemark_replica.arrangement.rows.updates import (
+    Ints,
+    Updates,
+    diffs,
+    make_updates,
+    rechunk,
+    row_columns,
+    split_errors,
+    times,
+)
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
@@ -34,17 +44,22 @@ RANGE_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class RecursionLimitSpec:
-    """The input's column types, the last of them the iteration, and the last iteration that is allowed."""
+    """The input's column types, the last of them the iteration, and the last iteration that is allowed.
+
+    The `outer` columns before the last one are the iterations of the loops around, which do not count.
+    """
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
     last: int
     expression: str
     """The text that error rows show for the recursion."""
+    outer: int = 0
 
     @property
     def layout(self) -> Layout:
-        return Layout.of_rows(self.types, range(len(self.types)))
+        kept = (*self.types[: -1 - self.outer], self.types[-1])
+        return Layout.of_rows(kept, range(len(kept)))
 
 
 def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
@@ -55,7 +70,9 @@ def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Ite
         oks, _ = split_errors(chunk)
         late = oks.filter(pa.array(np.asarray(row_columns(oks)[-1].to_numpy()) >= spec.last))
         if late.num_rows:
-            runs.add(sorted_rows(consolidate(late), spec.layout))
+            columns = row_columns(late)
+            kept = make_updates([*columns[: -1 - spec.outer], columns[-1]], times(late), diffs(late))
+            runs.add(sorted_rows(consolidate(kept), spec.layout))
     for rows in runs.consolidated(RANGE_ROWS):
         yield _errors(context, spec, rows)
     runs.commit_state()

@@ -53,7 +53,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class LoopFragment:
-    """A recursion whose body needs Catalyst: the jobs of `body`, run in rounds."""
+    """A recursion whose body needs Catalyst: the jobs of `body`, run in rounds. Or one inside another."""
 
     loop: Loop
     body: tuple[Fragment, ...]
@@ -108,6 +108,8 @@ class Scope:
     """The arrangements of bindings that are read by a key, and the exported indexes of objects."""
     keeps_once: bool = True
     """Whether what reads a binding by a key shares its arrangement. Not inside a loop, where rows carry iterations."""
+    around: int = 0
+    """The number of loops around, each of which gives every row an iteration."""
     numbers: Iterator[int] = field(default_factory=count)
     """Those of arrangements. A loop's body, a scope of its own, goes on with these counters."""
     loops: Iterator[int] = field(default_factory=count)

@@ -12,8 +12,9 @@ Inside a loop every stream carries one column more than its plan has, the iterat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from tidemark_protocol.plan.lir import MapFilterProject, Schema
 from tidemark_replica.evaluator import admits
@@ -56,7 +57,7 @@ class StreamBuilder:
 
     `carried`: columns that every stream has behind those of its schema. `lifted`: makes a pipeline that was built
     without them carry them. `arrow`: expressions that the Arrow evaluator supports stay in Python; else Catalyst has
-    all.
+    all. `stages`: the numbers of stages.
     """
 
     def __init__(
@@ -65,10 +66,15 @@ class StreamBuilder:
         lifted: Callable[[Pipeline], Pipeline] = lambda tree: tree,
         *,
         arrow: bool = True,
+        stages: Iterator[int] | None = None,
     ) -> None:
         self._frames: list[Frame] = []
-        self._stages = 0
+        self._stages = count(1) if stages is None else stages
         self._carried, self._lifted, self.arrow = carried, lifted, arrow
+
+    def of_loop(self, carried: Schema, lifted: Callable[[Pipeline], Pipeline]) -> StreamBuilder:
+        """The builder for the streams of a loop's body. Their stages have names of their own in the dataflow."""
+        return StreamBuilder(carried, lifted, arrow=self.arrow, stages=self._stages)
 
     def mfp(self, stream: Stream, mfp: MapFilterProject) -> Stream:
         """Apply a MapFilterProject. Raises NotRendered for temporal bounds (`render/temporal.py` has those)."""
@@ -115,8 +121,7 @@ class StreamBuilder:
             return JvmInput(len(inputs) - 1, slot.types)
 
         tree = map_jvm_inputs(self._lifted(stream.tree), renumbered)
-        self._stages += 1
-        return StageFrame(f"stage{self._stages}", tree, tuple(inputs), stream.schema + self._carried)
+        return StageFrame(f"stage{next(self._stages)}", tree, tuple(inputs), stream.schema + self._carried)
 
     def _slot(self, frame: Frame, schema: Schema) -> Stream:
         self._frames.append(frame)

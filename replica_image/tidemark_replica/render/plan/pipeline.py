@@ -94,7 +94,9 @@ class LoopInput:
 
 @dataclass(frozen=True)
 class LoopVariable:
-    """Inside a loop: reads what was fed back to the binding `name` for the round's iteration."""
+    """Inside a loop: reads what was fed back to the binding `name`, or enters an inner loop, for the round's
+    iteration.
+    """
 
     name: str
     types: Types
@@ -209,10 +211,14 @@ class Publish:
 
 @dataclass(frozen=True)
 class LaterIteration:
-    """Inside a loop: the later of a joined row's two iterations, which are column `left` and the last one."""
+    """Inside loops: the later of a joined row's two iterations in each loop.
+
+    They are the `loops` columns from `left` on, and the last ones.
+    """
 
     input: Pipeline
     left: int
+    loops: int = 1
 
 
 @dataclass(frozen=True)
@@ -229,8 +235,17 @@ class Feedback:
 
 
 @dataclass(frozen=True)
+class EnterLoop:
+    """Inside a loop: writes the input for the loop inside it that reads `name`, in iteration 0 of that loop."""
+
+    name: str
+    input: Pipeline
+    types: Types
+
+
+@dataclass(frozen=True)
 class LoopOutput:
-    """Inside a loop: publishes the input without its iterations, for the fragments after the loop."""
+    """Inside a loop: publishes the input without this loop's iterations, for what follows the loop."""
 
     name: str
     input: Pipeline
@@ -239,18 +254,19 @@ class LoopOutput:
 
 @dataclass(frozen=True)
 class LoopPart:
-    """One job of a loop's body, and the published names that it reads."""
+    """One job of a loop's body, and the published names that it reads. `place`: its tree's, among all of the loop."""
 
     name: str
     reads: frozenset[str]
+    place: int
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A LetRec; `task/loop/fixpoint.py` runs it."""
+    """A LetRec; `task/loop/fixpoint.py` runs it. A loop among its parts runs to its end in each of its rounds."""
 
     name: str
-    parts: tuple[LoopPart, ...]
+    parts: tuple[LoopPart | Loop, ...]
     arrangements: tuple[ArrangementId, ...]
     entering: tuple[str, ...]
     leaving: tuple[str, ...]
@@ -264,7 +280,7 @@ class LoopInTask:
     loop: Loop
     input: Pipeline
     trees: tuple[Pipeline, ...]
-    """The parts, in the loop's order."""
+    """Those of the parts, by their places."""
 
 
 @dataclass(frozen=True)
@@ -322,6 +338,7 @@ _OfOne = (
     | Spool
     | LaterIteration
     | Feedback
+    | EnterLoop
     | LoopOutput
     | LoopInTask
     | Exchange

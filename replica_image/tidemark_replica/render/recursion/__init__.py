@@ -17,11 +17,14 @@ column that every stream carries and no plan has (`lift`), so the operators are 
 stays outside the loop, `fixpoint` orders the rounds, `rounds` runs in the tasks. A binding reads earlier bindings at
 its own iteration, itself and later ones at the iteration before. Errors leave the loop at once and do not iterate;
 every binding that depends on a binding in error is in error.
+
+A recursion inside another that reads it is a loop in the body of the outer one. Its rows carry two iterations, the
+inner one last, and it runs to its end in each iteration of the outer one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,9 +34,9 @@ from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpe
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment, Scope, uses
 from tidemark_replica.render.plan.jvm_frames import nodes_of
-from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.recursion.hoist import Hoisted
-from tidemark_replica.render.recursion.lift import CARRIED, ITERATION, lift
+from tidemark_replica.render.recursion.lift import CARRIED, lift
 
 MAX_ITERATIONS = 100_000
 """The iteration at which a recursion without a limit of its own counts as endless."""
@@ -61,13 +64,13 @@ class _Lowering:
         self._names = {
             b.id: _Names(f"{self._name}-{n}", f"{self._name}-{n}-leaves") for n, b in enumerate(plan.bindings)
         }
-        name = scope.description.name
-        streams = StreamBuilder(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.streams.arrow)
+        name, loops = scope.description.name, scope.around + 1
+        streams = scope.streams.of_loop(CARRIED * loops, lambda tree: lift(tree, scope.arrangements, name, loops))
         outside: dict[str, Any] = {"imported": {}, "shared": {}, "inlined": {}, "arranged": {}}
-        self._body = replace(scope, streams=streams, fragments=[], keeps_once=False, **outside)
+        self._body = replace(scope, streams=streams, fragments=[], keeps_once=False, around=loops, **outside)
 
     def run(self) -> None:
-        hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)
+        hoisted = Hoisted(f"{self._name}-", self._share)
         inside = frozenset(self._names)
         values = [hoisted.hoist(b.value, inside) for b in self._plan.bindings]
         entering = tuple(self._enter(name, outside) for outside, name in hoisted.entering.items())
@@ -77,15 +80,16 @@ class _Lowering:
             self._body.shared[binding.id] = Stream(variable, binding.value.schema)
         for at, value in enumerate(values):
             self._bind(at, value)
+        parts, fragments = _parts(self._body.fragments)
         loop = p.Loop(
             self._name,
-            tuple(p.LoopPart(f.name, frozenset(_reads(f))) for f in self._parts()),
+            parts,
             tuple(a for a in self._scope.arrangements if a not in before),
             tuple(hoisted.entering.values()),
             tuple(n.leaving for n in self._names.values()),
             MAX_ITERATIONS,
         )
-        self._finish(loop, entering)
+        self._finish(loop, fragments, entering)
         for binding in self._plan.bindings:
             self._scope.shared[binding.id] = self._result(binding)
 
@@ -94,9 +98,12 @@ class _Lowering:
         self._scope.finish(stream, self._scope.publish(name, stream, stream.tree))
 
     def _enter(self, name: LocalId, outside: Plan) -> p.Pipeline:
-        """Publish outside what a part of the body reads as LoopInput."""
+        """Write outside what a part of the body reads as LoopInput, or in the body of another loop."""
         stream = self._lower(self._scope, outside)
         types = arrow_types(stream.schema)
+        if self._scope.around:
+            self._body.shared[name] = Stream(p.LoopVariable(name, types), stream.schema)
+            return p.EnterLoop(name, stream.tree, types)
         self._body.shared[name] = Stream(p.LoopInput(name, types), stream.schema)
         return p.Publish(name, stream.tree, types, timed=True)
 
@@ -117,19 +124,14 @@ class _Lowering:
 
     def _at_limit(self, binding: RecursiveBinding, tree: p.Pipeline, types: p.Types, last: int) -> p.Pipeline:
         text = f"{binding.id} still changes in iteration {last + 1}"
-        spec = RecursionLimitSpec(self._body.next_arrangement("limit"), (*types, ITERATION), last, text)
-        self._scope.arrangements[spec.state] = spec.layout
-        return p.Kernel(spec, tree)
+        return p.Kernel(RecursionLimitSpec(self._body.next_arrangement("limit"), types, last, text), tree)
 
-    def _parts(self) -> Iterator[Fragment]:
-        for fragment in self._body.fragments:
-            assert isinstance(fragment, Fragment), "a loop inside a loop has been refused"
-            yield fragment
+    def _finish(self, loop: p.Loop, parts: tuple[Fragment, ...], entering: tuple[p.Pipeline, ...]) -> None:
+        """End the loop: one task if its body does not need the JVM, else one job per part and round.
 
-    def _finish(self, loop: p.Loop, entering: tuple[p.Pipeline, ...]) -> None:
-        """End the loop: one task if its body does not need the JVM, else one job per part and round."""
-        parts = tuple(self._parts())
-        if fits_a_task(parts):
+        A loop inside another is a part of that one's body.
+        """
+        if fits_a_task(parts) and not self._scope.around:
             trees = tuple(part.stage.tree for part in parts)
             self._scope.finish(Stream(p.LoopInTask(loop, p.Concat(entering), trees), ()), None)
         else:
@@ -157,6 +159,27 @@ class _Lowering:
 def fits_a_task(parts: tuple[Fragment, ...]) -> bool:
     """Whether no part of the body needs the JVM."""
     return all(not part.stage.inputs for part in parts)
+
+
+def _parts(body: Sequence[Fragment | LoopFragment]) -> tuple[tuple[p.LoopPart | p.Loop, ...], tuple[Fragment, ...]]:
+    """The parts of a loop's body in order, and the fragments of all of them, by their places."""
+    parts, fragments = list[p.LoopPart | p.Loop](), list[Fragment]()
+    for each in body:
+        if isinstance(each, Fragment):
+            parts.append(p.LoopPart(each.name, frozenset(_reads(each)), len(fragments)))
+            fragments.append(each)
+        else:
+            parts.append(_moved(each.loop, len(fragments)))
+            fragments += each.body
+    return tuple(parts), tuple(fragments)
+
+
+def _moved(loop: p.Loop, by: int) -> p.Loop:
+    """The loop with its trees behind so many others."""
+    moved = [
+        _moved(each, by) if isinstance(each, p.Loop) else replace(each, place=each.place + by) for each in loop.parts
+    ]
+    return replace(loop, parts=tuple(moved))
 
 
 def _is_read(name: LocalId, by: list[Plan]) -> bool:

@@ -4,6 +4,8 @@ X = distinct(edges + project(join(X, filter(edges))))
 
 loop inputs:    edges, filter(edges)            computed once per step, outside
 stay inside:    distinct, project, join         they carry iterations
+
+A recursion that reads a binding stays inside, whole: what its bindings read from outside enters both loops.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from tidemark_protocol.plan.lir import (
     Plan,
     Union,
 )
-from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan.fragments import uses
 
 Names = frozenset[GlobalId | LocalId]
@@ -34,7 +35,6 @@ Names = frozenset[GlobalId | LocalId]
 class Hoisted:
     """Plans whose outside parts are replaced by Gets; `entering` maps these parts to their names."""
 
-    dataflow: str
     prefix: str
     share: Callable[[LocalId, Plan], None]
     """Computes a Let's value outside the loop, under its own name."""
@@ -49,11 +49,10 @@ class Hoisted:
                 return plan
             case Let(id, value, body):
                 return self._let(id, value, body, inside)
-            case LetRec():
-                raise NotRendered(
-                    f"dataflow {self.dataflow}: this replica has no operator for a recursion inside a recursion that "
-                    "reads what the outer one defines"
-                )
+            case LetRec(bindings, body):
+                own = inside | {b.id for b in bindings}
+                values = tuple(replace(b, value=self.hoist(b.value, own)) for b in bindings)
+                return LetRec(values, self.hoist(body, own))
             case Join(inputs, how):
                 return _linear(tuple(self.hoist(i, inside) for i in inputs), how)
             case Union():

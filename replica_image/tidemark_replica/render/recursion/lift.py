@@ -1,5 +1,7 @@
 """Lifting: a pipeline that was built as if outside a loop carries the iteration as its last column.
 
+In a loop inside others it carries one of each, the innermost loop's last.
+
     JoinKernel (a, b | c)            LaterIteration    the later of both sides' iterations
       left  (a, b)            ──>      JoinKernel (a, b, i | c, i)
       right (c)                          left  (a, b, i)
@@ -34,7 +36,7 @@ from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.carried_columns import with_carried_columns
 
 CARRIED = (ColumnType(BIGINT),)
-"""The carried column, the iteration, as plans type it."""
+"""The carried column of one loop, the iteration, as plans type it."""
 ITERATION = pa.int64()
 Arrangements = MutableMapping[ArrangementId, Layout]
 
@@ -77,43 +79,50 @@ _GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
 }
 
 
-def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipeline:
-    """The pipeline with iterations. Changes the layouts of its arrangements. Raises NotRendered."""
-    lifted = p.map_inputs(tree, lambda below: lift(below, arrangements, dataflow))
+def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str, loops: int) -> p.Pipeline:
+    """The pipeline with iterations of so many loops. Changes the layouts of its arrangements. Raises NotRendered."""
+    lifted = p.map_inputs(tree, lambda below: lift(below, arrangements, dataflow, loops))
     match lifted:
         case p.Project(input, columns):
-            return p.Project(input, (*columns, -1))
+            return p.Project(input, (*columns, *range(-loops, 0)))
         case p.Compute(input, mfp):
-            return p.Compute(input, with_carried_columns(mfp, CARRIED))
-        case p.Publish() | p.Spool() | p.Feedback():
-            return replace(lifted, types=(*lifted.types, ITERATION))
+            return p.Compute(input, with_carried_columns(mfp, CARRIED * loops))
+        case p.Publish() | p.Spool() | p.Feedback() | p.ReadPublishedErrors():
+            return replace(lifted, types=(*lifted.types, *[ITERATION] * loops))
+        case p.EnterLoop():
+            return replace(lifted, types=(*lifted.types, *[ITERATION] * (loops + 1)))
+        case p.LoopOutput():
+            return replace(lifted, types=(*lifted.types, *[ITERATION] * (loops - 1)))
         case p.Kernel(FlatMapSpec() as spec, input):
-            return p.Kernel(replace(spec, iterated=True), input)
-        case p.Kernel(spec, input) if not isinstance(spec, RecursionLimitSpec):
-            return p.Kernel(_iterated(spec, arrangements, dataflow), input)
+            return p.Kernel(replace(spec, carried=loops), input)
+        case p.Kernel(RecursionLimitSpec() as spec, input):
+            made = replace(spec, types=(*spec.types, *[ITERATION] * loops), outer=loops - 1)
+            arrangements[spec.state] = made.layout
+            return p.Kernel(made, input)
+        case p.Kernel(spec, input):
+            return p.Kernel(_iterated(spec, arrangements, dataflow, loops), input)
         case p.JoinKernel(spec, left, right):
-            both = JoinSpec(
-                _with_iteration(spec.left, arrangements), _with_iteration(spec.right, arrangements), spec.null_safe
-            )
-            return p.LaterIteration(p.JoinKernel(both, left, right), len(spec.left.output_columns))
+            sides = [_with_iterations(side, arrangements, loops) for side in (spec.left, spec.right)]
+            both = JoinSpec(sides[0], sides[1], spec.null_safe)
+            return p.LaterIteration(p.JoinKernel(both, left, right), len(spec.left.output_columns), loops)
         case _:
             return lifted
 
 
-def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IterateSpec:
+def _iterated(spec: Any, arrangements: Arrangements, dataflow: str, loops: int) -> IterateSpec:
     grouping = _GROUPINGS.get(type(spec))
     if grouping is None:
         name = type(spec).__name__.removesuffix("Spec")
         raise NotRendered(f"dataflow {dataflow}: this replica has no operator for {name} inside a recursion")
     of = grouping(spec)
     inner = tuple((state, arrangements.pop(state)) for state in of.states)
-    made = IterateSpec(of.states[0], of.types, of.key, spec, inner)
+    made = IterateSpec(of.states[0], of.types, of.key, spec, inner, loops)
     arrangements[made.state] = made.layout
     return made
 
 
-def _with_iteration(side: JoinInput, arrangements: Arrangements) -> JoinInput:
+def _with_iterations(side: JoinInput, arrangements: Arrangements, loops: int) -> JoinInput:
     """A side of a join whose rows are kept with their iterations."""
-    layout = arrangements[side.arrangement]
-    arrangements[side.arrangement] = Layout.of_rows((*layout.types, ITERATION), layout.key)
-    return replace(side, output_columns=(*side.output_columns, len(layout.types)))
+    layout, width = arrangements[side.arrangement], len(arrangements[side.arrangement].types)
+    arrangements[side.arrangement] = Layout.of_rows((*layout.types, *[ITERATION] * loops), layout.key)
+    return replace(side, output_columns=(*side.output_columns, *range(width, width + loops)))

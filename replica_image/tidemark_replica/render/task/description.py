@@ -32,6 +32,9 @@ from tidemark_replica.render.task.timing import OperatorTimes
 
 PROPERTY = "tidemark.step"
 
+Iterations = tuple[int, ...]
+"""An iteration of each loop around a row, the outermost first."""
+
 
 @dataclass(frozen=True)
 class StepDescription:
@@ -50,8 +53,8 @@ class StepDescription:
     bytes_left: int | None = None
     busy: frozenset[str] = frozenset()
     """Files of batches in a background merge; the step does not merge them."""
-    iteration: int | None = None
-    """The iteration of a loop's round; None in the first round, which only the loop's inputs begin."""
+    iteration: Iterations = ()
+    """That of a loop's round, after those of the loops around it; none outside of loops."""
     is_only_step: bool = False
     """Whether no later step, and no later round of a loop, reads what operators keep."""
 
@@ -69,7 +72,7 @@ class StepDescription:
             "published": {name: list(files) for name, files in self.published.items()},
             "bytes_left": self.bytes_left,
             "busy": list(self.busy),
-            "iteration": self.iteration,
+            "iteration": list(self.iteration),
             "is_only_step": self.is_only_step,
         }
         path.write_bytes(json.dumps(value).encode())
@@ -90,7 +93,7 @@ class StepDescription:
             {name: tuple(files) for name, files in value["published"].items()},
             value["bytes_left"],
             frozenset(value["busy"]),
-            value["iteration"],
+            tuple(value["iteration"]),
             value["is_only_step"],
         )
 
@@ -111,11 +114,13 @@ class PublishedFiles:
 
 @dataclass(frozen=True)
 class FeedbackFile:
-    """A file of rows that a round of a loop feeds back to a binding, and the iterations of its rows."""
+    """A file of rows that a round of a loop feeds back to a binding, or that enter an inner loop, and the iterations
+    of its rows.
+    """
 
     name: str
     file: str
-    iterations: tuple[int, ...]
+    iterations: tuple[Iterations, ...]
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ class StageReport:
         published = {
             name: PublishedFiles(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()
         }
-        fed_back = tuple(FeedbackFile(name, file, tuple(i)) for name, file, i in value["fed_back"])
+        fed_back = tuple(FeedbackFile(name, file, tuple(map(tuple, i))) for name, file, i in value["fed_back"])
         spent, cold_reads = OperatorTimes.from_json(value["spent"]), value["cold_reads"]
         return StageReport(value["attempt"], written, merges, published, fed_back, spent, cold_reads)
 

@@ -35,6 +35,7 @@ from tidemark_replica.render.plan.kernel_registry import KERNELS
 from tidemark_replica.render.task.description import (
     PROPERTY,
     FeedbackFile,
+    Iterations,
     PublishedFiles,
     StageReport,
     StepDescription,
@@ -231,7 +232,7 @@ class Stage:
         return arrange(self._context, node.arrangement, self.evaluate(node.input))
 
     def _later(self, node: p.LaterIteration) -> Iterator[Updates]:
-        return rounds.later_iteration(self.evaluate(node.input), node.left)
+        return rounds.later_iteration(self.evaluate(node.input), node.left, node.loops)
 
     def _publish(self, node: p.Publish) -> Iterator[Updates]:
         return self._published_as(node.name, node.types, self.evaluate(node.input), node.timed)
@@ -250,12 +251,23 @@ class Stage:
         self._published[name] = out.published()
 
     def _feed_back(self, node: p.Feedback) -> Iterator[Updates]:
-        iterations: set[int] = set()
+        loops = len(self._description.iteration)
+        return self._for_rounds(node, loops, lambda chunk: rounds.next_iteration(chunk, loops, node.last))
+
+    def _enter(self, node: p.EnterLoop) -> Iterator[Updates]:
+        around = self._description.iteration
+        return self._for_rounds(node, len(around) + 1, lambda chunk: rounds.first_iteration(chunk, around))
+
+    def _for_rounds(
+        self, node: p.Feedback | p.EnterLoop, loops: int, made: Callable[[Updates], Updates]
+    ) -> Iterator[Updates]:
+        """Write what is made of each chunk for later rounds, and pass the chunk on."""
+        iterations: set[Iterations] = set()
         with UpdatesFile(self._folder, f"{node.name}.{self._attempt}.arrow", node.types) as out:
             for chunk in self._consolidated(self.evaluate(node.input)):
-                again = rounds.next_iteration(chunk, node.last)
-                out.write(again)
-                iterations |= rounds.iterations_of(again)
+                later = made(chunk)
+                out.write(later)
+                iterations |= rounds.iterations_of(later, loops)
                 yield chunk
         self._fed_back.append(FeedbackFile(node.name, out.file, tuple(sorted(iterations))))
 
@@ -322,6 +334,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Spool: Stage._spool,
     p.LaterIteration: Stage._later,
     p.Feedback: Stage._feed_back,
+    p.EnterLoop: Stage._enter,
     p.LoopOutput: Stage._leave,
     p.LoopInTask: Stage._settle,
     p.Drain: Stage._drain,

@@ -115,7 +115,7 @@ def read_loop_variable(
 ) -> Iterator[Updates]:
     """Yield what was fed back for the iteration of this round."""
     files = description.published.get(source.name, ())
-    if description.iteration is not None and files:
+    if files:
         batches = (batch for file in files for batch in read_updates(folder / file))
         yield from rounds.loop_variable(context, batches, description.iteration)
 

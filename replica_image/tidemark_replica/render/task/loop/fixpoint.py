@@ -6,6 +6,11 @@
                ...                                             until nothing is pending
     time 9     round: loop inputs at 9   ...
 
+A loop inside another runs to its end in each iteration of the outer one:
+
+    iteration 0        iterations (0, 0), (0, 1), (0, 2)    what leaves the inner loop goes on in iteration 0
+    iteration 1        iterations (1, 0), (1, 1)
+
 An iteration feeds back to later iterations only, so the lowest pending one is complete when it is taken. A round is a
 small step, [t, t + 1): its operators read the pinned arrangements and what earlier rounds wrote. Nothing is committed
 before the step is, so a step that is cut short leaves only files to be swept.
@@ -15,7 +20,7 @@ The caller runs a round's parts: as Spark jobs, or in its own task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,15 +28,21 @@ from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import Merge, apply
 from tidemark_replica.render.errors import EndlessRecursion
-from tidemark_replica.render.plan.pipeline import Loop
+from tidemark_replica.render.plan.pipeline import Loop, LoopPart
 from tidemark_replica.render.stepped_dataflow import Merged
-from tidemark_replica.render.task.description import FeedbackFile, PublishedFiles, StageReport, StepDescription
+from tidemark_replica.render.task.description import (
+    FeedbackFile,
+    Iterations,
+    PublishedFiles,
+    StageReport,
+    StepDescription,
+)
 
 RunPart = Callable[[int, Path], StageReport]
 """Runs a part of the body, by its position, with the description at a path."""
 
-Pending = dict[int, dict[str, tuple[str, ...]]]
-"""Files of fed back rows by iteration and binding."""
+Files = Mapping[str, tuple[str, ...]]
+Published = dict[str, PublishedFiles]
 
 
 class Fixpoint:
@@ -53,52 +64,31 @@ class Fixpoint:
         for time in sorted(times):
             self._settle(time, {name: p.files for name, p in entering.items() if time in p.times})
 
-    def _settle(self, time: int, entering: Mapping[str, tuple[str, ...]]) -> None:
+    def _settle(self, time: int, entering: Files) -> None:
         hydrates = self._outer.hydrates and time == self._outer.lower
-        pending: Pending = {}
-        _add_pending(pending, self._round(time, None, entering, hydrates))
-        spent: set[str] = set()
-        while pending:
-            iteration = min(pending)
-            if iteration > self._loop.most_iterations:
-                raise EndlessRecursion(
-                    f"a recursion still changes after {self._loop.most_iterations} iterations at time {time}: limit it "
-                    "with RETURN AT RECURSION LIMIT or ERROR AT RECURSION LIMIT, or make its rows distinct"
-                )
-            read = pending.pop(iteration)
-            _add_pending(pending, self._round(time, iteration, read, False))
-            spent.update(file for files in read.values() for file in files)
-        for file in spent:
+        rounds = _LoopRounds(self._loop, time, self)
+        _add(self.leaving, rounds.settle((), entering, hydrates))
+        for file in rounds.spent():
             Path(file).unlink(missing_ok=True)
 
-    def _round(
-        self, time: int, iteration: int | None, reads: Mapping[str, tuple[str, ...]], hydrates: bool
-    ) -> list[FeedbackFile]:
-        """Run one round over its new inputs. Returns what it feeds back."""
+    def new_round(self, loop: str) -> Path:
+        """A folder for the files of one more round."""
         self._rounds += 1
-        folder = self._folder / f"{self._loop.name}.{self._rounds}"
+        folder = self._folder / f"{loop}.{self._rounds}"
         folder.mkdir()  # not its parents: if they are deleted, the step has ended
-        published, fed_back = dict(reads), []
-        for at, part in enumerate(self._loop.parts):
-            if not hydrates and part.reads.isdisjoint(published):
-                continue
-            path = folder / f"{part.name}.json"
-            self._describe(time, iteration, published, hydrates).write(path)
-            report = self._run(at, path)
-            self._add_report(report, time)
-            for name, found in report.published.items():
-                files = tuple(str(folder / file) for file in found.files)
-                if found.rows and name in self._loop.leaving:
-                    before = self.leaving.get(name, PublishedFiles((), 0))
-                    self.leaving[name] = PublishedFiles(before.files + files, before.rows + found.rows)
-                elif found.rows:
-                    published[name] = files
-            fed_back += [replace(f, file=str(folder / f.file)) for f in report.fed_back]
-        return fed_back
+        return folder
 
-    def _describe(
-        self, time: int, iteration: int | None, published: Mapping[str, tuple[str, ...]], hydrates: bool
-    ) -> StepDescription:
+    def run_part(
+        self, part: LoopPart, folder: Path, time: int, iteration: Iterations, published: Files, hydrates: bool
+    ) -> StageReport:
+        """Run a part in a round."""
+        path = folder / f"{part.name}.json"
+        self._describe(time, iteration, published, hydrates).write(path)
+        report = self._run(part.place, path)
+        self._add_report(report, time)
+        return report
+
+    def _describe(self, time: int, iteration: Iterations, published: Files, hydrates: bool) -> StepDescription:
         outer, left = self._outer, self._outer.bytes_left
         return replace(
             outer,
@@ -153,8 +143,87 @@ def _replaced(before: Manifest, after: Manifest) -> tuple[BatchRef, ...]:
     return tuple(b for b in before.batches if b.file not in after.files)
 
 
-def _add_pending(pending: Pending, fed_back: list[FeedbackFile]) -> None:
-    for each in fed_back:
-        for iteration in each.iterations:
-            files = pending.setdefault(iteration, {})
-            files[each.name] = (*files.get(each.name, ()), each.file)
+class _LoopRounds:
+    """The rounds of a loop at one time, and in it those of the loops inside it.
+
+    An inner loop runs, in each iteration of the outer one, until nothing of that iteration is pending in it. Rows that
+    enter it in a later iteration wait for it: the inner loop might not end over half of what belongs to that iteration.
+    """
+
+    def __init__(self, loop: Loop, time: int, of: Fixpoint) -> None:
+        self._loop, self._time, self._of = loop, time, of
+        self._inner = {part.name: _LoopRounds(part, time, of) for part in loop.parts if isinstance(part, Loop)}
+        self._pending: dict[Iterations, Files] = {}
+        self._spent: list[str] = []
+
+    def settle(self, around: Iterations, entering: Files, hydrates: bool) -> Published:
+        """Run all rounds in one iteration of the loops around, and return what leaves the loop.
+
+        `entering`: the inputs of a loop that is in no other.
+        """
+        left: Published = {}
+        if entering or hydrates:
+            first = (*around, 0)
+            self._round(first, {**entering, **self._taken(first)}, hydrates, left)
+        while (iteration := self._next(around)) is not None:
+            if iteration[-1] > self._loop.most_iterations:
+                raise EndlessRecursion(
+                    f"a recursion still changes after {self._loop.most_iterations} iterations at time {self._time}: "
+                    "limit it with RETURN AT RECURSION LIMIT or ERROR AT RECURSION LIMIT, or make its rows distinct"
+                )
+            self._round(iteration, self._taken(iteration), False, left)
+        return left
+
+    def spent(self) -> Iterator[str]:
+        """Yield the files that rounds have read."""
+        yield from self._spent
+        for inner in self._inner.values():
+            yield from inner.spent()
+
+    def _next(self, around: Iterations) -> Iterations | None:
+        """The lowest pending iteration."""
+        depth = len(around) + 1
+        return min((found[:depth] for found in self._iterations() if found[: depth - 1] == around), default=None)
+
+    def _iterations(self) -> Iterator[Iterations]:
+        yield from self._pending
+        for inner in self._inner.values():
+            yield from inner._iterations()
+
+    def _taken(self, iteration: Iterations) -> Files:
+        read = self._pending.pop(iteration, {})
+        self._spent += [file for files in read.values() for file in files]
+        return read
+
+    def _round(self, iteration: Iterations, reads: Files, hydrates: bool, left: Published) -> None:
+        """Run one round over its new inputs. Adds what leaves the loop to `left`."""
+        folder = self._of.new_round(self._loop.name)
+        published = dict(reads)
+        for part in self._loop.parts:
+            if isinstance(part, Loop):
+                found = self._inner[part.name].settle(iteration, {}, hydrates)
+                published |= {name: files.files for name, files in found.items()}
+            elif hydrates or not part.reads.isdisjoint(published):
+                report = self._of.run_part(part, folder, self._time, iteration, published, hydrates)
+                made = {name: _in_folder(folder, files) for name, files in report.published.items() if files.rows}
+                _add(left, {name: files for name, files in made.items() if name in self._loop.leaving})
+                published |= {name: files.files for name, files in made.items() if name not in self._loop.leaving}
+                self._add_pending(folder, report.fed_back)
+
+    def _add_pending(self, folder: Path, fed_back: Iterable[FeedbackFile]) -> None:
+        """Note what a part wrote for later rounds, or for those of an inner loop."""
+        for each in fed_back:
+            of = next((i for i in self._inner.values() if each.name in i._loop.entering), self)
+            for iteration in each.iterations:
+                files = of._pending.get(iteration, {})
+                file = str(folder / each.file)
+                of._pending[iteration] = {**files, each.name: (*files.get(each.name, ()), file)}
+
+
+def _in_folder(folder: Path, found: PublishedFiles) -> PublishedFiles:
+    return replace(found, files=tuple(str(folder / file) for file in found.files))
+
+
+def _add(to: Published, more: Published) -> None:
+    for name, files in more.items():
+        to[name] = to[name].plus(files) if name in to else files

@@ -3,6 +3,7 @@
 LoopInput       (row) t +1          ──>  (row, 0) t +1          the outside updates at the round's time
 LoopVariable    (row, i) t +1       ──>  the same               the fed back rows of the round's iteration
 Feedback        (row, i) t +1       ──>  (row, i + 1) t +1      in a file, sorted by iteration
+EnterLoop       (row, i) t +1       ──>  (row, i, 0) t +1       in a file, read as a LoopVariable of the inner loop
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidemark_replica.arrangement.rows.updates import (
     Array,
     Ints,
     Updates,
+    as_error_rows,
     diffs,
     errors,
     make_updates,
@@ -33,6 +35,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.render.task.description import Iterations
 
 _RANGE_ROWS = 1 << 16
 
@@ -47,9 +50,16 @@ def loop_input(published: Iterable[Updates], time: int) -> Iterator[Updates]:
             yield make_updates([*row_columns(now), iteration], times(now), diffs(now), errors(now))
 
 
-def loop_variable(context: StepContext, next_iteration: Iterable[Updates], iteration: int) -> Iterator[Updates]:
-    """Yield all that was fed back for one iteration, consolidated: rows that cancel must not iterate for ever."""
-    rows = ((None, part) for part in _of_iteration(next_iteration, iteration))
+def loop_variable(context: StepContext, files: Iterable[Updates], iteration: Iterations) -> Iterator[Updates]:
+    """Yield all that was written for one iteration, consolidated: rows that cancel must not iterate for ever.
+
+    Errs rows, which enter an inner loop, come as they are.
+    """
+    found = [split_errors(part) for part in _of_iteration(files, iteration)]
+    for _, errs in found:
+        if errs.num_rows:
+            yield as_error_rows(errs, [c.type for c in row_columns(errs)])
+    rows = ((None, oks) for oks, _ in found)
     chunks = (chunk for _, chunk in rechunk(rows, context.chunk_rows))
     first, second = next(chunks, None), next(chunks, None)
     if first is not None and second is None:
@@ -58,12 +68,16 @@ def loop_variable(context: StepContext, next_iteration: Iterable[Updates], itera
         yield from _consolidated(context, first, chain([second], chunks))
 
 
-def _of_iteration(next_iteration: Iterable[Updates], iteration: int) -> Iterator[Updates]:
-    for batch in next_iteration:
-        iterations = _ints(row_columns(batch)[-1])
-        begin, end = np.searchsorted(iterations, iteration, "left"), np.searchsorted(iterations, iteration, "right")
+def _of_iteration(files: Iterable[Updates], iteration: Iterations) -> Iterator[Updates]:
+    """Yield the rows of one iteration, of batches that ascend by iteration."""
+    for batch in files:
+        begin, end = 0, batch.num_rows
+        for column, wanted in zip(row_columns(batch)[-len(iteration) :], iteration, strict=True):
+            within = _ints(column)[begin:end]
+            end = begin + int(np.searchsorted(within, wanted, "right"))
+            begin += int(np.searchsorted(within, wanted, "left"))
         if end > begin:
-            yield batch.slice(int(begin), int(end - begin))
+            yield batch.slice(begin, end - begin)
 
 
 def _consolidated(context: StepContext, first: Updates, rest: Iterator[Updates]) -> Iterator[Updates]:
@@ -79,37 +93,54 @@ def _consolidated(context: StepContext, first: Updates, rest: Iterator[Updates])
     runs.discard()
 
 
-def later_iteration(updates: Iterable[Updates], left: int) -> Iterator[Updates]:
-    """Yield joined rows with the later of their two iterations."""
+def later_iteration(updates: Iterable[Updates], left: int, loops: int) -> Iterator[Updates]:
+    """Yield joined rows with the later of their two iterations, in each loop."""
     for batch in updates:
         columns = row_columns(batch)
-        iteration = pc.max_element_wise(columns[left], columns[-1])
-        kept = [*columns[:left], *columns[left + 1 : -1], iteration]
+        both = zip(columns[left : left + loops], columns[-loops:], strict=True)
+        iterations = [pc.max_element_wise(a, b) for a, b in both]
+        kept = [*columns[:left], *columns[left + loops : -loops], *iterations]
         yield make_updates(kept, times(batch), diffs(batch), errors(batch))
 
 
 def without_iterations(updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Yield the rows without the column of iterations."""
+    """Yield the rows without the column of the innermost loop's iterations."""
     for batch in updates:
         yield make_updates(row_columns(batch)[:-1], times(batch), diffs(batch), errors(batch))
 
 
-def next_iteration(updates: Updates, last: int | None) -> Updates:
+def next_iteration(updates: Updates, loops: int, last: int | None) -> Updates:
     """The ok rows of iterations below `last`, each one iteration later, ascending by iteration."""
     oks, _ = split_errors(updates)
     *columns, column = row_columns(oks)
     iterations = _ints(column)
     if last is not None and (iterations >= last).any():
-        return next_iteration(oks.filter(pa.array(iterations < last)), None)
+        return next_iteration(oks.filter(pa.array(iterations < last)), loops, None)
     moved = make_updates([*columns, pa.array(iterations + 1)], times(oks), diffs(oks), errors(oks))
-    if (iterations[1:] < iterations[:-1]).any():
-        moved = moved.take(pa.array(np.argsort(iterations, kind="stable")))
-    return moved
+    return _ascending(moved, loops)
 
 
-def iterations_of(updates: Updates) -> set[int]:
-    """The iterations of fed back rows."""
-    return set(np.unique(_ints(row_columns(updates)[-1])).tolist())
+def first_iteration(updates: Updates, around: Iterations) -> Updates:
+    """The rows in iteration 0 of an inner loop, ascending. Errs rows, which have no iterations, are of this round."""
+    columns = row_columns(updates)
+    inner = pa.array(np.zeros(updates.num_rows, np.int64))
+    outer = [pc.fill_null(c, i) for c, i in zip(columns[-len(around) :], around, strict=True)]
+    entering = [*columns[: -len(around)], *outer, inner]
+    return _ascending(make_updates(entering, times(updates), diffs(updates), errors(updates)), len(around) + 1)
+
+
+def _ascending(updates: Updates, loops: int) -> Updates:
+    order = np.lexsort([_ints(c) for c in row_columns(updates)[: -loops - 1 : -1]])
+    return updates if (order[1:] > order[:-1]).all() else updates.take(pa.array(order))
+
+
+def iterations_of(updates: Updates, loops: int) -> set[Iterations]:
+    """The iterations of rows that ascend by them."""
+    if not updates.num_rows:
+        return set()
+    columns = np.stack([_ints(c) for c in row_columns(updates)[-loops:]])
+    begins = np.concatenate([[True], (columns[:, 1:] != columns[:, :-1]).any(axis=0)])
+    return set(map(tuple, columns[:, begins].T.tolist()))
 
 
 def _iterations(values: Ints, errs: Array) -> Array:
