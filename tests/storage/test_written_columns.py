@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.storage.dying_appends import MomentsUntilDeath, die_around
 from tests.storage.ingestion_samples import errors, oks
 from tests.storage.written_tables import SPEC, Writer, rows
 from tidemark_persist import DIFF, ERROR, TIME, NotReadable, open_shard
@@ -288,30 +289,25 @@ class History:
 
     writer: Writer
     moments: random.Random
-    alive: int = 9
-
-    def die(self) -> None:
-        self.alive -= 1
-        if self.alive == 0:
-            raise KeyboardInterrupt
+    alive: MomentsUntilDeath
 
     def surely(self, step: Any) -> Any:
         """What the step returns, once the process lives to its end."""
         while True:
-            if self.alive <= 0:
-                self.alive = self.moments.randrange(2, 60)
+            if self.alive.left <= 0:
+                self.alive.left = self.moments.randrange(2, 60)
             try:
                 return step()
             except KeyboardInterrupt:
                 self.restart()
 
     def restart(self) -> None:
-        while self.alive <= 0:
-            self.alive = self.moments.randrange(2, 60)
+        while self.alive.left <= 0:
+            self.alive.left = self.moments.randrange(2, 60)
             try:
                 self.writer.restart()
             except KeyboardInterrupt:
-                self.alive = 0
+                self.alive.left = 0
 
     def answer(self, call: tuple[str, str, bytes], key: str) -> WriteAnswer | None:
         """None: it is refused."""
@@ -355,14 +351,7 @@ def test_crash_random_histories_with_added_columns_are_those_of_a_model(
         monkeypatch.setattr(source, "SHARE_BYTES", 200)
     model = Model(random.Random(seed))
     writer = Writer(tmp_path, WrittenSource(SPEC.tables[:2]))
-    history, append = History(writer, random.Random(seed + 1000)), Ingester._append
-
-    def append_or_die(self: Ingester, *args: Any) -> None:
-        history.die()
-        append(self, *args)
-        history.die()
-
-    monkeypatch.setattr(Ingester, "_append", append_or_die)
+    history = History(writer, random.Random(seed + 1000), die_around(monkeypatch, 9))
     wanted: dict[int, dict[str, list[Row]]] = {}
     answered: dict[str, tuple[tuple[str, str, bytes], WriteAnswer]] = {}
     for step in range(14 if seed < 2 else 24):

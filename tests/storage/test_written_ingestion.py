@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.storage.dying_appends import die_around
 from tests.storage.ingestion_samples import oks
 from tests.storage.written_tables import SPEC, Writer, rows
 from tidemark_persist import DIFF, open_shard
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
-from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.keyed_rows.scan import Sought
 from tidemark_replica.storage.written import inbox, keys, source, transaction
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
@@ -339,28 +339,16 @@ def test_crash_random_histories_are_those_of_a_model(
     every call on disk."""
     if seed % 2:
         monkeypatch.setattr(source, "SHARE_BYTES", 200)
-    model, moments, alive = Model(seed), random.Random(seed + 1000), [9]
-    append = Ingester._append
-
-    def die() -> None:
-        alive[0] -= 1
-        if alive[0] == 0:
-            raise KeyboardInterrupt
-
-    def append_or_die(self: Ingester, *args: Any) -> None:
-        die()
-        append(self, *args)
-        die()
-
+    model, moments = Model(seed), random.Random(seed + 1000)
+    alive = die_around(monkeypatch, 9)
     writer = Writer(tmp_path)
-    monkeypatch.setattr(Ingester, "_append", append_or_die)
     wanted: dict[int, tuple[list[Any], list[Any]]] = {}
     for number in range(15):
         calls = [(*model.call(), f"c{number}-{i}") for i in range(moments.randrange(1, 4))]
         answers: dict[str, int | str] = {}
         while len(answers) < len(calls):
-            if alive[0] <= 0:
-                alive[0] = moments.randrange(2, 90)
+            if alive.left <= 0:
+                alive.left = moments.randrange(2, 90)
             try:
                 pending = [put(writer, table, parts, key) for table, parts, key in calls]
                 writer.tick()
@@ -368,12 +356,12 @@ def test_crash_random_histories_are_those_of_a_model(
                     writer.tick()
                 answers = {call.write.key: outcome(call) for call in pending}
             except KeyboardInterrupt:
-                while alive[0] <= 0:
-                    alive[0] = moments.randrange(2, 90)
+                while alive.left <= 0:
+                    alive.left = moments.randrange(2, 90)
                     try:
                         writer.restart()
                     except KeyboardInterrupt:
-                        alive[0] = 0
+                        alive.left = 0
         expected = [model.apply(table, parts) for table, parts, _ in calls]
         assert [a if isinstance(a := answers[k], int) else None for *_, k in calls] == expected, (number, answers)
         keyed, plain = sorted(model.keyed.items()), sorted(model.plain.elements())

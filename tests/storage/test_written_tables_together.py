@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.storage.dying_appends import die_around
 from tests.storage.test_written_ingestion import Model, Part, outcome, pairs
 from tests.storage.written_tables import SPEC, Writer
-from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written import receive, source
 from tidemark_replica.storage.written.inbox import PendingWrite
 from tidemark_replica.storage.written.receive import WriteHeader
@@ -245,29 +245,17 @@ def test_crash_no_time_has_half_of_a_call(tmp_path: Path, seed: int, monkeypatch
     some calls left them, each whole."""
     if seed % 2:
         monkeypatch.setattr(source, "SHARE_BYTES", 200)  # a tick has few calls
-    model, moments, alive = Model(seed), random.Random(seed + 2000), [9]
-    append = Ingester._append
-
-    def die() -> None:
-        alive[0] -= 1
-        if alive[0] == 0:
-            raise KeyboardInterrupt
-
-    def append_or_die(self: Ingester, *args: Any) -> None:
-        die()
-        append(self, *args)
-        die()
-
+    model, moments = Model(seed), random.Random(seed + 2000)
+    alive = die_around(monkeypatch, 9)
     writer = Writer(tmp_path)
-    monkeypatch.setattr(Ingester, "_append", append_or_die)
     states, deaths, both = [_state(model)], 0, 0
     ends: list[tuple[int, int]] = []
     for number in range(12):
         calls = [(_drawn(model), f"c{number}-{i}") for i in range(moments.randrange(1, 4))]
         answers: dict[str, int | str] = {}
         while len(answers) < len(calls):
-            if alive[0] <= 0:
-                alive[0] = moments.randrange(2, 60)
+            if alive.left <= 0:
+                alive.left = moments.randrange(2, 60)
             try:
                 pending = [writer.put_tables(call, key, moments.randrange(1, 99)) for call, key in calls]
                 writer.tick()
@@ -276,12 +264,12 @@ def test_crash_no_time_has_half_of_a_call(tmp_path: Path, seed: int, monkeypatch
                 answers = {each.write.key: outcome(each) for each in pending}
             except KeyboardInterrupt:
                 deaths += 1
-                while alive[0] <= 0:
-                    alive[0] = moments.randrange(2, 60)
+                while alive.left <= 0:
+                    alive.left = moments.randrange(2, 60)
                     try:
                         writer.restart()
                     except KeyboardInterrupt:
-                        alive[0] = 0
+                        alive.left = 0
         for call, key in calls:
             expected = _apply(model, call)
             assert (found if isinstance(found := answers[key], int) else None) == expected, (number, key, answers)
