@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidemark_replica.dataflow import automatic_refreshes
-from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes
-from tidemark_replica.dataflow.step_costs import Estimate, StepCosts
+from tidemark_replica.dataflow.refreshes import automatic as automatic_refreshes
+from tidemark_replica.dataflow.refreshes.automatic import AutomaticRefreshes
+from tidemark_replica.dataflow.refreshes.step_costs import Estimate, StepCosts
 
 
 def decided_by(monkeypatch: pytest.MonkeyPatch, decide: Callable[[int], bool]) -> None:

@@ -17,9 +17,9 @@ from tests.waiting import until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, Status
 from tidemark_protocol.plan.refresh import INCREMENTAL, RefreshSchedule
-from tidemark_replica.dataflow import automatic_refreshes
-from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes
-from tidemark_replica.dataflow.step_costs import StepCosts
+from tidemark_replica.dataflow.refreshes import automatic as automatic_refreshes
+from tidemark_replica.dataflow.refreshes.automatic import AutomaticRefreshes
+from tidemark_replica.dataflow.refreshes.step_costs import StepCosts
 from tidemark_replica.render import OutOfMemory
 
 BURST = 200

@@ -23,8 +23,8 @@ from tidemark_protocol.messages.responses import Failure, FailureKind, Status
 from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SinkExport
 from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.plan.refresh import AUTO, INCREMENTAL, RefreshSchedule
-from tidemark_replica.dataflow import automatic_refreshes
-from tidemark_replica.dataflow.automatic_refreshes import are_of_one_time
+from tidemark_replica.dataflow.refreshes import automatic as automatic_refreshes
+from tidemark_replica.dataflow.refreshes.automatic import are_of_one_time
 from tidemark_replica.render import OutOfMemory, StepFailed
 
 OFTEN = RefreshSchedule(every_ms=10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark_replica.dataflow.step_costs import (
+from tidemark_replica.dataflow.refreshes.step_costs import (
     COLD_SECONDS,
     COLD_SHARE,
     FACTOR_TO_BEGIN,

@@ -6,7 +6,7 @@
                                      └─ a Failure, and a retry after a pause ─┘
 
 A dataflow whose views are computed anew at each refresh frees its state in between, and is rendered again
-(full_refreshes.py); one of policy auto does so at a time whose step would cost more (automatic_refreshes.py).
+(refreshes/full.py); one of policy auto does so at a time whose step would cost more (refreshes/automatic.py).
 
 At most one job of a dataflow runs at a time. All code except the jobs' runs on the command loop. A tick without updates
 needs no job.
@@ -27,12 +27,12 @@ from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Response
 from tidemark_replica.dataflow.after_calls import after_calls
-from tidemark_replica.dataflow.automatic_refreshes import AutomaticRefreshes, Heavy, Search, StepCost, are_of_one_time
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
-from tidemark_replica.dataflow.full_refreshes import FullRefreshes
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
+from tidemark_replica.dataflow.refreshes.automatic import AutomaticRefreshes, Heavy, Search, StepCost, are_of_one_time
+from tidemark_replica.dataflow.refreshes.full import FullRefreshes
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
 from tidemark_replica.dataflow.step_bound import StepBound
 from tidemark_replica.dataflow.step_goal import StepGoal

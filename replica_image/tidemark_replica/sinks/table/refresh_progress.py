@@ -13,7 +13,7 @@ edit would show only at the next scheduled refresh, and a new view would be empt
 of one version decide that. An append sets the term and moves the upper together, so a writer whose expected upper is
 right has seen the right term, and all replicas of a revision agree.
 
-Where the dataflow computes the view anew at each refresh (dataflow/full_refreshes.py), a new progress takes the place
+Where the dataflow computes the view anew at each refresh (dataflow/refreshes/full.py), a new progress takes the place
 of this one (`anew`), and its first append corrects the shard.
 
 Only the writer knows the time of that unscheduled refresh. A replica that never wins finds the shard equal only after a

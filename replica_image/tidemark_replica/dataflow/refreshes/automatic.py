@@ -33,7 +33,7 @@ from tidemark_protocol.plan.dataflow import MaterializedViewSink as Materialized
 from tidemark_protocol.plan.refresh import AUTO
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.step_costs import Estimate, StepCosts
+from tidemark_replica.dataflow.refreshes.step_costs import Estimate, StepCosts
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
