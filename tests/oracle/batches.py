@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.lir import (
     DistinctReduce,
     Get,
@@ -29,6 +29,8 @@ from tidemark_protocol.plan.lir import (
 )
 
 Row = tuple[Any, ...]
+NOW = GlobalId("now()")
+"""The name whose one row is the time, for plans that read the clock."""
 Rows = Mapping[Row, int]
 """Rows, each with its multiplicity."""
 Meanings = Mapping[GlobalId | LocalId, Rows]
@@ -50,7 +52,11 @@ def answer(plan: Plan, names: Meanings) -> Rows:
         case Threshold(input):
             return {row: n for row, n in answer(input, names).items() if n > 0}
         case Mfp(input, mfp):
-            return _sum((_projected(row, mfp), n) for row, n in answer(input, names).items())
+            rows = answer(input, names)
+            if mfp.lower or mfp.upper:
+                ((now,),) = names[NOW]
+                rows = {row: n for row, n in rows.items() if _is_there(row, mfp, now)}
+            return _sum((_projected(row, mfp), n) for row, n in rows.items())
         case Reduce():
             return _reduced(plan, answer(plan.input, names))
         case Join((left, right), LinearJoin(0)):
@@ -82,6 +88,23 @@ def _projected(row: Row, mfp: MapFilterProject) -> Row:
     assert not mfp.expressions, "a projection alone"
     assert not mfp.predicates, "a projection alone"
     return row if mfp.projection is None else _at(row, mfp.projection)
+
+
+def _is_there(row: Row, mfp: MapFilterProject, now: int) -> bool:
+    lower, upper = ([_integer(row, bound) for bound in side] for side in (mfp.lower, mfp.upper))
+    return all(b is not None and b <= now for b in lower) and all(b is not None and now < b for b in upper)
+
+
+def _integer(row: Row, expr: ScalarExpr) -> int | None:
+    """A column, or a column and a number."""
+    match expr:
+        case ColumnRef(index):
+            value: int | None = row[index]
+            return value
+        case Call("+", (column, Literal(value))):
+            of = _integer(row, column)
+            return None if of is None else of + int(value)
+    raise NotImplementedError(f"{expr}")
 
 
 def _reduced(plan: Reduce, rows: Rows) -> Rows:

@@ -56,6 +56,13 @@ QUERIES = (
         {"e": E},
         tick=1,
     ),
+    Case(
+        "clock: in a recursion",
+        "WITH RECURSIVE r(k, ts, d) AS (SELECT k, ts, 1 FROM e UNION ALL "
+        "SELECT k + 1, ts + INTERVAL '0.004' SECOND, d + 1 FROM r WHERE ts <= now() AND d < 4) SELECT * FROM r",
+        {"e": E},
+        tick=1,
+    ),
     Case("clock: days", "SELECT k FROM e WHERE d < current_date()", {"e": DAYS}, tick=HOURS),
     Case(
         "clock: a window of days",

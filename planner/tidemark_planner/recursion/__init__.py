@@ -19,15 +19,15 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.keys import unique_keys
-from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
+from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, inputs_of, scan
 from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.recursion.cut import RecursiveBlock, Token, WithQuery, split_recursive_query
+from tidemark_planner.recursion.cut import RecursiveBlock, WithQuery, split_recursive_query
 from tidemark_planner.recursion.linear import check_linear
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import NamedRelation, Scope
 from tidemark_planner.sql.syntax import ParseTree
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.functions.registry import call, reads_clock
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
@@ -169,7 +169,6 @@ def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -
         hint = "write WITH MUTUALLY RECURSIVE, which allows it"
         refuse("UNSUPPORTED", f"reading {at.text} twice is not supported in WITH RECURSIVE: {hint}", at.line, at.column)
     parts.objects += made
-    _refuse_clock(lowered.hir, at)
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
 
@@ -185,7 +184,6 @@ def _lower_mutually_recursive(block: RecursiveBlock, scope: Scope, parts: PartLo
         lowered, made = parts.part(item.query, scope)
         bindings += [Binding(name, hir) for name, hir in _split_objects(made, inside, parts)]
         value = _cast_to_declared(item, lowered, of)
-        _refuse_clock(value, item.name)
         limit = block.limit
         bindings.append(
             Binding(id, optimise(value), limit.iterations if limit else None, limit is not None and limit.returns)
@@ -274,11 +272,3 @@ def _add_name(scope: Scope, known: NamedRelation) -> Scope:
 
 def _reads(node: Hir, names: set[GlobalId]) -> bool:
     return (isinstance(node, Scan) and node.id in names) or any(_reads(below, names) for below in inputs_of(node))
-
-
-def _refuse_clock(node: Hir, at: Token) -> None:
-    if any(map(reads_clock, expressions_of(node))):
-        message = "the clock inside a recursion is not supported: filter before it, in a view of its own, or after it"
-        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
-    for below in inputs_of(node):
-        _refuse_clock(below, at)

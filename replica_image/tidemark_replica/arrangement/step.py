@@ -204,6 +204,8 @@ class StepContext:
     """The dataflow's until: updates at or after it are not computed."""
     is_only_step: bool = False
     """Whether the dataflow has one time, the as_of: no later step reads what operators keep."""
+    is_later_round: bool = False
+    """Whether an earlier round of a loop at this time has put out what was due."""
 
     @property
     def run_rows(self) -> int:

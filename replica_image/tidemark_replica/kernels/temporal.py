@@ -11,6 +11,8 @@ State: the updates beyond the step, by bucket of time. Cost of an update: the de
 step reads the buckets of its own times only. Updates that have fallen due are retracted from the state, and merges drop
 both.
 
+Inside a loop the iterations are columns of the row: what falls due does so in the first round of its time.
+
 Errs rows pass through. A row with a NULL bound is never present. A retraction retracts scheduled updates and past ones.
 """
 
@@ -83,7 +85,8 @@ def temporal(context: StepContext, spec: TemporalSpec, updates: Iterable[Updates
         later = times(scheduled) >= context.upper
         if later.any():
             runs.add(_stored(_kept(scheduled, later), spec.layout))
-    for due in due_updates(context.trace(spec.state), context.before, context.upper):
+    trace = context.trace(spec.state)
+    for due in () if context.is_later_round else due_updates(trace, context.before, context.upper):
         yield _kept(due, times(due) < context.limit)
         gone = make_updates(row_columns(due), times(due), -diffs(due))
         runs.add(_stored(gone, spec.layout))
@@ -125,6 +128,11 @@ def due_updates(trace: Trace, lower: int, upper: int) -> Iterator[Updates]:
             found = rows.take(pa.array(due))
             weights = np.asarray(found.column(layout.weights[0]).to_numpy())
             yield make_updates(found.columns[2 : layout.time], time[due], weights)
+
+
+def first_due(trace: Trace, lower: int, upper: int) -> int | None:
+    """The first time in [lower, upper) at which the state may have an update that falls due."""
+    return min((int(times(due).min()) for due in due_updates(trace, lower, upper)), default=None)
 
 
 def due_rows(trace: Trace, lower: int, upper: int) -> int:

@@ -9,7 +9,7 @@ commit depends on where its fragments ran.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
@@ -26,11 +26,13 @@ from tidemark_replica.render.plan.pipeline import (
     ArrangeKernel,
     IndexSource,
     Kernel,
+    LoopInTask,
     Pipeline,
     ReadPublished,
     ReadPublishedErrors,
     Source,
 )
+from tidemark_replica.render.plan.pipeline import nodes_of as nodes_of_tree
 from tidemark_replica.render.task import description
 from tidemark_replica.render.task.description import StageReport, report_name
 from tidemark_replica.render.task.timing import OperatorTimes
@@ -50,7 +52,7 @@ class PreparedFragment:
     @cached_property
     def update_sources(self) -> tuple[Pipeline, ...]:
         """The leaves, and the kernels with scheduled updates: only these have updates for a step."""
-        return tuple(node for node in nodes_of(self.fragment.stage) if _is_update_source(node))
+        return tuple(node for each in nodes_of(self.fragment.stage) for node in _update_sources(each))
 
     @cached_property
     def arranged(self) -> tuple[ArrangementId, ...]:
@@ -76,8 +78,11 @@ class PreparedLoop:
     fragment: LoopFragment
     parts: tuple[PreparedFragment, ...]
     arranged: tuple[ArrangementId, ...] = ()
-    watched_arrangements: tuple[ArrangementId, ...] = ()
-    """None: a loop only reacts to its inputs."""
+
+    @property
+    def watched_arrangements(self) -> tuple[ArrangementId, ...]:
+        """The arrangements of updates that fall due inside; all others only react to the loop's inputs."""
+        return self.fragment.loop.scheduled
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,14 @@ class FragmentRun:
     """Whether the dataflow has no other step, so that its operators keep nothing."""
 
 
-def _is_update_source(node: Pipeline) -> bool:
+def _update_sources(node: Pipeline) -> Iterator[Pipeline]:
+    """Yield the node if it has updates for a step; of a loop, the kernels inside with scheduled updates."""
     match node:
         case Source() | IndexSource() | ReadPublished() | ReadPublishedErrors() | Kernel(TemporalSpec()):
-            return True
-        case _:
-            return False
+            yield node
+        case LoopInTask(_, _, trees):
+            inside = (each for tree in trees for each in nodes_of_tree(tree))
+            yield from (each for each in inside if isinstance(each, Kernel) and isinstance(each.spec, TemporalSpec))
 
 
 class Runner(Protocol):

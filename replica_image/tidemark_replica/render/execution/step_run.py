@@ -114,7 +114,8 @@ class StepRun:
         """Run a loop's rounds as jobs, to the end."""
         loop = prepared.fragment.loop
         entering = {name: self._absolute(self._published[name]) for name in loop.entering if name in self._published}
-        rows = None if self._step.hydrates else sum(found.rows for found in entering.values())
+        due = sum(map(self._due_rows, loop.scheduled))
+        rows = None if self._step.hydrates else due + sum(found.rows for found in entering.values())
         if rows == 0:
             return
 
@@ -125,7 +126,7 @@ class StepRun:
             self.cold_reads += report.cold_reads
             return report
 
-        fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
+        fixpoint = Fixpoint(loop, self._describe(), self._folder, self._cache, run)
         began = perf_counter()
         fixpoint.settle(entering)
         self.spent.update(self._operators.loop(loop.name, round((perf_counter() - began) * MICROSECONDS)))
@@ -182,7 +183,9 @@ class StepRun:
                 found = self._published.get(name)
                 return 0 if found is None else found.rows
             case p.Kernel(TemporalSpec(arrangement)):
-                trace = Trace(self._pinned[arrangement], self._cache)
-                return due_rows(trace, self._step.lower, self._step.limit)
+                return self._due_rows(arrangement)
             case _:
                 return 0
+
+    def _due_rows(self, arrangement: ArrangementId) -> int:
+        return due_rows(Trace(self._pinned[arrangement], self._cache), self._step.lower, self._step.limit)

@@ -254,11 +254,15 @@ class LoopOutput:
 
 @dataclass(frozen=True)
 class LoopPart:
-    """One job of a loop's body, and the published names that it reads. `place`: its tree's, among all of the loop."""
+    """One job of a loop's body, and the published names that it reads. `place`: its tree's, among all of the loop.
+
+    `scheduled`: the arrangements of updates that fall due in it.
+    """
 
     name: str
     reads: frozenset[str]
     place: int
+    scheduled: tuple[ArrangementId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,6 +275,11 @@ class Loop:
     entering: tuple[str, ...]
     leaving: tuple[str, ...]
     most_iterations: int
+
+    @property
+    def scheduled(self) -> tuple[ArrangementId, ...]:
+        """The arrangements of updates that fall due inside the loop."""
+        return tuple(name for part in self.parts for name in part.scheduled)
 
 
 @dataclass(frozen=True)

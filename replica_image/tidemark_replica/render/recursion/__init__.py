@@ -31,6 +31,7 @@ from typing import Any
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.plan.lir import LetRec, Plan, RecursiveBinding
 from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
+from tidemark_replica.kernels.temporal import TemporalSpec
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment, Scope, uses
 from tidemark_replica.render.plan.jvm_frames import nodes_of
@@ -166,7 +167,12 @@ def _parts(body: Sequence[Fragment | LoopFragment]) -> tuple[tuple[p.LoopPart | 
     parts, fragments = list[p.LoopPart | p.Loop](), list[Fragment]()
     for each in body:
         if isinstance(each, Fragment):
-            parts.append(p.LoopPart(each.name, frozenset(_reads(each)), len(fragments)))
+            scheduled = tuple(
+                node.spec.state
+                for node in nodes_of(each.stage)
+                if isinstance(node, p.Kernel) and isinstance(node.spec, TemporalSpec)
+            )
+            parts.append(p.LoopPart(each.name, frozenset(_reads(each)), len(fragments), scheduled))
             fragments.append(each)
         else:
             parts.append(_moved(each.loop, len(fragments)))

@@ -30,6 +30,7 @@ from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.kernels.recursion.iterate import IterateSpec
 from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
+from tidemark_replica.kernels.temporal import TemporalSpec
 from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan import pipeline as p
@@ -99,6 +100,8 @@ def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str, loops: int
             made = replace(spec, types=(*spec.types, *[ITERATION] * loops), outer=loops - 1)
             arrangements[spec.state] = made.layout
             return p.Kernel(made, input)
+        case p.Kernel(TemporalSpec() as spec, input):
+            return _scheduled(spec, input, arrangements, loops)
         case p.Kernel(spec, input):
             return p.Kernel(_iterated(spec, arrangements, dataflow, loops), input)
         case p.JoinKernel(spec, left, right):
@@ -119,6 +122,15 @@ def _iterated(spec: Any, arrangements: Arrangements, dataflow: str, loops: int) 
     made = IterateSpec(of.states[0], of.types, of.key, spec, inner, loops)
     arrangements[made.state] = made.layout
     return made
+
+
+def _scheduled(spec: TemporalSpec, input: p.Pipeline, arrangements: Arrangements, loops: int) -> p.Pipeline:
+    """A temporal filter of rows with iterations, which come before the bounds."""
+    width, bounds = len(spec.types), (*spec.lower, *spec.upper)
+    lower, upper = (tuple(bound + loops for bound in side) for side in (spec.lower, spec.upper))
+    made = TemporalSpec(spec.state, (*spec.types, *[ITERATION] * loops), lower, upper)
+    arrangements[spec.state] = made.layout
+    return p.Kernel(made, p.Project(input, (*range(width), *range(-loops, 0), *bounds)))
 
 
 def _with_iterations(side: JoinInput, arrangements: Arrangements, loops: int) -> JoinInput:

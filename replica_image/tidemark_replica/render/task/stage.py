@@ -289,7 +289,9 @@ class Stage:
                 pass
             return stage.finish(node.loop.name)
 
-        done, left = run_loop(node.loop, self._description, self._folder, self._attempt, self._published, run)
+        done, left = run_loop(
+            node.loop, self._description, self._folder, self._attempt, self._published, self._context.cache, run
+        )
         self._settled.append(done)
         self._published |= left
         return iter(())
@@ -349,5 +351,15 @@ def _context(description: StepDescription, path: Path, share: TaskShare) -> Step
     writer = BatchWriter(store, description.step, bytes_left=bytes_left, alive_file=path, large=hydrates)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
-    only_step = description.is_only_step
-    return StepContext(lower, upper, hydrates, manifests, cache, writer, share, until=limit, is_only_step=only_step)
+    return StepContext(
+        lower,
+        upper,
+        hydrates,
+        manifests,
+        cache,
+        writer,
+        share,
+        until=limit,
+        is_only_step=description.is_only_step,
+        is_later_round=any(description.iteration),
+    )

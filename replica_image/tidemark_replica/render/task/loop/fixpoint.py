@@ -25,8 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import Merge, apply
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.kernels.temporal import first_due
 from tidemark_replica.render.errors import EndlessRecursion
 from tidemark_replica.render.plan.pipeline import Loop, LoopPart
 from tidemark_replica.render.stepped_dataflow import Merged
@@ -48,8 +51,9 @@ Published = dict[str, PublishedFiles]
 class Fixpoint:
     """One loop in one run of a step. Afterwards it has what was written, and what leaves the loop."""
 
-    def __init__(self, loop: Loop, outer: StepDescription, folder: Path, run: RunPart) -> None:
+    def __init__(self, loop: Loop, outer: StepDescription, folder: Path, cache: BatchCache, run: RunPart) -> None:
         self._loop, self._folder, self._run = loop, folder.absolute(), run
+        self._cache = cache
         self._outer = replace(outer, is_only_step=False)  # rounds read what earlier ones keep
         self._manifests = {a: outer.manifests[a] for a in loop.arrangements}
         self._own: dict[str, BatchRef] = {}
@@ -57,12 +61,30 @@ class Fixpoint:
         self.leaving: dict[str, PublishedFiles] = {}
 
     def settle(self, entering: Mapping[str, PublishedFiles]) -> None:
-        """Run the rounds of every time with loop inputs, and of the as_of. Raises EndlessRecursion."""
+        """Run the rounds of every time with loop inputs or with updates that fall due, and of the as_of.
+
+        Raises EndlessRecursion.
+        """
         times = {time for published in entering.values() for time in published.times}
         if self._outer.hydrates:
             times.add(self._outer.lower)
-        for time in sorted(times):
+        ended = self._outer.lower
+        while (time := self._next_time(times, ended)) is not None:
             self._settle(time, {name: p.files for name, p in entering.items() if time in p.times})
+            ended = time + 1
+
+    def _next_time(self, times: set[int], ended: int) -> int | None:
+        """The first time that is left. What falls due may have been scheduled by an earlier time of this step."""
+        found = {time for time in times if time >= ended}
+        due = (first_due(self._trace(name), ended, self._outer.limit) for name in self._loop.scheduled)
+        return min(found.union(time for time in due if time is not None), default=None)
+
+    def has_due(self, part: LoopPart | Loop, time: int) -> bool:
+        """Whether an update inside a part falls due at a time."""
+        return any(first_due(self._trace(name), time, time + 1) is not None for name in part.scheduled)
+
+    def _trace(self, name: ArrangementId) -> Trace:
+        return Trace(self._manifests[name], self._cache)
 
     def _settle(self, time: int, entering: Files) -> None:
         hydrates = self._outer.hydrates and time == self._outer.lower
@@ -162,8 +184,8 @@ class _LoopRounds:
         `entering`: the inputs of a loop that is in no other.
         """
         left: Published = {}
-        if entering or hydrates:
-            first = (*around, 0)
+        first = (*around, 0)
+        if entering or hydrates or self._falls_due(self._loop, first):
             self._round(first, {**entering, **self._taken(first)}, hydrates, left)
         while (iteration := self._next(around)) is not None:
             if iteration[-1] > self._loop.most_iterations:
@@ -203,12 +225,16 @@ class _LoopRounds:
             if isinstance(part, Loop):
                 found = self._inner[part.name].settle(iteration, {}, hydrates)
                 published |= {name: files.files for name, files in found.items()}
-            elif hydrates or not part.reads.isdisjoint(published):
+            elif hydrates or not part.reads.isdisjoint(published) or self._falls_due(part, iteration):
                 report = self._of.run_part(part, folder, self._time, iteration, published, hydrates)
                 made = {name: _in_folder(folder, files) for name, files in report.published.items() if files.rows}
                 _add(left, {name: files for name, files in made.items() if name in self._loop.leaving})
                 published |= {name: files.files for name, files in made.items() if name not in self._loop.leaving}
                 self._add_pending(folder, report.fed_back)
+
+    def _falls_due(self, part: LoopPart | Loop, iteration: Iterations) -> bool:
+        """Whether an update falls due in a part in this round: in the first one of the time."""
+        return not any(iteration) and self._of.has_due(part, self._time)
 
     def _add_pending(self, folder: Path, fed_back: Iterable[FeedbackFile]) -> None:
         """Note what a part wrote for later rounds, or for those of an inner loop."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.render.plan.pipeline import Loop
 from tidemark_replica.render.task.description import PublishedFiles, StepDescription
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint, RunPart
@@ -22,13 +23,14 @@ def run_loop(
     folder: Path,
     attempt: int,
     published: Mapping[str, PublishedFiles],
+    cache: BatchCache,
     run: RunPart,
 ) -> tuple[Fixpoint, dict[str, PublishedFiles]]:
     """Run the loop to its end. Publishes what leaves it in `folder`, in files of the attempt."""
     own = folder.absolute() / f"{loop.name}.{attempt}"
     own.mkdir()
     entering = {name: _absolute(published[name], folder) for name in loop.entering if name in published}
-    fixpoint = Fixpoint(loop, description, own, run)
+    fixpoint = Fixpoint(loop, description, own, cache, run)
     fixpoint.settle(entering)
     left = {name: _gathered(name, found, folder, attempt) for name, found in fixpoint.leaving.items()}
     shutil.rmtree(own, ignore_errors=True)
