@@ -25,6 +25,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.pb.compute_pb2 import ListedShard, ListShardsResponse
+from tidemark_protocol.plan.publish import location_hash, removal_id, removal_of
 
 ROOT = "/data/ns"
 
@@ -223,6 +224,30 @@ def test_a_published_table_is_listed_and_deleted_by_its_view() -> None:
     with pytest.raises(QueryNotReady, match="cannot be read now"):
         delete(storage, "torn/v/published")
     assert len(storage.created) == 1
+
+
+def test_tables_at_other_locations_are_listed_and_deleted_by_their_place() -> None:
+    """A view may have left several of them, beside one in the storage."""
+    at, other = "s3://lake/one", "s3://lake/two"
+    storage = Storage(
+        *(
+            ListedShard(location=f"{ROOT}/_elsewhere/x/{location_hash(a)}", table=a, owner=removal_id("", "ns.x.v1", a))
+            for a in (at, other)
+        ),
+        ListedShard(location=f"{ROOT}/_elsewhere/x/torn", error="no note"),
+        ListedShard(location=f"{ROOT}/_published/x/v1", owner="published//ns.x.v1", bytes=42),
+    )
+    found = {(t.part, t.state): t.location for t in listing(storage, "mine").tables}
+    assert found == {
+        (f"v1@{location_hash(at)}", "retained"): at,
+        (f"v1@{location_hash(other)}", "retained"): other,
+        ("@torn", "unreadable"): f"{ROOT}/_elsewhere/x/torn",
+        ("v1", "retained"): f"{ROOT}/_published/x/v1",
+    }
+    assert delete(storage, f"x/v1@{location_hash(other)}/published", "mine") == other
+    (stored,) = storage.created
+    assert stored["data"]["shards"] == [{"id": removal_id("", "ns.x.v1", other), "location": other}]
+    assert removal_of(removal_id("", "ns.x.v1", other)) == ("", "ns.x.v1")
 
 
 def test_the_published_table_of_a_dataflow_is_not_listed() -> None:

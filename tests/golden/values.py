@@ -342,5 +342,6 @@ MEMBERS: tuple[Any, ...] = (
     MaterializedViewSink(SHARD, REFRESH, refresh_policy="full"),
     RELATION_TABLE,
     IntrospectionSource((RELATION_TABLE,)),
+    replace(PUBLISHED, location="s3://lake/revenue", chosen=True),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -34,6 +34,10 @@ class Instance:
         return self
 
     storage_location: str = "/data"
+    publish_locations: tuple[str, ...] = ()
+
+    def sees(self, location: str) -> bool:
+        return RunningInstance.sees(cast(Any, self), location)
 
     def delete_shard(self, replica: ReplicaId, id: ShardId, location: str) -> None:
         self.asked.append(replica)
@@ -106,3 +110,12 @@ def test_unrequested_deletions_are_not_remembered() -> None:
     deletions = DeletionRequests(lambda: 0)
     answers(deletions, R1, OLD)
     assert deletions.ask(None, [TABLE], OLD) == [TABLE]
+
+
+def test_a_replica_is_asked_where_its_instance_may_have_published() -> None:
+    """Another one sees nothing there, and would confirm that it is gone."""
+    for places, is_asked in (((), []), (("/lakes",), []), (("/other", "/lake"), [R1])):
+        instance = Instance([R1], [R1], publish_locations=places)
+        table = TableAddress(ShardId("published/u/ns.d.v/0f"), "/lake/spent")
+        DeletionRequests(lambda: 0).ask(cast(RunningInstance, cast(Any, instance)), [table], OLD)
+        assert instance.asked == is_asked

@@ -102,7 +102,7 @@ def test_a_deletion_that_starts_too_late_leaves_a_published_table(
     of.publish(at)
     state = state_of(loop, tmp_path)
     monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
-    state.apply(DeleteShard(removal_id("", of.options.owner), of.options.location))
+    state.apply(DeleteShard(removal_id("", of.options.owner, of.options.location), of.options.location))
     loop.run_until(lambda: bool(loop.said), state.maintain)
     (answer,) = loop.said
     assert isinstance(answer, Deleted)

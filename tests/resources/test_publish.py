@@ -12,6 +12,7 @@ from tests.resources.test_conditions import SERVING
 from tidemark_operator.resources.conditions.dataflow import Publication, dataflow_conditions
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
+from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.types import BIGINT, DATE, Column, SqlType
@@ -39,6 +40,7 @@ def test_what_is_not_said_needs_no_feature_of_replicas() -> None:
         ({"changeDataFeed": True}, "publishChangeDataFeed"),
         ({"partitionBy": ["day"]}, "publishPartitions"),
         ({"fileSize": "8Mi"}, "publishFileSize"),
+        ({"location": "s3://lake/t"}, "publishLocation"),
     ],
 )
 def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: dict[str, Any], feature: str) -> None:
@@ -59,6 +61,23 @@ def test_partition_columns_are_columns_of_the_view_whose_text_is_exact() -> None
         assert publish.refusal(columns).startswith(refusal)
         assert bool(publish.refusal(columns)) == bool(refusal)
     assert "all columns" in published({"partitionBy": ["n"]}).publishes["flow"].refusal(columns[:1])
+
+
+@pytest.mark.parametrize(("location", "parsed"), [
+    ("/lake/spent/", "/lake/spent"), ("file:///lake/sp%65nt", "/lake/spent"), ("s3://lake/a/b/", "s3://lake/a/b"),
+])  # fmt: skip
+def test_a_location_has_one_form(location: str, parsed: str) -> None:
+    assert published({"location": location}).publishes["flow"].location == parsed
+
+
+@pytest.mark.parametrize("location", [
+    "/lake/../etc", "/lake/./a", "/lake//a", "/lake/a b", "/lake/_delta_log", "/lake/_published/a", "/", "lake/a",
+    "/etc/tidemark/a", "s3://lake/../a", "s3://lake//a", "s3://LAKE/a", "s3://lake/a?x=1", "gs://lake/a", "s3://u:p@l/a",
+    "s3://lake/_tidemark", "file:///lake/%2e%2e/a", "/lake/a%2Fb",
+])  # fmt: skip
+def test_what_could_mean_another_place_is_refused(location: str) -> None:
+    with pytest.raises(InvalidValue):
+        published({"location": location})
 
 
 def test_an_emptied_table_has_a_reason_of_its_own() -> None:

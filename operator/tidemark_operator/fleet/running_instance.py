@@ -20,7 +20,7 @@ from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.controller_events import Notice, ShardAppeared
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
-from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.frontiers.shards import ShardBook, is_below
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants, Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
@@ -84,7 +84,8 @@ class InstanceListener(Protocol):
 
 class RunningInstance(InstanceFacade):
     """One ComputeInstance at run time, `namespace`/`name`. `config`: what its replicas receive as CreateInstance;
-    `lag_ms`: its read policy in milliseconds, None before it was read."""
+    `lag_ms`: its read policy in milliseconds, None before it was read. `publish_locations`: the places beside its
+    storage below which its views may be published."""
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class RunningInstance(InstanceFacade):
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES
         self.lag_ms: int | None = None
+        self.publish_locations: tuple[str, ...] = ()
         self._end_readers = end_readers or self.end_readers
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
@@ -255,6 +257,10 @@ class RunningInstance(InstanceFacade):
                 self.namespace, self.name, self.replicas, lambda asked: asked.list_shards(location, after, without)
             )
         )[1]
+
+    def sees(self, location: str) -> bool:
+        """Whether its replicas may have written a table at the location."""
+        return any(is_below(place, location) for place in (self.config.storage_location, *self.publish_locations))
 
     def run_ingestion(
         self,

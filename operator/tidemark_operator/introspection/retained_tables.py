@@ -35,7 +35,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.pb.compute_pb2 import ListedShard
-from tidemark_protocol.plan.publish import FOLDER
+from tidemark_protocol.plan.publish import ELSEWHERE, FOLDER, removal_of
 
 MAX_TABLES = 1000
 LIST_SECONDS = 25.0
@@ -49,8 +49,8 @@ _TABLE = re.compile(r"([a-z0-9.-]+)/([^/]+)/(?:v\d{1,9}|published)")
 @dataclass(frozen=True)
 class RetainedTable:
     """A table at <storage>/<namespace>/<name>/<part>/v<version>, or the published table of view `part` of Dataflow
-    `name`, with PUBLISHED_VERSION. `kind`: of the object that made it, as far as its id
-    tells; `owner`: that object's uid."""
+    `name`, with PUBLISHED_VERSION; its part is `view@hash` at a location that the manifest chose. `kind`: of the object
+    that made it, as far as its id tells; `owner`: that object's uid."""
 
     name: str
     part: str
@@ -90,7 +90,7 @@ class RetainedTables:
         for running in self._instances(namespace):
             try:
                 async for shard in self._shards(running, until):
-                    shards.setdefault(shard.location, (running, shard))
+                    shards.setdefault(shard.table or shard.location, (running, shard))
                     if more := len(shards) > MAX_TABLES:
                         break
             except (Waiting, TimeoutError) as error:
@@ -277,7 +277,20 @@ def _parsed(running: RunningInstance, shard: ListedShard) -> RetainedTable:
     uid = shard.owner.partition("/")[0]
     if name == FOLDER:
         name, part, number, uid = part, version, PUBLISHED_VERSION, ""
+    elif name == ELSEWHERE:
+        _, owner = removal_of(ShardId(shard.owner)) or ("", "")
+        name, part, number, uid = part, f"{owner.rpartition('.')[2]}@{version}", PUBLISHED_VERSION, ""
     else:
         number = int(version.removeprefix("v"))
-    made = (shard.location, running.name, "", "", uid, ShardId(shard.owner), shard.bytes, upper, shard.error)
+    made = (
+        shard.table or shard.location,
+        running.name,
+        "",
+        "",
+        uid,
+        ShardId(shard.owner),
+        shard.bytes,
+        upper,
+        shard.error,
+    )
     return RetainedTable(name, part, number, *made)

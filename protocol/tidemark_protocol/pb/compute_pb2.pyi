@@ -518,16 +518,18 @@ class DescribeResponse(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ..., hydrations: _Optional[int] = ..., dataflows: _Optional[_Iterable[_Union[DescribedDataflow, _Mapping]]] = ..., collections: _Optional[_Iterable[_Union[DescribedCollection, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ..., understands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListShardsRequest(_message.Message):
-    __slots__ = ("location", "after", "without", "published")
+    __slots__ = ("location", "after", "without", "published", "elsewhere")
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     location: str
     after: str
     without: _containers.RepeatedScalarFieldContainer[str]
     published: bool
-    def __init__(self, location: _Optional[str] = ..., after: _Optional[str] = ..., without: _Optional[_Iterable[str]] = ..., published: _Optional[bool] = ...) -> None: ...
+    elsewhere: bool
+    def __init__(self, location: _Optional[str] = ..., after: _Optional[str] = ..., without: _Optional[_Iterable[str]] = ..., published: _Optional[bool] = ..., elsewhere: _Optional[bool] = ...) -> None: ...
 
 class ListShardsResponse(_message.Message):
     __slots__ = ("shards", "next", "error")
@@ -540,18 +542,20 @@ class ListShardsResponse(_message.Message):
     def __init__(self, shards: _Optional[_Iterable[_Union[ListedShard, _Mapping]]] = ..., next: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ListedShard(_message.Message):
-    __slots__ = ("location", "owner", "upper", "bytes", "error")
+    __slots__ = ("location", "owner", "upper", "bytes", "error", "table")
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
     location: str
     owner: str
     upper: int
     bytes: int
     error: str
-    def __init__(self, location: _Optional[str] = ..., owner: _Optional[str] = ..., upper: _Optional[int] = ..., bytes: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    table: str
+    def __init__(self, location: _Optional[str] = ..., owner: _Optional[str] = ..., upper: _Optional[int] = ..., bytes: _Optional[int] = ..., error: _Optional[str] = ..., table: _Optional[str] = ...) -> None: ...
 
 class FetchStashRequest(_message.Message):
     __slots__ = ("uuid", "offset")

@@ -24,6 +24,7 @@ FEATURES = {
     "PublishedView.change_data_feed": "publishChangeDataFeed",
     "PublishedView.partition_by": "publishPartitions",
     "PublishedView.file_bytes": "publishFileSize",
+    "PublishedView.chosen": "publishLocation",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
     "KafkaSink.registry": "kafkaSinkAvro",

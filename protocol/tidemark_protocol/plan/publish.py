@@ -1,20 +1,23 @@
 """The ordinary Delta table that a materialized view is published as, and where such tables lie.
 
     <storage location>/<namespace>/_published/<dataflow>/<view>
+    <storage location>/<namespace>/_elsewhere/<dataflow>/<hash>     names a table at a location of a manifest's choice
 
 Shards lie beside the folder, under names of resources, which are DNS labels and never `_published`. No published table
-is inside another one, since a table's clean-up takes every file below it that it does not know.
+is inside another one, since a table's clean-up takes every file below it that it does not know. No segment of a chosen
+location begins with `_`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, SqlType
 from tidemark_protocol.vocabulary import wire_name
 
-FOLDER = "_published"
+FOLDER, ELSEWHERE = "_published", "_elsewhere"
 PARTITION_TYPES = (BOOLEAN, SqlType("tinyint"), SqlType("smallint"), INT, BIGINT, DATE, STRING)
 """The types of partition columns: those whose text in a Delta log is exact, and equal for equal values."""
 _REMOVAL = "published"
@@ -27,7 +30,7 @@ class PublishedView:
     for each change; commits are at multiples of it. `retention_hours`: how long replaced files stay for readers.
     `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before.
     `change_data_feed`: readers may ask which rows came and went. `partition_by`: the partition columns. `file_bytes`:
-    the wished size of its files; 0 for the replica's own."""
+    the wished size of its files; 0 for the replica's own. `chosen`: a manifest chose the location."""
 
     location: str
     owner: str
@@ -37,6 +40,7 @@ class PublishedView:
     change_data_feed: bool = False
     partition_by: tuple[str, ...] = ()
     file_bytes: int = 0
+    chosen: bool = False
 
     def check(self) -> None:
         """Raises ValueError where a number is negative."""
@@ -55,14 +59,27 @@ def published_location(storage_location: str, namespace: str, dataflow: str, vie
     return f"{published_folder(storage_location, namespace, dataflow)}/{view}"
 
 
-def removal_id(uid: str, owner: str) -> ShardId:
+def is_chosen(location: str) -> bool:
+    """Whether a manifest chose the location of this published table."""
+    return f"/{FOLDER}/" not in location
+
+
+def location_hash(location: str) -> str:
+    """A name for a chosen location: 16 hexadecimal digits."""
+    return hashlib.sha256(location.encode()).hexdigest()[:16]
+
+
+def removal_id(uid: str, owner: str, location: str) -> ShardId:
     """The id under which DeleteShard names a published table: `uid` of the Dataflow, `owner` as in PublishedView. No
-    shard has such an id: a replica that does not know it refuses."""
-    return ShardId(f"{_REMOVAL}/{uid}/{owner}")
+    shard has such an id: a replica that does not know it refuses. A view may have left tables at several locations that
+    manifests chose."""
+    at = f"/{location_hash(location)}" if is_chosen(location) else ""
+    return ShardId(f"{_REMOVAL}/{uid}/{owner}{at}")
 
 
 def removal_of(id: ShardId) -> tuple[str, str] | None:
     """Uid and owner of the published table that the id names; None where it names a shard."""
     kind, _, rest = id.partition("/")
-    uid, _, owner = rest.partition("/")
+    uid, _, named = rest.partition("/")
+    owner = named.partition("/")[0]
     return (uid, owner) if kind == _REMOVAL and owner else None

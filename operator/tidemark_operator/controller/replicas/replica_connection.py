@@ -134,7 +134,9 @@ class ReplicaConnection:
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
         """A page of the shards and published tables below a location. Raises: grpc.RpcError; OperatorError without a
         connection."""
-        request = compute_pb2.ListShardsRequest(location=location, after=after, without=without, published=True)
+        request = compute_pb2.ListShardsRequest(
+            location=location, after=after, without=without, published=True, elsewhere=True
+        )
         answer: compute_pb2.ListShardsResponse = await self._connected().ListShards(request, timeout=DESCRIBE_SECONDS)
         return answer
 

@@ -101,4 +101,4 @@ def _tables(state: DataflowState) -> Mapping[ShardId, ShardMetadata]:
 def _published(state: DataflowState) -> list[TableAddress]:
     """The ordinary tables that its revisions publish."""
     views = {v.location: v for mark in state.marks for v in published_views(mark.revision.description)}
-    return [TableAddress(removal_id(state.uid, view.owner), view.location) for view in views.values()]
+    return [TableAddress(removal_id(state.uid, view.owner, view.location), view.location) for view in views.values()]

@@ -22,7 +22,6 @@ from datetime import datetime
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.table_locations import table_owners
-from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
@@ -72,14 +71,15 @@ class DeletionRequests:
         """Asks a replica of the instance, a different one each time, to delete the tables that no replica was asked for
         lately. Returns the tables that are not deleted yet.
 
-        A replica is not asked for a table outside its instance's storage: it would confirm a table that it cannot see.
+        A replica is not asked for a table outside the places where its instance keeps or publishes tables: it would
+        confirm a table that it cannot see.
         """
         left = [table for table in tables if not self._is_deleted(table.id, now)]
         if running is None or not running.online:
             return left
         for table in left:
             request = self._requests.setdefault(table.id, _Request())
-            if is_below(running.config.storage_location, table.location) and now - request.last_ms >= REPEAT_MS:
+            if running.sees(table.location) and now - request.last_ms >= REPEAT_MS:
                 for replica in self._recipients(running, request, now):
                     request.unanswered.add((running.name, replica))
                     running.delete_shard(replica, table.id, table.location)
@@ -206,8 +206,7 @@ class TableDeleter:
             for running in instances:
                 self.requests.ask(running, tables, now_ms())
             if left := self.requests.ask(None, tables, now_ms()):
-                storages = [running.config.storage_location for running in instances]
-                left_here |= any(is_below(storage, table.location) for storage in storages for table in left)
+                left_here |= any(running.sees(table.location) for running in instances for table in left)
                 continue
             try:
                 await self._tombstones.remove(namespace, tombstone)

@@ -36,6 +36,7 @@ def prepare_instance(context: ReconcileContext, key: Key) -> None:
     elif instance is not None:
         running = context.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
         running.lag_ms = instance.read_policy.lag_ms
+        running.publish_locations = instance.publish_locations
         running.set_hydration_concurrency(instance.hydration_concurrency)
         running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
 

@@ -39,6 +39,7 @@ from tidemark_operator.handlers.revisions.planner_requests import (
     question_of,
     remember,
 )
+from tidemark_operator.handlers.revisions.published_places import published_places
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
@@ -60,7 +61,6 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView, published_folder, published_location
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ class RevisionPlanner:
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
     ) -> PlanRefused | WaitingForInputs | None:
         """Plans a revision, stores it and marks it. `joining`: the replacement that it will be part of."""
+        storage = running.config.storage_location
+        published = published_places(self._context, state, dataflow, storage)  # first: it may wait for long
         stored, active = await self._marks.stored(dataflow.meta), state.active
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
@@ -136,11 +138,8 @@ class RevisionPlanner:
         reads = parents(sources, view, outcome.references)
         self._check_cycle(state, reads)
         given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
-        storage = running.config.storage_location
-        if dataflow.publishes:
-            folder = published_folder(storage, state.key.namespace, state.key.name)
+        for folder in {view.location.rpartition("/")[0] for view in published.values()}:
             await self._deleter.finish_below(state.key.namespace, folder)
-        published = _published(dataflow, storage)
         policy, refresh = dataflow.refresh_policy.value, dataflow.refresh
         named = Named(state.key.name, state.uid, dataflow.until, refresh, published, dataflow.sinks, policy)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
@@ -302,15 +301,6 @@ def _followed(
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:
     pending = state.pending.mark.revision if state.pending else None
     return given_before(export, pending, stored, state.spec.digest)
-
-
-def _published(dataflow: Dataflow, storage: str) -> dict[str, PublishedView]:
-    """The tables that its views are published as, by export."""
-    namespace, name = dataflow.meta.namespace, dataflow.meta.name
-    return {
-        export: publish.view(published_location(storage, namespace, name, export), f"{namespace}.{name}.{export}")
-        for export, publish in dataflow.publishes.items()
-    }
 
 
 def _check_published(dataflow: Dataflow, planned: Planned) -> None:

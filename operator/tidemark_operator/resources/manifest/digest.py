@@ -60,6 +60,7 @@ def _publish(publish: Publish) -> list[Any]:
     later += ["changeDataFeed"] if publish.change_data_feed else []
     if publish.partition_by or publish.file_bytes:
         later += [[publish.partition_by, publish.file_bytes]]
+    later += [f"at {publish.location}"] if publish.location else []
     return [publish.every_ms, publish.retention_hours, *later]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_operator.resources.manifest.locations import shard_location
+from tidemark_operator.resources.manifest.locations import publish_prefixes, shard_location
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.manifest.quantities import size_bytes
 from tidemark_protocol.messages.replica_settings import LogLevel
@@ -40,6 +40,8 @@ class ComputeInstance:
     """The Secret by which replicas are known to the object store; empty: none."""
     source_secrets: tuple[str, ...]
     """The Secrets that sources may name, sorted."""
+    publish_locations: tuple[str, ...]
+    """The places below which its views may be published, sorted."""
     read_policy: ReadPolicy
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
@@ -58,6 +60,7 @@ class ComputeInstance:
             location=shard_location(storage, "location"),
             credentials=storage.text("secretName", ""),
             source_secrets=tuple(sorted(set(spec.texts("sourceSecrets")))),
+            publish_locations=publish_prefixes(spec.child("publish"), "locations"),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency", 4),
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),

@@ -35,9 +35,39 @@ def readable(at: str, path: str) -> str:
     return path
 
 
+def published_location(fields: Fields, name: str) -> str:
+    """The place at `name` of a table that others read: a path or s3://bucket/prefix, without a slash at its end."""
+    location = files_location(fields, name)
+    return _comparable(fields.at(name), location)
+
+
+def publish_prefixes(fields: Fields, name: str) -> tuple[str, ...]:
+    """The places at `name` below which tables may be published, each as in `published_location`; sorted."""
+    at = fields.at(name)
+    return tuple(sorted({_comparable(at, _location(at, text)) for text in fields.texts(name)}))
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Whether one of the places is the other one, or in it."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _comparable(at: str, location: str) -> str:
+    """The location, if no other text means the same place, and it is in no folder of a table's own."""
+    segments = location.removeprefix(_S3).removeprefix("/").split("/")
+    if not all(_SEGMENT.fullmatch(segment) for segment in segments):
+        raise InvalidValue(at, f"must have segments of letters, digits and !_.*()=-: {location!r:.200}")
+    if own := next((segment for segment in segments if segment.startswith("_")), ""):
+        raise InvalidValue(at, f"must not have segment {own!r:.80}: names with _ are of a table's own folders")
+    return location
+
+
 def shard_location(fields: Fields, name: str) -> str:
     """The path at `name`, or s3://bucket/prefix; without a slash at its end."""
-    text, at = fields.text(name), fields.at(name)
+    return _location(fields.at(name), fields.text(name))
+
+
+def _location(at: str, text: str) -> str:
     if is_bucket(text):
         return checked_bucket(at, text)
     return _checked_path(at, text, "must be an absolute path, a file:/// URL or s3://bucket/prefix")

@@ -1,6 +1,7 @@
 """How a materialized view is published as an ordinary table, as manifests write it.
 
-publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false, partitionBy: [day], fileSize: 32Mi}
+publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false, partitionBy: [day], fileSize: 32Mi,
+          location: s3://lake/spent}
 
 `every: onCommit` publishes each change.
 """
@@ -13,6 +14,7 @@ from enum import Enum
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_operator.resources.manifest.locations import published_location
 from tidemark_operator.resources.manifest.quantities import size_bytes
 from tidemark_protocol.plan.publish import PARTITION_TYPES, PublishedView
 from tidemark_protocol.types import Column
@@ -33,7 +35,8 @@ class OnError(Enum):
 @dataclass(frozen=True, slots=True)
 class Publish:
     """`every_ms`: 0 for each change. `retention_hours`: how long replaced files stay, in whole hours. `partition_by`:
-    the partition columns. `file_bytes`: the wished size of files; 0 where the manifest does not say."""
+    the partition columns. `file_bytes`: the wished size of files; 0 where the manifest does not say. `location`: of the
+    table; empty: in the storage of the instance."""
 
     every_ms: int
     retention_hours: int
@@ -41,6 +44,7 @@ class Publish:
     change_data_feed: bool = False
     partition_by: tuple[str, ...] = ()
     file_bytes: int = 0
+    location: str = ""
 
     @classmethod
     def parse(cls, publish: Fields) -> Publish:
@@ -51,12 +55,13 @@ class Publish:
             change_data_feed=publish.flag("changeDataFeed", False),
             partition_by=publish.texts("partitionBy"),
             file_bytes=size_bytes(publish, "fileSize", "") if publish.has("fileSize") else 0,
+            location=published_location(publish, "location") if publish.has("location") else "",
         )
 
     def view(self, location: str, owner: str) -> PublishedView:
         """The same, as plans have it. `owner`: the view's name in all namespaces."""
         empty = self.on_error is OnError.EMPTY
-        features = empty, self.change_data_feed, self.partition_by, self.file_bytes
+        features = empty, self.change_data_feed, self.partition_by, self.file_bytes, bool(self.location)
         return PublishedView(location, owner, self.every_ms, self.retention_hours, *features)
 
     def refusal(self, columns: Sequence[Column]) -> str:

@@ -68,6 +68,7 @@ from tidemark_replica.sinks.published.published_table import (
     TableOptions,
     create_table,
     open_table,
+    refuse_foreign,
 )
 from tidemark_replica.sinks.published.table_removal import refuse_deleted
 
@@ -212,7 +213,8 @@ class Publication:
         shard, table = self.shard, open_table(self.options)
         change = Replacement(time, is_in_error=True)
         if table is None:
-            self._refuse_deleted(Storage.at(self.options.location))
+            self._refuse_deleted(storage := Storage.at(self.options.location))
+            refuse_foreign(storage)
             create_table(self.options, shard.schema, self._contents_id, change)
             return Published(time, time, 0, 0, is_in_error=True)
         table.check_term()
@@ -230,6 +232,7 @@ class Publication:
         shard, storage = self.shard, Storage.at(self.options.location)
         if table is None:
             refuse_deleted(storage)
+            refuse_foreign(storage)
         with shard.lease():
             check_no_errors(shard, time, "the table")
             if storage.local_path is not None:

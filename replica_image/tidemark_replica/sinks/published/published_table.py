@@ -17,7 +17,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
@@ -29,9 +29,9 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidemark_persist import PersistError, ShardId, Storage
-from tidemark_persist.storage.storage import LOG_DIR
+from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.published.hash_prefix import prefix_of
+from tidemark_replica.sinks.published.hash_prefix import is_data_file, prefix_of
 from tidemark_replica.sinks.published.partitions import Partition, partition_text
 
 TIME_PROPERTY = "tidemark.time"
@@ -263,6 +263,28 @@ def open_table(options: TableOptions) -> PublishedTable | None:
             " that table"
         )
     return PublishedTable(options, storage, table)
+
+
+def refuse_foreign(storage: Storage) -> None:
+    """Check, where there is no table, that the location has no files but those of publishers that died: a later
+    clean-up would delete them. Raises PublishedByAnother, StorageError."""
+    if (found := next(_foreign(storage, ""), None)) is not None:
+        raise PublishedByAnother(
+            f"{storage.location} has no table, and holds {found}, which is not Tidemark's: give the view another "
+            "location, or empty the folder"
+        )
+
+
+def _foreign(storage: Storage, folder: str) -> Iterator[str]:
+    yield from (file.path for file in storage.list(folder) if not _is_own(file.path))
+    for name in storage.folders(folder):
+        if (path := f"{folder}/{name}" if folder else name) != OWN_DIR:
+            yield from _foreign(storage, path)
+
+
+def _is_own(path: str) -> bool:
+    """Whether a publisher that died before its first commit may have left the file."""
+    return is_data_file(path) or path.startswith(f"{LOG_DIR}/_commit_")
 
 
 def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: Replacement) -> None:

@@ -9,6 +9,7 @@ from tidemark_persist import ShardId
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.publish import PublishedView
+from tidemark_replica.shards.published_notes import Note, write_note
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES
@@ -28,8 +29,12 @@ class TableDestination:
     handles: ShardHandles
     kind: str = "published"
     interrupted: Event = field(default_factory=Event)
+    noted: Event = field(default_factory=Event)
 
     def publish(self, time: Time, term: WriterTerm) -> Reached:
+        if self.view.chosen and not self.noted.is_set():
+            write_note(self.shard.location, Note(self.view.location, self.view.owner))
+            self.noted.set()
         reader = self.handles.reader(self.shard.location, self.shard.shard_id)
         publication = Publication(
             reader,

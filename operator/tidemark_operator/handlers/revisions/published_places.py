@@ -1,0 +1,106 @@
+"""Where the views of a Dataflow are published: in their instance's storage, or at a location of the manifest's choice.
+
+    publish: {}                          <storage>/<namespace>/_published/<dataflow>/<view>
+    publish: {location: s3://lake/spent}   s3://lake/spent, below a prefix of publish.locations of the ComputeInstance
+
+No table lies in another one or beside shards: its clean-up takes every file below it that it does not know. So a
+location overlaps no storage of an instance, and no table that another view publishes or is to publish. Of two views
+that name overlapping locations, the one that is published there goes on; else the one of the older object does. What
+other programs have at a location only the replica sees, which refuses to publish there.
+
+Whoever refuses is asked again: the instance may allow the location later, and another Dataflow may leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS, INSTANCES, Body
+from tidemark_operator.planning.revision import published_views
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.locations import overlaps
+from tidemark_protocol.plan.publish import PublishedView, published_location
+
+NOT_ALLOWED, TAKEN = "LocationNotAllowed", "LocationTaken"
+
+
+def published_places(
+    context: ReconcileContext, state: DataflowState, dataflow: Dataflow, storage: str
+) -> dict[str, PublishedView]:
+    """The tables that the views of the Dataflow are published as, by export. `storage`: its instance's. Raises Waiting
+    where a location is not allowed, or taken."""
+    namespace, name = dataflow.meta.namespace, dataflow.meta.name
+    chosen = {export: publish.location for export, publish in dataflow.publishes.items() if publish.location}
+    for export, location in chosen.items():
+        _check_allowed(context, dataflow, location)
+        if other := next((o for o, at in chosen.items() if o != export and overlaps(location, at)), ""):
+            raise _taken(location, f"view {other} of this Dataflow is published there, too")
+        _check_free(context, state, dataflow, location)
+    return {
+        export: publish.view(
+            publish.location or published_location(storage, namespace, name, export), f"{namespace}.{name}.{export}"
+        )
+        for export, publish in dataflow.publishes.items()
+    }
+
+
+def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str) -> None:
+    instance = context.instance(dataflow.meta.namespace, dataflow.instance)
+    prefixes = () if instance is None else instance.publish_locations
+    if not any(location.startswith(f"{prefix}/") for prefix in prefixes):
+        allowed = f"allows those below {', '.join(prefixes)}" if prefixes else "allows none"
+        raise Waiting(
+            NOT_ALLOWED,
+            f"location {location} is not allowed: ComputeInstance {dataflow.instance} {allowed} (publish.locations)",
+        )
+
+
+def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataflow, location: str) -> None:
+    for key, _ in context.cache.all(INSTANCES):
+        instance = context.instance(key.namespace, key.name)
+        if instance is not None and overlaps(location, instance.location):
+            raise _taken(location, "a ComputeInstance keeps its tables there")
+    for key, at in _published_by_others(context, state.key):
+        if overlaps(location, at):
+            raise _taken(location, f"{_named(key, state.key)} publishes {at if at == location else 'a view there'}")
+    if any(view.location == location for mark in state.marks for view in published_views(mark.revision.description)):
+        return
+    own = context.cache.get(state.key)
+    others = [each for each in context.cache.all(DATAFLOWS) if each[0] != state.key]
+    for key, body in others if own is not None else ():
+        if _age(key, body) < _age(state.key, own) and any(overlaps(location, wanted) for wanted in _wanted(body)):
+            raise _taken(location, f"{_named(key, state.key)} is to be published there, and is older")
+
+
+def _published_by_others(context: ReconcileContext, but: Key) -> Iterator[tuple[Key, str]]:
+    registry = context.registry
+    for key in registry.known():
+        state = None if key == but else registry.dataflow(key)
+        for mark in () if state is None else state.marks:
+            yield from ((key, view.location) for view in published_views(mark.revision.description))
+
+
+def _wanted(body: Body) -> Iterator[str]:
+    """The locations that a Dataflow's manifest names, in whichever form it is."""
+    spec = body["spec"]
+    for export in (spec, *(spec.get("exports") or ())):
+        publish = (export.get("materializedView") or {}).get("publish") or {}
+        if location := publish.get("location"):
+            yield unquote(str(location).removeprefix("file://")).rstrip("/")
+
+
+def _age(key: Key, body: Body) -> tuple[str, str, str]:
+    return body["metadata"].get("creationTimestamp") or "", key.namespace, key.name
+
+
+def _named(key: Key, seen_from: Key) -> str:
+    return f"Dataflow {key.name}" if key.namespace == seen_from.namespace else "a Dataflow of another namespace"
+
+
+def _taken(location: str, why: str) -> Waiting:
+    return Waiting(TAKEN, f"location {location} is taken: {why}")

@@ -1,0 +1,39 @@
+"""Notes of tables at chosen locations, beside the shards: so those that nobody publishes any more are found and listed.
+
+    <storage>/<namespace>/_elsewhere/<dataflow>/<hash of the location>/table.json    {"location": ..., "owner": ...}
+
+A note is written before the table: a table without one would be found by nobody. One without a table means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_persist import Storage
+from tidemark_protocol.plan.publish import ELSEWHERE, location_hash
+
+_FILE = "table.json"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A table's location, and the view that it is of, as `namespace.dataflow.view`."""
+
+    location: str
+    owner: str
+
+
+def write_note(shard_location: str, note: Note) -> None:
+    """Writes the note of a table of the view whose shard is at <root>/<dataflow>/<view>/<version>. Raises
+    StorageError."""
+    root, dataflow, _, _ = shard_location.rsplit("/", 3)
+    folder = Storage.at(f"{root}/{ELSEWHERE}/{dataflow}/{location_hash(note.location)}")
+    if folder.local_path is not None:
+        folder.local_path.mkdir(parents=True, exist_ok=True)
+    folder.write_json(_FILE, {"location": note.location, "owner": note.owner})
+
+
+def read_note(folder: str) -> Note | None:
+    """The note in a folder; None where there is none. Raises StorageError."""
+    found = Storage.at(folder).read_json(_FILE)
+    return None if found is None else Note(str(found["location"]), str(found["owner"]))

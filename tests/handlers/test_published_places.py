@@ -1,0 +1,137 @@
+"""Where views may be published: below what their instance allows, and never where other tables are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.handlers.harness import OperatorHarness
+from tests.handlers.revisions import rev
+from tests.handlers.test_published_deletion import publishing
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.revisions.published_places import published_places
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_protocol.plan.dataflow import MaterializedViewSink
+
+ALLOWED = ["/lake", "s3://lake/sales"]
+
+
+@pytest.fixture
+def harness() -> OperatorHarness:
+    made = OperatorHarness()
+    made.put({"storage": {"location": "/data"}, "publish": {"locations": ALLOWED}}, None)
+    return made
+
+
+def manifest(location: str, name: str = "d", created: str = "2026-01-02T00:00:00Z", **more: Any) -> dict[str, Any]:
+    view = {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": {"location": location}}}
+    return body("Dataflow", view, name, creationTimestamp=created, **more)
+
+
+def known(harness: OperatorHarness, manifest: dict[str, Any], at: str = "") -> DataflowState:
+    """The operator knows the object, which publishes at `at` if that is given."""
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    key = Key(DATAFLOWS, namespace, name)
+    harness.cache.put(key, manifest)
+    active = elsewhere(publishing(rev(name, 1, view=1)), at) if at else None
+    state = DataflowState(key, f"u-{namespace}-{name}", "default", revisions=RevisionSet(active))
+    return harness.context.registry.put_dataflow(state)
+
+
+def elsewhere(mark: ActiveRevision, location: str) -> ActiveRevision:
+    (export,) = mark.revision.description.sink_exports
+    assert isinstance(export.sink, MaterializedViewSink)
+    assert export.sink.publish is not None
+    sink = replace(export.sink, publish=replace(export.sink.publish, location=location))
+    description = replace(mark.revision.description, sink_exports=(replace(export, sink=sink),))
+    return replace(mark, revision=replace(mark.revision, description=description))
+
+
+def asked(harness: OperatorHarness, location: str, at: str = "") -> str:
+    """Where view `d` of Dataflow `d` is published, or the reason why it is not."""
+    made = manifest(location)
+    state = known(harness, made, at)
+    try:
+        (view,) = published_places(harness.context, state, Dataflow.parse(made), "/data").values()
+    except Waiting as waiting:
+        return f"{waiting.reason}: {waiting}"
+    assert (view.owner, view.chosen) == ("ns.d.d", True)
+    return view.location
+
+
+@pytest.mark.parametrize("location", ["/lake/spent", "/lake/a/b", "s3://lake/sales/spent", "/lake/spent/"])
+def test_a_place_below_what_the_instance_allows_is_taken(harness: OperatorHarness, location: str) -> None:
+    assert asked(harness, location) == location.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "location", ["/lake", "/lakes/spent", "/other", "s3://lake/sale", "s3://lake/spent", "s3://other/y"]
+)
+def test_no_other_place_is_allowed(harness: OperatorHarness, location: str) -> None:
+    told = asked(harness, location)
+    assert told.startswith(f"LocationNotAllowed: location {location} is not allowed: ComputeInstance default allows")
+    assert "those below /lake, s3://lake/sales (publish.locations)" in told
+
+
+def test_an_instance_allows_none_unless_it_says_so() -> None:
+    harness = OperatorHarness()
+    harness.put({"storage": {"location": "/data"}}, None)
+    assert "ComputeInstance default allows none" in asked(harness, "/lake/spent")
+
+
+def test_no_view_is_published_beside_the_shards_of_an_instance() -> None:
+    """Nor around them; whichever instance's they are."""
+    for storage, location in (
+        ("/lake/shards", "/lake/shards/x"),
+        ("/lake/a/shards", "/lake/a"),
+        ("/lake/s", "/lake/s"),
+    ):
+        harness = OperatorHarness()
+        harness.put({"storage": {"location": storage}, "publish": {"locations": ["/lake"]}}, None)
+        assert "LocationTaken" in asked(harness, location)
+        assert "a ComputeInstance keeps its tables there" in asked(harness, location)
+
+
+@pytest.mark.parametrize("theirs", ["/lake/spent", "/lake/spent/more", "/lake/spen"])
+def test_two_views_share_no_place(harness: OperatorHarness, theirs: str) -> None:
+    """The one that is published there goes on, the younger object waits; one in the other is a shared place, too."""
+    taken = theirs != "/lake/spen"
+    known(harness, manifest("/lake/none", "other", namespace="else"), theirs)
+    told = asked(harness, "/lake/spent")
+    assert told.startswith("LocationTaken: location /lake/spent is taken: a Dataflow of another namespace") == taken
+    harness.context.registry.forget(Key(DATAFLOWS, "else", "other"))
+    known(harness, manifest(theirs, "older", created="2026-01-01T00:00:00Z"))
+    known(harness, manifest("/lake/spent/", "younger", created="2026-01-03T00:00:00Z"))
+    assert ("Dataflow older is to be published there, and is older" in asked(harness, "/lake/spent")) == taken
+    assert asked(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", "who is published there stays"
+
+
+def test_two_views_of_a_dataflow_share_no_place(harness: OperatorHarness) -> None:
+    def export(name: str, location: str) -> dict[str, Any]:
+        return {"name": name, "materializedView": {"from": name, "publish": {"location": location}}}
+
+    views = [{"name": "a", "sql": "SELECT 1"}, {"name": "b", "sql": "SELECT 2"}]
+    for other, is_taken in (("/lake/x/b", True), ("/lake/y", False)):
+        exports = [export("a", "/lake/x"), export("b", other)]
+        made = body("Dataflow", {"instance": "default", "views": views, "exports": exports}, "d")
+        state = known(harness, made)
+        if is_taken:
+            with pytest.raises(Waiting, match="view b of this Dataflow is published there, too"):
+                published_places(harness.context, state, Dataflow.parse(made), "/data")
+        else:
+            places = published_places(harness.context, state, Dataflow.parse(made), "/data")
+            assert {name: view.location for name, view in places.items()} == {"a": "/lake/x", "b": "/lake/y"}
+
+
+def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> None:
+    spec = {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": {}}}
+    made = body("Dataflow", spec, "d")
+    (view,) = published_places(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
+    assert (view.location, view.chosen) == ("/data/ns/_published/d/d", False)

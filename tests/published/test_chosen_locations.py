@@ -1,0 +1,132 @@
+"""Published tables at locations that a manifest chose: what others have there stays, and every table is found again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.published.test_publication import View, contents
+from tests.published.test_readers import SCHEMA, append
+from tests.s3_fixtures import Place
+from tidemark_persist import Shard, Storage, create_or_open
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView, removal_of
+from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_replica.shards.shard_listing import list_shards
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.published import table_destination
+from tidemark_replica.sinks.published.hash_prefix import new_file_name
+from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.published_table import PublishedByAnother
+from tidemark_replica.sinks.published.table_destination import TableDestination
+from tidemark_replica.sinks.published.table_removal import remove_published
+
+OWNER = "shop.flow.view"
+
+
+def view_of(root: str) -> Shard:
+    """The shard of the view, with three rows."""
+    shard = create_or_open(f"{root}/shop/flow/view/v1", SCHEMA, shard_id="u1")
+    append(shard, [(k, f"name {k}", 1) for k in range(3)])
+    return shard
+
+
+def destination(root: str, location: str, owner: str = OWNER) -> TableDestination:
+    columns = Column("k", BIGINT), Column("name", STRING)
+    metadata = ShardMetadata(ShardId("u1"), f"{root}/shop/flow/view/v1", columns)
+    view = PublishedView(location, owner, 1000, 24, chosen=True)
+    return TableDestination(GlobalId("u/view/1"), metadata, view, ShardHandles())
+
+
+def listed(root: str, elsewhere: bool = True) -> dict[str, str]:
+    """The published tables that a replica lists at other locations, with their ids."""
+    answer = list_shards(pb.ListShardsRequest(location=f"{root}/shop", published=True, elsewhere=elsewhere))
+    assert not answer.error
+    return {shard.table: shard.owner for shard in answer.shards if shard.table}
+
+
+def test_an_edit_begins_another_table_and_both_are_listed(place: Place) -> None:
+    """By ids of their own, under which each is deleted by itself. An older operator is sent none of them."""
+    root, places = f"{place.location}/data", [f"{place.location}/lake/{name}" for name in ("one", "two")]
+    shard = view_of(root)
+    for at in places:
+        destination(root, at).publish(Time(0), WriterTerm(1))
+    append(shard, [(7, "name 7", 1)])
+    destination(root, places[1]).publish(Time(1), WriterTerm(1))
+    assert [DeltaTable(at).to_pyarrow_table().num_rows for at in places] == [3, 4]
+    found = listed(root)
+    assert set(found) == set(places)
+    assert listed(root, elsewhere=False) == {}
+    first, second = (removal_of(ShardId(found[at])) for at in places)
+    assert first == second == ("", OWNER)
+    assert found[places[0]] != found[places[1]]
+    remove_published(places[0], OWNER)
+    assert set(listed(root)) == {places[1]}
+    assert [path for path in place.left() if "/one/" in str(path)] == []
+
+
+def test_a_publisher_that_dies_leaves_no_table_that_nobody_finds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note comes first; alone it means nothing. The next publisher, of any process, goes on."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    root, at = f"{place.location}/data", f"{place.location}/lake/spent"
+    view_of(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(table_destination, "write_note", killed)
+        with pytest.raises(Killed):
+            destination(root, at).publish(Time(0), WriterTerm(1))
+    assert Storage.at(at).list("") == []
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemark_replica.sinks.published.publication.create_table", killed)
+        with pytest.raises(Killed):
+            destination(root, at).publish(Time(0), WriterTerm(1))
+    assert listed(root) == {}
+    destination(root, at).publish(Time(0), WriterTerm(1))
+    assert set(listed(root)) == {at}
+    assert DeltaTable(at).to_pyarrow_table().num_rows == 3
+
+
+@pytest.mark.parametrize("holds", ["a table", "another view's", "a file", "a nested file", "a torn log"])
+def test_what_is_not_the_views_stays(place: Place, holds: str) -> None:
+    """Nothing is written beside it, and the error names it."""
+    root, at = f"{place.location}/data", f"{place.location}/lake/spent"
+    view_of(root)
+    if holds == "a table":
+        write_deltalake(at, pa.table({"a": [1]}), storage_options=Storage.at(at).settings)
+    elif holds == "another view's":
+        destination(root, at, "shop.other.view").publish(Time(0), WriterTerm(1))
+    else:
+        names = {"a file": "notes.txt", "a nested file": "day=1/part.parquet", "a torn log": "_delta_log/00.json.old"}
+        if (folder := Storage.at(at).local_path) is not None:
+            (folder / names[holds]).parent.mkdir(parents=True)
+        Storage.at(at).write(names[holds], b"mine")
+    before = Counter(str(path) for path in place.left() if "/lake/" in str(path))
+    with pytest.raises(PublishedByAnother, match="another location"):
+        destination(root, at).publish(Time(0), WriterTerm(1))
+    assert Counter(str(path) for path in place.left() if "/lake/" in str(path)) == before
+    assert at not in listed(root) or holds == "another view's"
+
+
+def test_files_of_publishers_that_died_are_no_obstacle(tmp_path: Path) -> None:
+    view = View(tmp_path, 1)
+    time = view.step(10)
+    folder = tmp_path / "published"
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / new_file_name("01")).write_bytes(b"half")
+    (folder / "_delta_log" / "_commit_0f3c.json.tmp").write_bytes(b"half")
+    publication = view.publication(tmp_path)
+    Publication(publication.shard, replace(publication.options), 1 << 20).publish(Time(time))
+    assert contents(tmp_path) == view.at[time]
