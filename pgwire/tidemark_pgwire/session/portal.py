@@ -98,12 +98,13 @@ class Portal:
     async def copy(self, wire: Wire, options: CopyOptions) -> int:
         """Send all rows as the data of COPY; returns how many."""
         sent, before = 0, COPY_HEADER if options.binary else b""
+        forced = options.forced([column.name for column in self.columns])
         wire.write(backend.copy_out(len(self.columns), backend.BINARY if options.binary else backend.TEXT))
         if options.header:
             names = tuple(column.name.encode() for column in self.columns)
             wire.write(backend.copy_data(options.line(names)))
         while (rows := await self._next_slice(True)) is not None:
-            messages = self._tuples(rows) if options.binary else self._lines(rows, options)
+            messages = self._tuples(rows) if options.binary else self._lines(rows, options, forced)
             if before:  # psycopg, for one, wants them in one message, as PostgreSQL sends them
                 messages[0], before = backend.copy_data(before + messages[0][MESSAGE_HEAD:]), b""
             wire.write(b"".join(messages))
@@ -119,9 +120,9 @@ class Portal:
         formats = [backend.BINARY] * len(self.columns)
         return data_rows(rows, self.columns, formats, self._zone, COPY_DATA)
 
-    def _lines(self, rows: pa.RecordBatch, options: CopyOptions) -> list[bytes]:
+    def _lines(self, rows: pa.RecordBatch, options: CopyOptions, forced: tuple[bool, ...]) -> list[bytes]:
         found = text_columns(rows, self.columns, self._zone)
-        return [backend.copy_data(options.line(row)) for row in zip(*found, strict=True)]
+        return [backend.copy_data(options.line(row, forced)) for row in zip(*found, strict=True)]
 
     @asynccontextmanager
     async def _whole(self) -> AsyncIterator[None]:

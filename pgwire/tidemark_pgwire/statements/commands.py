@@ -399,13 +399,13 @@ def _copy(words: Words) -> Command:
             raise WireError(FEATURE_NOT_SUPPORTED, "name the columns in a query: COPY (SELECT ...) TO STDOUT")
         source = Select(_ALL_OF + words.sql[at : words.peek().at], at - len(_ALL_OF))
     words.require("TO", "STDOUT")
-    return CopyOut(source, parse_copy_options(words))
+    return CopyOut(source, parse_copy_options(words, reads=False))
 
 
 def _copy_in(words: Words, table: inserts.TableName, columns: tuple[str, ...]) -> CopyIn:
     if not words.take("STDIN"):
         raise WireError(FEATURE_NOT_SUPPORTED, "COPY reads FROM STDIN alone: \\copy of psql sends a file of the client")
-    return CopyIn(table, columns, parse_copy_options(words))
+    return CopyIn(table, columns, parse_copy_options(words, reads=True))
 
 
 def _explain(words: Words) -> Command:

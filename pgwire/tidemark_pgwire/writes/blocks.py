@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tidemark_pgwire.errors import BAD_COPY, FEATURE_NOT_SUPPORTED, LIMIT_EXCEEDED, NOT_IN_REPERTOIRE, WireError
-from tidemark_pgwire.statements.copy_options import CopyOptions
+from tidemark_pgwire.statements.copy_options import CopyOptions, check_columns
 
 BLOCK_BYTES = 1 << 20
 ROW_BYTES_MAX = 4 << 20
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_NEWLINE, _RETURN = 10, 13
 _END = re.compile(rb"(?:^|(?<=\n))\\\.\r?(?:\n|$)")
+_END_OF_CSV = re.compile(rb"(?:^|(?<=\n))\\\.\r?\n")  # without a newline it is a value
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _ESCAPED_NEWLINE = re.compile(rb"(?<!\\)(?:\\\\)*\\\r?\n")
 _ROW = re.compile(r"Row #(\d+)")
@@ -39,6 +41,10 @@ class Blocks:
 
     def __init__(self, name: str, columns: tuple[str, ...], options: CopyOptions) -> None:
         self._name, self._columns, self._options = name, columns, options
+        check_columns("FORCE_NOT_NULL", options.force_not_null, columns)
+        check_columns("FORCE_NULL", options.force_null, columns)
+        self._end = _END_OF_CSV if options.csv else _END
+        self._quote = options.marks[0].encode()[0]
         self._rest, self._wanted = bytearray(), BLOCK_BYTES
         self._line, self._header = 1, options.header
         self.rows, self.one_line_each = 0, True
@@ -60,7 +66,7 @@ class Blocks:
             return None
         block, self._wanted = bytes(self._rest[:end]), BLOCK_BYTES
         del self._rest[:end]
-        if _END.search(block):
+        if self._end.search(block):
             self._rest[:0] = block  # whether data follow the end mark is known at the end
             self._wanted = 2 * len(self._rest)
             if len(self._rest) > 2 * ROW_BYTES_MAX:
@@ -72,7 +78,7 @@ class Blocks:
         """The rest, once all data came. Raises as `take`."""
         block = bytes(self._rest)
         self._rest.clear()
-        if (marked := _END.search(block)) is not None:
+        if (marked := self._end.search(block)) is not None:
             if marked.end() < len(block):
                 raise self._refused(BAD_COPY, "end-of-copy marker is not the last line", self._lines(block, marked))
             block = block[: marked.start()]
@@ -90,7 +96,7 @@ class Blocks:
         """The bytes of the whole rows of the rest."""
         if not self._options.csv:
             return self._rest.rfind(b"\n") + 1
-        ends = _row_ends(_bytes(bytes(self._rest)))
+        ends = _row_ends(_bytes(bytes(self._rest)), self._quote)
         return int(ends[-1].as_py()) + 1 if len(ends) else 0
 
     # --- one block ---
@@ -103,7 +109,7 @@ class Blocks:
         if not self._options.csv:
             block = self._without_escaped_delimiters(block)
         data = _bytes(block)
-        ends = _row_ends(data) if self._options.csv else _where(pc.equal(data, _NEWLINE))
+        ends = _row_ends(data, self._quote) if self._options.csv else _where(pc.equal(data, _NEWLINE))
         self._check(block, data, ends)
         self.one_line_each &= len(ends) == block.count(b"\n")
         table = self._table(block, ends)
@@ -128,7 +134,7 @@ class Blocks:
         if len(self._columns) > 1 and (at := _empty_row(data, ends)) >= 0:
             raise self._refused(BAD_COPY, f'missing data for column "{self._columns[1]}"', at, block)
         if self._options.csv:
-            if (at := _misplaced_quote(data, self._options.separator.encode()[0])) >= 0:
+            if (at := _misplaced_quote(data, self._options.separator.encode()[0], self._quote)) >= 0:
                 raise self._refused(BAD_COPY, "a quote of CSV is within a value, and not around it", at, block)
         elif (escaped := _ESCAPED_NEWLINE.search(block)) is not None:
             raise self._refused(FEATURE_NOT_SUPPORTED, "write a newline in a value as \\n", escaped.start(), block)
@@ -140,7 +146,7 @@ class Blocks:
         if (found := _LONE_RETURN.search(block)) is None or not self._options.csv:
             return -1 if found is None else found.start()
         lone = pc.and_(pc.equal(data[:-1], _RETURN), pc.not_equal(data[1:], _NEWLINE))
-        return _first(_where(pc.and_not(lone, _quoted(data)[:-1])))
+        return _first(_where(pc.and_not(lone, _quoted(data, self._quote)[:-1])))
 
     def _table(self, block: bytes, ends: pa.Array) -> pa.Table:
         wrong = list[Any]()
@@ -156,22 +162,39 @@ class Blocks:
         )
         parse = pa_csv.ParseOptions(
             delimiter=self._options.separator,
-            quote_char='"' if csv else False,
+            quote_char=self._options.marks[0] if csv else False,
             escape_char=False,
             newlines_in_values=csv,
             ignore_empty_lines=False,
             invalid_row_handler=note,
         )
-        convert = pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[self._options.nothing],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
+        columns: dict[str, pa.ChunkedArray] = {}
         try:
-            return pa_csv.read_csv(io.BytesIO(block), read, parse, convert)
+            for group, nulls in self._nulls(names):
+                convert = pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[self._options.nothing],
+                    include_columns=group,
+                    **nulls,
+                )
+                found = pa_csv.read_csv(io.BytesIO(block), read, parse, convert)
+                columns |= dict(zip(found.column_names, found.columns, strict=True))
         except pa.ArrowInvalid as error:
             raise self._malformed(error, wrong, block, ends) from None
+        return pa.table([columns[name] for name in names], names)
+
+    def _nulls(self, names: list[str]) -> Iterator[tuple[list[str], dict[str, bool]]]:
+        """The columns that Arrow reads at once, with what may be NULL in them: as it is one option of a reading."""
+        kinds = {"force_null": (True, True), "force_not_null": (False, False), "": (True, False)}
+        for kind, (strings, quoted) in kinds.items():
+            found = [name for name, column in zip(names, self._columns, strict=True) if self._kind(column) == kind]
+            if found:
+                yield found, {"strings_can_be_null": strings, "quoted_strings_can_be_null": quoted}
+
+    def _kind(self, column: str) -> str:
+        if column in self._options.force_null:
+            return "force_null"
+        return "force_not_null" if column in self._options.force_not_null else ""
 
     def _malformed(self, error: pa.ArrowInvalid, wrong: list[Any], block: bytes, ends: pa.Array) -> WireError:
         if wrong:
@@ -225,15 +248,15 @@ def _where(mask: pa.Array) -> pa.Array:
     return pc.indices_nonzero(mask).cast(pa.int64())
 
 
-def _quoted(data: pa.Array) -> pa.Array:
+def _quoted(data: pa.Array, quote: int) -> pa.Array:
     """Whether each byte is after an odd number of quotes."""
     odd = pa.scalar(1, pa.uint8())  # a sum that wraps is as odd as it was
-    return pc.equal(pc.bit_wise_and(pc.cumulative_sum(pc.equal(data, _QUOTE).cast(pa.uint8())), odd), odd)
+    return pc.equal(pc.bit_wise_and(pc.cumulative_sum(pc.equal(data, quote).cast(pa.uint8())), odd), odd)
 
 
-def _row_ends(data: pa.Array) -> pa.Array:
+def _row_ends(data: pa.Array, quote: int) -> pa.Array:
     """The newlines of csv that end rows."""
-    return _where(pc.and_not(pc.equal(data, _NEWLINE), _quoted(data)))
+    return _where(pc.and_not(pc.equal(data, _NEWLINE), _quoted(data, quote)))
 
 
 def _start(ends: pa.Array, row: int) -> int:
@@ -249,13 +272,13 @@ def _empty_row(data: pa.Array, ends: pa.Array) -> int:
     return _first(starts.filter(pc.or_(pc.equal(sizes, 0), returned)))
 
 
-def _misplaced_quote(data: pa.Array, delimiter: int) -> int:
+def _misplaced_quote(data: pa.Array, delimiter: int, quote: int) -> int:
     """Where PostgreSQL would take a quote that Arrow takes as a character, or the other way round; -1: nowhere."""
-    at = _where(pc.equal(data, _QUOTE))
+    at = _where(pc.equal(data, quote))
     opens, closes = at[0::2], at[1::2]
     opens = opens.filter(pc.greater(opens, 0))
-    around = pa.array([delimiter, _NEWLINE, _QUOTE], pa.uint8())
-    after = pa.array([delimiter, _NEWLINE, _RETURN, _QUOTE], pa.uint8())
+    around = pa.array([delimiter, _NEWLINE, quote], pa.uint8())
+    after = pa.array([delimiter, _NEWLINE, _RETURN, quote], pa.uint8())
     wrong_open = opens.filter(pc.invert(pc.is_in(data.take(pc.subtract(opens, 1)), around)))
     wrong_close = closes.filter(pc.invert(pc.is_in(data.take(pc.add(closes, 1)), after)))
     return _first(pa.concat_arrays([wrong_open, wrong_close]))
