@@ -72,8 +72,9 @@ def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataf
         return
     own = context.cache.get(state.key)
     others = [each for each in context.cache.all(DATAFLOWS) if each[0] != state.key]
-    for key, body in others if own is not None else ():
-        if _age(key, body) < _age(state.key, own) and any(overlaps(location, wanted) for wanted in _wanted(body)):
+    age = ("", "", "") if own is None else _age(state.key, own)
+    for key, body in others:
+        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in _wanted(body)):
             raise _taken(location, f"{_named(key, state.key)} is to be published there, and is older")
 
 
