@@ -175,8 +175,8 @@ class _Printer:
     def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, *, is_auto: bool = False) -> None:
         self._names, self._estimates, self._is_auto = names, estimates or RowEstimates({}), is_auto
 
-    def operator(self, plan: Plan) -> ExplainedOperator:
-        """The plan's tree."""
+    def operator(self, plan: Plan, *, below_join: bool = False) -> ExplainedOperator:
+        """The plan's tree. `below_join`: it is an input of a join."""
         if isinstance(plan, Let):
             value = self.operator(plan.value)
             self._estimates.bind(plan.id, plan.value)
@@ -187,11 +187,13 @@ class _Printer:
             return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
         details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
+        if isinstance(plan, Reduce) and below_join and (rows := self._estimates.of(plan.input)):
+            details += (f"before the join, which keeps a row per group in place of about {rows:,}",)
         if self._is_auto and (cost := cost_of_change(plan)):
             details += (f"a change {cost}",)
         return ExplainedOperator(
             self._node(plan),
-            tuple(map(self.operator, inputs_of(plan))),
+            tuple(self.operator(each, below_join=isinstance(plan, Join)) for each in inputs_of(plan)),
             self._estimates.of(plan),
             details,
             reads=plan.id if isinstance(plan, Get) else "",

@@ -23,6 +23,7 @@ from tests.oracle.harness import DataflowHarness, harness
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import NeedsCatalyst
 from tests.oracle.oracle import Oracle
+from tests.oracle.reduced_first import never, reduced_first, wherever_possible
 from tests.oracle.scripts import Script, scripts
 from tests.oracle.variants import from_time, restarted
 from tidemark_protocol.frontier import Frontier
@@ -44,12 +45,13 @@ def test_oracle_any_history_of_a_family(oracle: Oracle, family: str, tmp_path: P
     """However rows come, go and are corrected, however steps are cut, and interrupted, and begun anew."""
 
     @cache
-    def planned(at: int) -> Planned:
+    def planned(at: int, reduces_first: bool) -> Planned:
         case = PARTS[family][at]
-        folder = tmp_path / str(at)
+        folder = tmp_path / f"{at}-{reduces_first}"
         of = DataflowHarness(oracle.spark, folder, case.tables, random_history(case.tables, 1, tick=case.tick))
         try:
-            return Planned(case, oracle.describe(case, of), folder)
+            with reduced_first(wherever_possible if reduces_first else never):
+                return Planned(case, oracle.describe(case, of), folder)
         finally:
             of.close()
 
@@ -59,7 +61,7 @@ def test_oracle_any_history_of_a_family(oracle: Oracle, family: str, tmp_path: P
         at = data.draw(st.integers(0, len(PARTS[family]) - 1))
         script = data.draw(scripts(PARTS[family][at]))
         try:
-            planned(at).check(script)
+            planned(at, data.draw(st.booleans())).check(script)
         except NeedsCatalyst:
             check_by_jobs(oracle, PARTS[family][at], script)
 

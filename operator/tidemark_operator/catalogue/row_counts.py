@@ -23,7 +23,7 @@ from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue
 from tidemark_protocol.messages.responses import TableReport
-from tidemark_protocol.plan.lir import Join, Plan, inputs_of
+from tidemark_protocol.plan.lir import Join, Plan, Reduce, inputs_of
 from tidemark_protocol.plan.row_estimates import exponent
 
 _FEWEST = 1024
@@ -118,9 +118,9 @@ class OutdatedCount:
 
 def outdated(revision: DataflowRevision, current: RowCounts) -> tuple[OutdatedCount, ...]:
     """The relations by whose row counts of now the revision might have another plan: those that have grown or shrunk
-    much, if the plan has a join whose order was chosen."""
+    much, if the plan has a join whose order was chosen, or an aggregate of a join."""
     description = revision.description
-    if not any(_orders_inputs(built.plan) for built in description.objects):
+    if not any(_depends_on_rows(built.plan) for built in description.objects):
         return ()
     then = {count.id: count.rows for count in revision.row_counts}
     pairs = ((id, then.get(id), current.get(id)) for id in sorted(description.import_ids))
@@ -131,5 +131,7 @@ def _differs(then: int | None, now: int) -> bool:
     return then is None or max(then, now) >= _OUTDATED * min(then, now)
 
 
-def _orders_inputs(plan: Plan) -> bool:
-    return (isinstance(plan, Join) and len(plan.inputs) > 2) or any(map(_orders_inputs, inputs_of(plan)))
+def _depends_on_rows(plan: Plan) -> bool:
+    ordered = isinstance(plan, Join) and len(plan.inputs) > 2
+    reduced = isinstance(plan, Reduce) and isinstance(plan.input, Join)
+    return ordered or reduced or any(map(_depends_on_rows, inputs_of(plan)))

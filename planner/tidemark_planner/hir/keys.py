@@ -105,7 +105,7 @@ def _join_keys(node: Join) -> list[Key]:
         shifted.append([tuple(c + start for c in k) for k in unique_keys(each)])
         ranges.append(range(start, start + len(each.schema)))
         start += len(each.schema)
-    bound = _equalities(node.predicates)
+    bound = equal_columns(node.predicates)
     found = []
     for together in islice(product(*shifted), _MAX_COMBINATIONS):
         kept = list(range(len(together)))
@@ -126,7 +126,7 @@ def _match_keys(node: Match) -> list[Key]:
         return left
     width = len(node.left.schema)
     right = [tuple(c + width for c in k) for k in unique_keys(node.right)]
-    bound = {c for pair in _equalities(node.predicates) if min(pair) < width <= max(pair) for c in pair}
+    bound = {c for pair in equal_columns(node.predicates) if min(pair) < width <= max(pair) for c in pair}
     if any(bound.issuperset(k) for k in right):
         return left
     return [one + other for one in left for other in right]
@@ -144,7 +144,8 @@ def _determined(known: list[int], keys: tuple[Key, ...], ranges: list[range], bo
         reached |= more
 
 
-def _equalities(predicates: tuple[ScalarExpr, ...]) -> list[tuple[int, int]]:
+def equal_columns(predicates: tuple[ScalarExpr, ...]) -> list[tuple[int, int]]:
+    """The pairs of columns that the predicates make equal."""
     pairs = []
     for predicate in predicates:
         if isinstance(predicate, Call) and predicate.function == "=":

@@ -3,6 +3,7 @@
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear or delta join, over indexes where they fit (joins/)
 Aggregate         a Reduce, with the Mfp above it; reduce_plan.py chooses how each aggregate is kept
+                  over a Join: also a Reduce below it, where that saves rows (reduce_before_join.py)
 LetRec            a LetRec; a Let where the binding does not read itself
 TopK, Window      a TopK or Window; the kind of TopK depends on its input
 Match ...         desugared before (desugar/)
@@ -40,6 +41,7 @@ from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.joins import JoinInput, join_plan
 from tidemark_planner.lir.joins.order import KnownRows, known_rows
 from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
+from tidemark_planner.lir.reduce_before_join import reduce_before_joins
 from tidemark_planner.lir.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol.functions.registry import reads_clock
@@ -51,7 +53,7 @@ from tidemark_protocol.types import BIGINT
 
 def to_lir(node: Hir, imports: Imports) -> lir.Plan:
     """The plan of a node whose joins are flat and whose scans are pruned, in which nothing is shared yet."""
-    return _to_lir(with_nullability(expand(node)), imports)
+    return _to_lir(with_nullability(reduce_before_joins(expand(node), imports)), imports)
 
 
 def _to_lir(node: Hir, imports: Imports) -> lir.Plan:

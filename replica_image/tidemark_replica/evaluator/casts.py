@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark_protocol.decimals import whole_digits
 from tidemark_protocol.plan.expr import Call
 from tidemark_protocol.types import SqlType
-from tidemark_replica.arrangement.rows.columns import fixed
+from tidemark_replica.arrangement.rows.columns import decimal_words, fixed
 from tidemark_replica.evaluator.result import Result, any_of, column, valid
 from tidemark_replica.values.arrow_types import arrow_type
 
 _DAY = 86_400_000_000
+_EXACT = Context(prec=76)
 
 
 def admits_cast(call: Call) -> bool:
@@ -20,7 +24,9 @@ def admits_cast(call: Call) -> bool:
     if source.is_integral:
         return target.is_integral or target.is_floating or (target.is_decimal and target.scale <= 19)
     if source.is_decimal and target.is_decimal:
-        return target.scale >= source.scale and whole_digits(target) >= whole_digits(source)
+        return target.scale == source.scale or _holds(target, source)
+    if source.is_decimal and target.name == "bigint":
+        return source.scale == 0
     if (source.name, target.name) in (("float", "double"), ("date", "timestamp"), ("timestamp", "date")):
         return True
     return source == target and not source.name.startswith("interval") and source.name != "struct"
@@ -33,7 +39,7 @@ def cast(call: Call, arguments: list[Result]) -> Result:
     if source.is_integral:
         return _from_integer(arguments[0], target)
     if source.is_decimal:
-        return Result(arguments[0].values.cast(arrow_type(target)), arguments[0].failed)
+        return _from_decimal(arguments[0], source, target)
     values, present = arguments[0].values, valid(arguments[0].values)
     if target.name == "timestamp":
         days = fixed(values).astype(np.int64)
@@ -43,6 +49,27 @@ def cast(call: Call, arguments: list[Result]) -> Result:
     made = fixed(values) // _DAY if target.name == "date" else fixed(values)
     dtype = np.int32 if target.name == "date" else np.float64
     return Result(column(made.astype(dtype), arrow_type(target), present), arguments[0].failed)
+
+
+def _holds(target: SqlType, source: SqlType) -> bool:
+    """Whether the decimal type has each value of another one."""
+    return target.scale >= source.scale and whole_digits(target) >= whole_digits(source)
+
+
+def _from_decimal(argument: Result, source: SqlType, target: SqlType) -> Result:
+    """A decimal of more digits, or of as many behind the point; a bigint of one that has none there."""
+    if target.is_decimal and _holds(target, source):
+        return Result(argument.values.cast(arrow_type(target)), argument.failed)
+    if not target.is_decimal:
+        present, (low, high) = valid(argument.values), decimal_words(argument.values)
+        wrong = present & (high != low >> np.int64(63))
+        return Result(
+            column(np.where(wrong, 0, low), arrow_type(target), present & ~wrong), any_of(argument.failed, wrong)
+        )
+    greatest = Decimal(10**target.precision - 1).scaleb(-target.scale, _EXACT)
+    over = pc.greater(pc.abs(argument.values), pa.scalar(greatest, arrow_type(source))).fill_null(False)
+    fits = pc.if_else(over, pa.scalar(None, arrow_type(source)), argument.values).cast(arrow_type(target))
+    return Result(fits, any_of(argument.failed, np.asarray(over.to_numpy(zero_copy_only=False))))
 
 
 def _from_integer(argument: Result, target: SqlType) -> Result:

@@ -1,0 +1,73 @@
+"""Aggregates of groups in parts: of parts of a group, and of these the whole.
+
+    sum(int)              sum(sum(int))                            bigint
+    sum(bigint)           CAST(sum(sum(CAST(x AS decimal(20,0)))) AS bigint)
+    sum(decimal(12,2))    CAST(sum(sum(x)) AS decimal(22,2))
+    count(x)              coalesce(sum(count(x)), 0)
+    max(x)                max(max(x))
+
+Parts are exact, and none of them overflows, since a group has at most 2 ** 30 rows. So the whole fails where the
+aggregate would, and nowhere else. Averages and sums of doubles have no such parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.functions.aggregates import result_type
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.types import BIGINT, ColumnType, SqlType
+
+_MOST_DIGITS = 28
+"""The sum of 2 ** 30 numbers of so many digits has at most 38."""
+_EXACT_BIGINT = SqlType("decimal", 20, 0)
+
+
+@dataclass(frozen=True)
+class PartialTotal:
+    """An aggregate in parts: `part` of the `value` of a part's rows (None: of the rows); `whole` of the parts, as a
+    value of type `type`. `is_count`: it is 0 where there are no parts.
+    """
+
+    part: AggregateCall
+    value: ScalarExpr | None
+    whole: AggregateCall
+    type: SqlType
+    is_count: bool = False
+
+    def shown(self, whole: ColumnRef) -> ScalarExpr:
+        """The value of the aggregate."""
+        if self.is_count:
+            return call("coalesce", (whole, Literal("0", BIGINT)), BIGINT)
+        return whole if self.type == whole.type else call("cast", (whole,), self.type)
+
+
+def partial_total(of: AggregateCall, values: Sequence[ScalarExpr]) -> PartialTotal | None:
+    """None where parts do not make the whole, exactly. `values`: those that the aggregate reads."""
+    if of.distinct:
+        return None
+    value = None if of.argument is None else values[of.argument]
+    if of.function == "count":
+        return PartialTotal(of, value, _sum(BIGINT), BIGINT, is_count=True)
+    if of.function in ("min", "max"):
+        return PartialTotal(of, value, replace(of, filter=None), of.type.type)
+    if of.function != "sum" or value is None or _may_overflow(value.type):
+        return None
+    if value.type == BIGINT:
+        value = call("cast", (value,), _EXACT_BIGINT)
+    part = replace(of, type=_sum(value.type).type)
+    return PartialTotal(part, value, _sum(part.type.type), of.type.type)
+
+
+def _may_overflow(summed: SqlType) -> bool:
+    return summed.is_floating or (summed.is_decimal and summed.precision > _MOST_DIGITS)
+
+
+def _sum(of: SqlType) -> AggregateCall:
+    """The sum of values of a type, at no place yet."""
+    made = result_type("sum", of)
+    assert made is not None
+    return AggregateCall("sum", None, ColumnType(made))

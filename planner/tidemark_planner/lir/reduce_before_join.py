@@ -1,0 +1,211 @@
+"""Aggregates that are taken before a join, and again after it: the join then keeps a row per group of an input.
+
+    Aggregate [d.name] [sum(f.x), count(*)]        Aggregate [d.name] [sum(c1), sum(c2)]
+      Join on f.k = d.k                        ->    Join on c0 = d.k
+        Scan f                                         Aggregate [f.k] [sum(f.x), count(*)]
+        Scan d                                           Scan f
+                                                       Scan d
+
+A row of the other inputs meets a group of f where it met the rows of the group, so each total counts as often as these
+would have. The groups have all columns of f that the join and what follows it read, beside the totals.
+
+It is possible where the aggregates read one input, by expressions that cannot fail: rows that the join drops are
+computed too. For the same reason totals of groups must not overflow where the total at the end would not, and they are
+exact: totals of bigints are decimals, and doubles are not summed in parts.
+
+It is chosen where that input is known to have many rows for each group: the columns that it is grouped by are equal to
+unique keys of other inputs, which have far fewer rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from tidemark_planner.hir.keys import Key, equal_columns, unique_keys
+from tidemark_planner.hir.nodes import (
+    Aggregate,
+    Hir,
+    Join,
+    LetRec,
+    Scan,
+    columns,
+    filtered,
+    inputs_of,
+    project,
+    with_inputs,
+)
+from tidemark_planner.lir.imports import Imports
+from tidemark_planner.lir.mfp import fuse
+from tidemark_planner.lir.partial_totals import PartialTotal, partial_total
+from tidemark_planner.rules.scalar import grows_too_large, substitute
+from tidemark_protocol.functions.registry import is_fallible, reads_clock
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, columns_of, map_columns
+from tidemark_protocol.plan.row_estimates import share_kept
+from tidemark_protocol.types import INTERVAL_TYPES, SqlType
+
+_LEAST_GAIN = 3
+"""An exponent of two: at least eight rows for each group. The groups are kept twice, by their aggregate and by the
+join, and each change of a row passes one aggregate more."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An input of a join that could be reduced first: by its columns `key`.
+
+    `rows`, `groups`: how many it has and at most makes, as exponents of two; None: unknown. `is_indexed`: the join can
+    read the input in an arrangement that exists.
+    """
+
+    input: int
+    key: Key
+    rows: int | None
+    groups: int | None
+    is_indexed: bool
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The candidate that saves most, where one is known to save enough."""
+    return max((c for c in candidates if _gain(c) >= _LEAST_GAIN), key=_gain, default=None)
+
+
+def _gain(candidate: Candidate) -> int:
+    if candidate.rows is None or candidate.groups is None or candidate.is_indexed:
+        return 0
+    return candidate.rows - candidate.groups
+
+
+def reduce_before_joins(node: Hir, imports: Imports) -> Hir:
+    """The same rows; aggregates of joins are taken before them where that is chosen. Recursions stay as they are."""
+    if isinstance(node, LetRec):
+        return replace(node, body=reduce_before_joins(node.body, imports))
+    node = with_inputs(node, tuple(reduce_before_joins(each, imports) for each in inputs_of(node)))
+    joined = _over_join(node) if isinstance(node, Aggregate) else None
+    if joined is None:
+        return node
+    chosen = choose([*joined.candidates(imports)])
+    return node if chosen is None else joined.reduced_before(chosen)
+
+
+def _over_join(node: Aggregate) -> _AggregatedJoin | None:
+    """The aggregate of a join; None where it is none, or none that can be taken in parts."""
+    base, row = fuse(node.input)
+    if not isinstance(base, Join) or grows_too_large((*node.keys, *node.values), row.outputs):
+        return None
+    keys, values = (tuple(substitute(e, row.outputs) for e in of) for of in (node.keys, node.values))
+    if any(map(is_fallible, values)) or any(map(reads_clock, (*keys, *values, *base.predicates, *row.predicates))):
+        return None
+    totals = [partial_total(each, values) for each in node.aggregates]
+    found = tuple(total for total in totals if total is not None)
+    return _AggregatedJoin(base, row.predicates, keys, values, found) if len(found) == len(totals) else None
+
+
+@dataclass(frozen=True)
+class _AggregatedJoin:
+    """An aggregate of a join whose rows also pass `conditions`. All expressions are over the columns of the join."""
+
+    join: Join
+    conditions: tuple[ScalarExpr, ...]
+    keys: tuple[ScalarExpr, ...]
+    values: tuple[ScalarExpr, ...]
+    totals: tuple[PartialTotal, ...]
+
+    def candidates(self, imports: Imports) -> Iterator[Candidate]:
+        """The inputs that may be reduced first: all values are theirs, and their rows need not all be told apart."""
+        read = frozenset[int]().union(*map(columns_of, self.values))
+        kept = frozenset[int]().union(*map(columns_of, (*self.join.predicates, *self.conditions, *self.keys)))
+        for at, (start, each) in enumerate(zip(self._starts, self.join.inputs, strict=True)):
+            own = range(start, start + len(each.schema))
+            key = tuple(column - start for column in sorted(kept.intersection(own)))
+            if read.issubset(own) and key and _makes_groups(each, key):
+                found = _rows(each, imports), self._groups(at, key, imports)
+                yield Candidate(at, key, *found, _on_index(each, key, imports))
+
+    @property
+    def _starts(self) -> list[int]:
+        return [*accumulate((len(i.schema) for i in self.join.inputs[:-1]), initial=0)]
+
+    def _groups(self, at: int, key: Key, imports: Imports) -> int | None:
+        """At most so many groups meet a row: the key's columns are unique keys of other inputs, which are counted."""
+        start, groups = self._starts[at], 0
+        left = {start + column for column in key}
+        equalities = equal_columns(self.join.predicates)
+        pairs = [*equalities, *((b, a) for a, b in equalities)]
+        for other, (begin, each) in enumerate(zip(self._starts, self.join.inputs, strict=True)):
+            own = range(begin, begin + len(each.schema))
+            equal = {b - begin: a for a, b in pairs if a in left and b in own} if other != at else {}
+            found = next((unique for unique in unique_keys(each) if set(unique) <= equal.keys()), None)
+            rows = None if found is None else _rows(each, imports, filtered=False)
+            if found is not None and rows is not None:
+                left -= {equal[column] for column in found}
+                groups += rows
+        return None if left else groups
+
+    def reduced_before(self, chosen: Candidate) -> Hir:
+        """The aggregate, of the join of the groups of the chosen input."""
+        inputs, start = list(self.join.inputs), self._starts[chosen.input]
+        reduced, width = inputs[chosen.input], len(inputs[chosen.input].schema)
+        inputs[chosen.input] = self._parts(reduced, start, chosen.key)
+        place = {start + column: start + at for at, column in enumerate(chosen.key)}
+        shrunk = len(inputs[chosen.input].schema) - width
+
+        def moved(exprs: Sequence[ScalarExpr]) -> tuple[ScalarExpr, ...]:
+            return tuple(map_columns(e, lambda c: c if c < start else place.get(c, c + shrunk)) for e in exprs)
+
+        joined = Join(tuple(inputs), moved(self.join.predicates))
+        first = start + len(chosen.key)
+        whole = Aggregate(
+            filtered(joined, moved(self.conditions)),
+            moved(self.keys),
+            columns(joined)[first : first + len(self.totals)],
+            tuple(replace(t.whole, argument=at, filter=None) for at, t in enumerate(self.totals)),
+        )
+        row, keys = columns(whole), len(self.keys)
+        totals = (t.shown(column) for t, column in zip(self.totals, row[keys:], strict=True))
+        return project(whole, (*row[:keys], *totals))
+
+    def _parts(self, reduced: Hir, start: int, key: Key) -> Aggregate:
+        """The groups of the chosen input, whose columns are those from `start` on, and the parts of the aggregates."""
+        values: dict[ScalarExpr, int] = {}
+
+        def place(value: ScalarExpr) -> int:
+            return values.setdefault(map_columns(value, lambda column: column - start), len(values))
+
+        parts = []
+        for total in self.totals:
+            only = None if total.part.filter is None else place(self.values[total.part.filter])
+            argument = None if total.value is None else place(total.value)
+            parts.append(replace(total.part, argument=argument, filter=only))
+        own = columns(reduced)
+        return Aggregate(reduced, tuple(own[column] for column in key), tuple(values), tuple(parts))
+
+
+def _makes_groups(node: Hir, key: Key) -> bool:
+    """Whether rows may be equal in these columns, and are then alike in all that is computed of them: -0.0 and 0.0 are
+    one group, but have two texts.
+    """
+    told_apart = any(set(key).issuperset(unique) for unique in unique_keys(node))
+    return not told_apart and all(_is_exact(node.schema[column].type) for column in key)
+
+
+def _is_exact(type: SqlType) -> bool:
+    return not type.is_floating and type.name not in INTERVAL_TYPES and all(map(_is_exact, type.children))
+
+
+def _rows(node: Hir, imports: Imports, *, filtered: bool = True) -> int | None:
+    """The estimate of a table's rows, with or without its filters; None: unknown, or not of a table."""
+    base, row = fuse(node)
+    rows = imports.rows.get(base.id) if isinstance(base, Scan) else None
+    return None if rows is None else max(0, rows + (share_kept(row.predicates) if filtered else 0))
+
+
+def _on_index(node: Hir, key: Key, imports: Imports) -> bool:
+    """Whether there is an index of the collection by some of these columns."""
+    base, row = fuse(node)
+    indexed = imports.indexed_input(base, row)
+    if indexed is None:
+        return False
+    outputs = [indexed.row.outputs[column] for column in key]
+    found = {output.index for output in outputs if isinstance(output, ColumnRef)}
+    return any(found.issuperset(index) for index in indexed.keys)

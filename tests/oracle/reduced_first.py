@@ -1,0 +1,43 @@
+"""Aggregates of joins that planning would take after the join alone, taken before it, too; or never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from tidemark_planner.lir import reduce_before_join
+from tidemark_planner.lir.reduce_before_join import Candidate
+
+Choice = Callable[[Sequence[Candidate]], Candidate | None]
+
+
+@contextmanager
+def reduced_first(choose: Choice) -> Iterator[list[Candidate]]:
+    """Plans that are made in the block reduce the chosen inputs of joins first; the block is given what was chosen."""
+    chosen = list[Candidate]()
+
+    def chosen_of(candidates: Sequence[Candidate]) -> Candidate | None:
+        found = choose(candidates) if candidates else None
+        chosen.extend(() if found is None else (found,))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce_before_join, "choose", chosen_of)
+        yield chosen
+
+
+def wherever_possible(candidates: Sequence[Candidate]) -> Candidate:
+    """The first input that can be reduced, whatever is known of its rows."""
+    return candidates[0]
+
+
+def any_of(random: Random) -> Choice:
+    """An input by chance."""
+    return random.choice
+
+
+def never(candidates: Sequence[Candidate]) -> None:
+    """No input."""
