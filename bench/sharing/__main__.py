@@ -15,27 +15,33 @@ primary keys and row counts known (`orders.py`).
 
     hydration_ratio_QUERY    a hydration, after over before, each the second one of its plan
 
+With `--rollups`, aggregates of joins: "after" takes them before the join, too, "before" after it alone
+(`reduced_first.py`). The figures are the same; `state_ratio` is the greatest.
+
 A query whose plan shares nothing has one form, so its ratios are 1 without a measurement: `alike` of the context.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.engine import View
-from bench.harness.query import Shards, described, planned_together
+from bench.harness.query import Facts, Shards, described, planned_together
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
 from bench.harness.workload.queries import Query, tables_of
 from bench.harness.workload.tpch_history import TpchHistory
 from bench.harness.workload.tpch_queries import ALL_SCHEMAS, TPCH
 from bench.sharing.orders import facts, planned_in_text_order
+from bench.sharing.reduced_first import ROLLUPS, planned_after_joins
 from bench.steps.setting import Options, Setting, setting
 from tests.oracle.unshared import kept_apart
+from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
 NAMES = [query.name for query in TPCH]
@@ -53,6 +59,8 @@ OF_ONE_PART = (
 )
 """Views over one subquery, each with its own condition or join."""
 WAYS = ("before", "after")
+Otherwise = Callable[[Any, Mapping[str, str], Shards, Facts], Planned]
+"""A plan of views that is not the chosen one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=600_000, help="rows of lineitem (%(default)s: a tenth of SF1)")
     parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
     parser.add_argument("--orders", default="", help="queries whose join orders are compared, such as q5,q8,q9")
+    parser.add_argument("--rollups", action="store_true", help="aggregates before and after joins are compared")
     parser.add_argument("--steps", type=int, default=20, help="deltas that are timed (%(default)s)")
     parser.add_argument("--warm-up", type=int, default=5, help="deltas before those (%(default)s)")
     parser.add_argument("--delta-rows", type=int, default=100, help="rows of a delta (%(default)s)")
@@ -74,7 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     queries = [query for query in TPCH if query.name in given.queries.split(",")]
     options = Options(lines=given.lines, steps=given.steps, warm_up=given.warm_up, delta_rows=given.delta_rows)
     with setting(options) as held:
-        figures, alike = _run(held, queries) if not ordered else _orders(held, ordered)
+        if given.rollups:
+            figures, alike = _chosen(held, ROLLUPS, planned_after_joins)
+            figures["state_ratio"] = max(figures[f"state_ratio_{query.name}"] or 0 for query in ROLLUPS)
+        elif ordered:
+            figures, alike = _chosen(held, [q for q in TPCH if q.name in ordered], planned_in_text_order)
+        else:
+            figures, alike = _run(held, queries)
     report("sharing", figures, circumstances | {"alike": alike, "load_after": load()}, given.json)
 
 
@@ -100,26 +115,27 @@ def _run(given: Setting, queries: Sequence[Query]) -> tuple[Figures, list[str]]:
     return rounded(figures | worst(figures, "step", list(groups), max)), alike
 
 
-def _orders(given: Setting, names: Sequence[str]) -> tuple[Figures, list[str]]:
-    """The chosen order of each query's joins, after, and that of the text, before."""
-    queries, figures, alike = [query for query in TPCH if query.name in names], Figures(), list[str]()
+def _chosen(given: Setting, queries: Sequence[Query], otherwise: Otherwise) -> tuple[Figures, list[str]]:
+    """The chosen plan of each query, after, and another one, before."""
+    figures, alike = Figures(), list[str]()
     ticks = [given.options.delta_rows] * ((given.options.warm_up + given.options.steps) * len(queries) * 2)
     with tempfile.TemporaryDirectory(dir=given.folder) as home:
         history = TpchHistory(Path(home), given.options.lines, queries, ticks, ALL_SCHEMAS)
         known = facts(history)
         for query in queries:
             asked, shards = {query.name: query.sql}, _shards(history, [query])
-            text = planned_in_text_order(given.driver.session, asked, shards, known)
+            other = otherwise(given.driver.session, asked, shards, known)
             chosen = planned_together(given.driver.plan, asked, shards, known=known)
-            if text.objects == chosen.objects:
+            if other.objects == chosen.objects:
                 alike.append(query.name)
                 continue
-            plans = {"before": text, "after": chosen}
+            plans = {"before": other, "after": chosen}
             for name in (f"{query.name}-cold", query.name):  # the first hydrations start processes and compile
                 made = {way: described(plan, history.now, name) for way, plan in plans.items()}
                 of_all = _compared(given, history, name, [query], made)
             figures |= of_all
         history.close()
+    names = [query.name for query in queries]
     return rounded(figures | worst(figures, "step", names, max) | worst(figures, "hydration", names, max)), alike
 
 

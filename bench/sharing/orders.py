@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.harness.query import Facts, Shards, planned_together
+from bench.harness.query import Facts, Planner, Shards, planned_together
 from bench.harness.workload.tpch_history import TpchHistory
 from tests.oracle.join_orders import forced
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -43,11 +43,16 @@ def _first(inputs: int) -> int:
     return 0
 
 
+def planning(session: Any) -> Planner:
+    """Planning in this process."""
+    own = session.newSession()
+    for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
+        own.conf.set(key, value)
+    catalyst = Catalyst(own)
+    return lambda request: plan(catalyst, request)
+
+
 def planned_in_text_order(session: Any, views: Mapping[str, str], shards: Shards, known: Facts) -> Planned:
     """The plan in the text's order, made in this process."""
-    planning = session.newSession()
-    for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
-        planning.conf.set(key, value)
-    catalyst = Catalyst(planning)
     with forced(_text, _first):
-        return planned_together(lambda request: plan(catalyst, request), views, shards, known=known)
+        return planned_together(planning(session), views, shards, known=known)

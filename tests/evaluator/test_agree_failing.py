@@ -29,7 +29,7 @@ from tidemark_replica.evaluator import admits
 pytestmark = [pytest.mark.spark, pytest.mark.broad]
 
 AT_ONCE = 60
-MOST_FEW, MOST = 360, 3540
+MOST_FEW, MOST = 360, 3600
 """The multiples of AT_ONCE that some calls of every function, and all calls, fill."""
 WIDTH = len(ROW)
 OF = {str(c.type): n for n, c in enumerate(ROW) if c.nullable}

@@ -24,7 +24,16 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlanRequest
 from tidemark_protocol.messages.responses import IngestionStatus, TableReport
 from tidemark_protocol.plan.dataflow import BuildDesc
-from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, Plan
+from tidemark_protocol.plan.lir import (
+    DistinctReduce,
+    Join,
+    JoinStage,
+    LinearJoin,
+    MapFilterProject,
+    Plan,
+    Reduce,
+    refs,
+)
 
 SA = GlobalId("s.a")
 
@@ -54,10 +63,18 @@ def joined(inputs: int) -> Any:
     return join
 
 
-def with_counts(context: ReconcileContext, then: int | None, now: int, inputs: int = 3) -> DataflowRevision:
+def grouped(plan: Plan) -> Plan:
+    """The distinct rows of the plan joined to itself."""
+    join = joined(2)(plan)
+    return Reduce(join, refs(join.schema), (), DistinctReduce(), MapFilterProject.identity(join.schema))
+
+
+def with_counts(
+    context: ReconcileContext, then: int | None, now: int, inputs: int = 3, through: Any = None
+) -> DataflowRevision:
     """Dataflow d was planned with a count, and its table has another one now. Returns its revision."""
     known = context.registry
-    add_dataflow(known, "d", shards=("s.a",), through=joined(inputs))
+    add_dataflow(known, "d", shards=("s.a",), through=through or joined(inputs))
     (state,) = known.dataflows("ns")
     assert state.active is not None
     counts = () if then is None else (RowCount(SA, then),)
@@ -99,6 +116,14 @@ def test_explain_notes_row_counts_that_are_no_longer_true(
     assert "`kubectl tidemark replan d -n ns --dry-run`" in plan.notes[1]
     assert plan.text().endswith("\n\n" + "\n".join(plan.notes) + "\n")
     assert note in plan.json()
+
+
+def test_explain_notes_row_counts_where_an_aggregate_might_go_before_a_join() -> None:
+    context, admission = made()
+    with_counts(context, 1024, 1 << 23, through=grouped)
+    plan = asyncio.run(explain(context, admission, "anne", "ns", "d"))
+
+    assert plan.notes[0] == "planned when s.a had about 1,024 rows; it has about 8,388,608 now"
 
 
 def test_explain_notes_the_last_recomputation_of_each_replica() -> None:

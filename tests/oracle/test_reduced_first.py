@@ -83,7 +83,7 @@ def test_oracle_every_case_with_aggregates_before_joins(oracle: Oracle, case: Ca
     with in_process(tmp_path, case.tables, history) as of, reduced_first(wherever_possible) as chosen:
         oracle.describe(case, of)
     if not chosen:
-        pytest.skip("none: no aggregate of a join can be taken before it")
+        pytest.skip("no aggregate of a join can be taken before it")
     with reduced_first(wherever_possible):
         oracle.check(case, seed, tmp_path)
 
