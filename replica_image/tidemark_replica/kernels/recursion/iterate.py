@@ -15,11 +15,14 @@ innermost loop are times; those of an outer one are taken one after the other:
     (a) i=0 j=0 +1, i=2 j=1 +1      up to i=0:  (a) j=0 +1                 ──kernel──>  what is put out at i=0
                                     up to i=2:  (a) j=0 +1, (a) j=1 +1     ──kernel──>  at i=2, less that of i=0
 
+Below the first iteration that an update changes, both outputs are the same. So the rows from before count from the
+iteration just before it on, where those that earlier rounds put in and took back cancel.
+
 State: the input with its iterations, by group. Cost of an update: the groups that a round touches, each read whole.
 Errs rows of the input pass through.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -126,9 +129,30 @@ def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[_Cont
     hashes = file_hashes(rows)
     groups = group_rows(hashes, columns)
     keys = Keys.sorted(hashes[groups.first], take(columns, groups.first))
-    stored = [hits.stored for hits in context.trace(spec.state).probe(keys)]
+    first = [
+        np.minimum.reduceat(_ints(rows.column(column))[groups.order], groups.starts)
+        for column in _iteration_columns(spec)
+    ]
+    stored = [_since(hits.stored, hits.delta, first, spec) for hits in context.trace(spec.state).probe(keys)]
     before = pa.concat_batches([rows.slice(0, 0), *stored])
     return _as_contents(before, layout), _as_contents(pa.concat_batches([before, rows]), layout)
+
+
+def _since(stored: Any, groups: Ints, first: Sequence[Ints], spec: IterateSpec) -> Any:
+    """Stored rows of these groups, from the iterations just before the first ones that change."""
+    columns = stored.columns
+    for column, begin in zip(_iteration_columns(spec), first, strict=True):
+        columns[column] = pa.array(np.maximum(_ints(columns[column]), begin[groups] - 1))
+    return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
+
+
+def _iteration_columns(spec: IterateSpec) -> range:
+    """The places of the iterations in a file's rows, behind the hash."""
+    return range(1 + len(spec.types), 1 + len(spec.types) + spec.loops)
+
+
+def _ints(column: Any) -> Ints:
+    return np.asarray(column.to_numpy())
 
 
 def _as_contents(rows: Any, layout: Layout) -> _Contents:
