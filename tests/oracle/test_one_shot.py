@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.cases import PARTS
 from tests.oracle.check import Case, check_answers
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, delta, harness
-from tests.oracle.histories import random_bounds, random_history
+from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.in_process import InPieces, InProcessRunner, NeedsCatalyst, in_process
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.kinds import KINDS
@@ -24,7 +24,7 @@ from tests.step_worker.shared import step_workers
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.plan.dataflow import DataflowDescription, SourceImport
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
@@ -49,14 +49,23 @@ def test_oracle_a_query_answers_as_a_batch(oracle: Oracle, case: Case, seed: int
                 check_answers(case, found[0], {time: answers[time]}, {}, {})
 
 
+@pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("family", PARTS)
-def test_agree_a_query_answers_what_a_view_shows(oracle: Oracle, family: str, seed: int, tmp_path: Path) -> None:
-    """Every case, at each time of a history: whole, in several tasks, and few rows at a time."""
+def test_agree_a_query_answers_what_a_view_shows(
+    oracle: Oracle, family: str, seed: int, grows: bool, tmp_path: Path
+) -> None:
+    """Every case, at some times of a history: whole, in several tasks, and few rows at a time.
+
+    Over append-only tables top-k, min and max hold the first rows alone.
+    """
     for number, case in enumerate(PARTS[family]):
         history = random_history(case.tables, seed + 1000 + number, changes=case.changes, tick=case.tick)
+        history = without_retractions(history) if grows else history
         with in_process(tmp_path / str(number), case.tables, history) as of:
             description = oracle.describe(case, of)
+            if grows:
+                description = replace(description, source_imports=append_only(description.source_imports))
             try:
                 shown = of.run(description, random_bounds(history, seed))
             except NeedsCatalyst:
@@ -66,6 +75,17 @@ def test_agree_a_query_answers_what_a_view_shows(oracle: Oracle, family: str, se
                 for how in ({"runner": InProcessRunner}, {"runner": InPieces}, {"runner": InTasks, **_IN_TASKS}):
                     found = once(of, description, time, how)
                     assert _at(found, time) == then, f"{case.name} at {time}, {how}"
+
+
+def append_only(imports: tuple[SourceImport, ...]) -> tuple[SourceImport, ...]:
+    """The imports, as of tables that are known to grow."""
+    return tuple(replace(each, monotonic=True) for each in imports)
+
+
+def without_retractions(history: History) -> History:
+    """The history of tables from which nothing is taken."""
+    grown = {table: tuple(c for c in changes if c[2] > 0) for table, changes in history.changes.items()}
+    return replace(history, changes=grown)
 
 
 def once(of: DataflowHarness, description: DataflowDescription, time: int, how: Mapping[str, Any]) -> Counter[Any]:

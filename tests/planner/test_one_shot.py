@@ -8,7 +8,7 @@ from tests.planner.catalogue import CATALOGUE
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.one_shot import plan_one_shot
 from tidemark_protocol.messages.planning import Finishing, PlannedOneShot, PlanQueryRequest, Refused
-from tidemark_protocol.plan.lir import OrderKey
+from tidemark_protocol.plan.lir import OrderKey, TopK, inputs_of
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +43,23 @@ def test_order_limit_and_offset_at_the_top_are_the_finishing(catalyst: Catalyst)
     assert planned.finishing == Finishing(order, 5, 2, shown=1)
     assert len(planned.planned.exports[0].columns) == 2
     assert [c.name for c in planned.columns] == ["k"]
+
+
+def test_a_query_with_an_order_and_a_limit_keeps_its_first_rows(catalyst: Catalyst) -> None:
+    """Offset and limit together, by the order of the answer; all rows without an order, or with a huge limit."""
+
+    def kept(end: str) -> TopK | None:
+        plan = one_shot(catalyst, f"SELECT x, count(*) FROM s.t GROUP BY x {end}").planned.objects[-1].plan
+        return next((node for node in (plan, *inputs_of(plan)) if isinstance(node, TopK)), None)
+
+    found = kept("ORDER BY 2 DESC LIMIT 5 OFFSET 2")
+    assert found is not None
+    assert found.limit is not None
+    assert (found.limit.value, found.offset, found.group_key) == ("7", 0, ())
+    assert found.order == (OrderKey(1, descending=True, nulls_last=True),)
+    assert kept("LIMIT 5") is None
+    assert kept("ORDER BY 2") is None
+    assert kept("ORDER BY 2 LIMIT 100001") is None
 
 
 def test_the_order_of_a_query_over_common_table_expressions(catalyst: Catalyst) -> None:

@@ -2,7 +2,8 @@
 
     SELECT s, count(*) FROM t GROUP BY s ORDER BY 2 DESC LIMIT 3
 
-    dataflow: Reduce over t, one index (c0, c1)        finishing: by c1 descending, limit 3
+    dataflow: TopK 3 by c1 over Reduce over t,         finishing: by c1 descending, limit 3
+    one index (c0, c1)
 
 The caller creates the dataflow with the as_of that it wants, peeks its index at that time with the finishing, and drops
 it. A query that reads one export and needs no operators is planned as a peek of that export (peek.py), which is
@@ -20,7 +21,7 @@ from tidemark_planner.planning.assemble import assemble, check_settings, fits_wi
 from tidemark_planner.planning.peek import plan_peek
 from tidemark_planner.planning.positions import with_positions
 from tidemark_planner.planning.query import lower_query
-from tidemark_planner.planning.result_finishing import finish_query
+from tidemark_planner.planning.result_finishing import finish_query, first_rows
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import scope_of
 from tidemark_protocol.ids import GlobalId
@@ -64,7 +65,7 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     scope = scope_of(request.catalogue, ())
     query = lower_query(catalyst, request.sql, scope, object_id, lower, request.dialect)
     end = finish_query(query.lowered, ordering)
-    hir = optimise(end.hir)
+    hir = optimise(first_rows(end))
     built_as = GlobalId(request.id_prefix + RESULT)
     held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(hir.schema))
     export = PlannedExport(RESULT, "index", built_as, held, tuple(range(len(held))))

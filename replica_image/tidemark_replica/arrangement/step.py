@@ -206,6 +206,8 @@ class StepContext:
     """Whether the dataflow has one time, the as_of: no later step reads what operators keep."""
     is_later_round: bool = False
     """Whether an earlier round of a loop at this time has put out what was due."""
+    inputs_add_only: bool = False
+    """Whether the step has one time, the as_of, and the inputs are append-only tables, which have no retractions."""
 
     @property
     def run_rows(self) -> int:

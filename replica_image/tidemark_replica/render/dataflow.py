@@ -82,6 +82,7 @@ class RenderedDataflow:
         self._operators = OperatorCosts(fragments, self._ids)
         arranged = {a for each in self._prepared for a in each.arranged}
         self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements} - arranged)
+        self._inputs_grow = not imported and all(i.monotonic for i in description.source_imports)
         self.build_seconds = 0.0
         """How long it took to build it, without Spark's start."""
         self._holds = [index.hold(description.as_of) for index in imported.values()]
@@ -180,7 +181,18 @@ class RenderedDataflow:
             busy = self._store.busy  # before pinning: a merge may be settled at any time, none begins during a step
             with self._store.pin(*names) as pinned, raising_disk_full(folder):
                 folder.mkdir(parents=True)
-                done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache, self._operators)
+                done = StepRun(
+                    step,
+                    run,
+                    folder,
+                    self._runner,
+                    self._store,
+                    pinned,
+                    busy,
+                    self._cache,
+                    self._operators,
+                    inputs_grow=self._inputs_grow,
+                )
                 if step.hydrates:
                     self._progress = HydrationProgress(self._fragments.fragments, done.rows, self._ids)
                     done.watch(self._progress)

@@ -10,6 +10,8 @@
 | monotonic_top1,  | offset + limit rows per group                  | the delta; only for an input that only grows  |
 | monotonic_top_k  |                                                |                                               |
 
+A dataflow's only step keeps no state, and holds offset + limit rows per group if its rows are never taken back.
+
 All plans give the same rows. Without a limit the output is all rows but the first `offset`. A limit of 0 needs no
 state. Errors of the input pass through. A negative multiplicity before the last position is an error
 (`ranking/top_k.py`).
@@ -46,7 +48,7 @@ def lower_top_k(scope: Scope, plan: TopK, stream: Stream) -> Stream:
     else:
         ranking, complement = Ranking(types, plan.group_key, plan.order, offset, offset + limit), False
     growing = plan.plan.kind in ("monotonic_top1", "monotonic_top_k")
-    state = RankingStateSpec(scope.new_arrangement("topk", ranking.layout), growing)
+    state = RankingStateSpec(scope.new_arrangement("topk", ranking.layout), growing, scope.retractions.of(plan.input))
     return Stream(Kernel(TopKSpec(state, ranking, complement), stream.tree), stream.schema)
 
 

@@ -43,11 +43,16 @@ class StepRun:
         busy: frozenset[str],
         cache: BatchCache,
         operators: OperatorCosts,
+        *,
+        inputs_grow: bool = False,
     ) -> None:
-        """`busy`: files in a background merge when the manifests were pinned, or just before."""
+        """`busy`: files in a background merge when the manifests were pinned, or just before. `inputs_grow`: the
+        dataflow reads append-only tables alone.
+        """
         self._busy, self._cache = busy, cache
         self._step, self._run, self._folder, self._runner = step, run, folder, runner
         self._store, self._pinned = store, pinned
+        self._inputs_grow = inputs_grow
         self._single_time = step.hydrates and step.limit == step.lower + 1
         self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
         self.merges: list[Merged] = []
@@ -165,6 +170,7 @@ class StepRun:
             bytes_left=self._store.bytes_left,
             busy=self._busy,
             is_only_step=self._step.is_only_step,
+            inputs_add_only=self._single_time and self._inputs_grow,
         )
 
     def rows(self, node: p.Pipeline) -> int:

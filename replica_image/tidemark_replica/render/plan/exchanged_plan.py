@@ -40,6 +40,8 @@ from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
 from tidemark_replica.kernels.joins.join import JoinSpec, Side
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
+from tidemark_replica.kernels.ranking.partial_first_rows import PartialFirstRowsSpec
+from tidemark_replica.kernels.ranking.state import Retractions
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
@@ -158,7 +160,10 @@ class _Cutter:
             case p.Kernel(ReduceSpec() as spec, input) if self._needs_exchange(input, spec.shape.key):
                 sums = p.Kernel(PartialSumsSpec(spec.shape), input)
                 return p.Kernel(replace(spec, summed=True), self._exchanged(sums, _first(len(spec.shape.key)), builder))
-            case p.Kernel(spec, input) if not isinstance(spec, FlatMapSpec | PartialSumsSpec):
+            case p.Kernel(TopKSpec() as spec, input) if self._is_thinned(spec, input):
+                some = p.Kernel(PartialFirstRowsSpec(spec.state, spec.ranking), input)
+                return replace(tree, input=self._exchanged(some, spec.ranking.key, builder))
+            case p.Kernel(spec, input) if not isinstance(spec, FlatMapSpec | PartialSumsSpec | PartialFirstRowsSpec):
                 arranged = spec.arrangement if isinstance(spec, ArrangeInputSpec | SelfJoinSpec) else None
                 key = _key_of(spec) if arranged is None else self._layouts[arranged].key
                 return replace(tree, input=self._partitioned(input, key, builder))
@@ -187,6 +192,11 @@ class _Cutter:
 
     def _needs_exchange(self, tree: p.Pipeline, key: Key) -> bool:
         return not isinstance(tree, p.Spool | p.ReadSpool) and self._partition_key(tree) != key
+
+    def _is_thinned(self, spec: TopKSpec, input: p.Pipeline) -> bool:
+        """Whether tasks leave out rows before an exchange: nobody needs them later, and nothing may be taken back."""
+        keeps_some = not spec.complement and spec.state.retractions is not Retractions.ALWAYS
+        return self._only_step and keeps_some and self._needs_exchange(input, spec.ranking.key)
 
     def _exchanged(self, tree: p.Pipeline, key: Key, builder: _StageBuilder) -> p.Pipeline:
         """The stream through an exchange."""

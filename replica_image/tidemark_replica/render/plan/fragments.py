@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -41,6 +42,7 @@ from tidemark_replica.render.plan.pipeline import (
     Source,
     Types,
 )
+from tidemark_replica.render.plan.retractions import RetractionAnalysis
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ class Scope:
     """Those of arrangements. A loop's body, a scope of its own, goes on with these counters."""
     loops: Iterator[int] = field(default_factory=count)
     spools: Iterator[int] = field(default_factory=count)
+
+    @cached_property
+    def retractions(self) -> RetractionAnalysis:
+        """Which plans of the dataflow may take rows back."""
+        return RetractionAnalysis(self.description)
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
         """Allocate the arrangement of a stateful operator."""

@@ -17,6 +17,7 @@ from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroups
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, arrange_input
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec, self_join
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec, extremes
+from tidemark_replica.kernels.ranking.partial_first_rows import PartialFirstRowsSpec, partial_first_rows
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 from tidemark_replica.kernels.recursion.iterate import IterateSpec, iterate
 from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec, recursion_limit
@@ -34,6 +35,7 @@ Spec = (
     | IterateSpec
     | ArrangeInputSpec
     | SelfJoinSpec
+    | PartialFirstRowsSpec
     | PartialSumsSpec
     | ReduceSpec
     | TemporalSpec
@@ -53,6 +55,7 @@ KERNELS: Mapping[type, Run] = {
     ReevaluatedGroupsSpec: reevaluate_groups,
     ArrangeInputSpec: arrange_input,
     SelfJoinSpec: self_join,
+    PartialFirstRowsSpec: partial_first_rows,
     PartialSumsSpec: partial_sums,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,

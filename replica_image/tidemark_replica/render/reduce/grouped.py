@@ -12,6 +12,7 @@ from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import Aggregate, Reduce, Schema
 from tidemark_protocol.types import ColumnType
+from tidemark_replica.kernels.ranking.state import Retractions
 from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.key_columns import key_columns
 from tidemark_replica.render.plan.lowering_stream import Stream
@@ -27,6 +28,7 @@ class Grouped:
     texts: tuple[str, ...]
     """The SQL text of each value."""
     key_schema: Schema
+    retractions: Retractions
 
     def output(self, aggregates: Sequence[Aggregate]) -> Schema:
         """The output columns of a part with these aggregates: the key's, then one per aggregate."""
@@ -47,7 +49,8 @@ def grouped(scope: Scope, plan: Reduce, stream: Stream) -> Grouped:
     rows = key_columns(stream.schema, (*plan.key, *plan.values))
     key, values = rows.positions[: len(plan.key)], rows.positions[len(plan.key) :]
     schema = tuple(_column_type(k) for k in plan.key)
-    return Grouped(scope.streams.mfp(stream, rows.mfp), key, values, tuple(to_sql(v) for v in plan.values), schema)
+    texts, retractions = tuple(to_sql(v) for v in plan.values), scope.retractions.of(plan.input)
+    return Grouped(scope.streams.mfp(stream, rows.mfp), key, values, texts, schema, retractions)
 
 
 def _column_type(expr: ScalarExpr) -> ColumnType:

@@ -22,7 +22,8 @@ def lower_hierarchical(scope: Scope, rows: Grouped, plan: HierarchicalReduce) ->
     """Lower min and max, with one ranking state per value and direction."""
     of = ExtremesShape(arrow_types(rows.stream.schema), rows.key, tuple(_extreme(a, rows) for a in plan.aggregates))
     states = tuple(
-        RankingStateSpec(scope.new_arrangement("extreme", of.ranking(v).layout), plan.monotonic) for v in of.values
+        RankingStateSpec(scope.new_arrangement("extreme", of.ranking(v).layout), plan.monotonic, rows.retractions)
+        for v in of.values
     )
     return Stream(Kernel(ExtremesSpec(of, states), rows.stream.tree), rows.output(plan.aggregates))
 

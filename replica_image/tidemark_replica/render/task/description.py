@@ -57,6 +57,8 @@ class StepDescription:
     """That of a loop's round, after those of the loops around it; none outside of loops."""
     is_only_step: bool = False
     """Whether no later step, and no later round of a loop, reads what operators keep."""
+    inputs_add_only: bool = False
+    """Whether the step has one time, the as_of, and the inputs are append-only tables."""
 
     def write(self, path: Path) -> None:
         """Write the description at once. No task knows the path before the file is complete."""
@@ -74,6 +76,7 @@ class StepDescription:
             "busy": list(self.busy),
             "iteration": list(self.iteration),
             "is_only_step": self.is_only_step,
+            "inputs_add_only": self.inputs_add_only,
         }
         path.write_bytes(json.dumps(value).encode())
 
@@ -95,6 +98,7 @@ class StepDescription:
             frozenset(value["busy"]),
             tuple(value["iteration"]),
             value["is_only_step"],
+            value["inputs_add_only"],
         )
 
 

@@ -362,4 +362,5 @@ def _context(description: StepDescription, path: Path, share: TaskShare) -> Step
         until=limit,
         is_only_step=description.is_only_step,
         is_later_round=any(description.iteration),
+        inputs_add_only=description.inputs_add_only,
     )

@@ -12,6 +12,7 @@ from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroups
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
+from tidemark_replica.kernels.ranking.partial_first_rows import PartialFirstRowsSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
@@ -28,6 +29,7 @@ _KERNELS: Mapping[type, str] = {
     ReevaluatedGroupsSpec: "groups",
     ArrangeInputSpec: "arrange",
     SelfJoinSpec: "join",
+    PartialFirstRowsSpec: "partial top-k",
     PartialSumsSpec: "partial sums",
     ReduceSpec: "reduce",
     TemporalSpec: "temporal filter",

@@ -2,6 +2,8 @@
 
     FullState        every row, sorted by value      the default
     MonotonicState   the first rows alone            inputs that only grow
+    PassingState     the first rows alone, and       the only step of a dataflow, whose input has no retractions
+                     nothing after the step
 
 A kernel adds its input (`add`), takes the errors that the input caused (`finish`), reads first rows from `segments` and
 the arrangement, reports them (`accept`), and commits.
@@ -10,12 +12,16 @@ the arrangement, reports them (`accept`), and commits.
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.ranking.ranking import Ranking
 from tidemark_replica.kernels.ranking.state.full import FullState
-from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
+from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec, Retractions
 from tidemark_replica.kernels.ranking.state.monotonic import MonotonicState
+from tidemark_replica.kernels.ranking.state.passing import PassingState
 
-__all__ = ["RankingState", "RankingStateSpec", "open_state"]
+__all__ = ["RankingState", "RankingStateSpec", "Retractions", "open_state"]
 
 
 def open_state(context: StepContext, state: RankingStateSpec, ranking: Ranking) -> RankingState:
     """Open the state of a ranking for one step."""
-    return (MonotonicState if state.monotonic else FullState)(context, state, ranking)
+    if context.is_only_step and state.adds_only(context):
+        return PassingState(context, state, ranking)
+    is_monotonic = state.monotonic and not context.is_only_step  # all rows of one step are there at its end
+    return (MonotonicState if is_monotonic else FullState)(context, state, ranking)

@@ -2,12 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+
+
+class Retractions(Enum):
+    """Whether the input of a ranking may have retractions where it has one time, the as_of."""
+
+    NEVER = "never"
+    OF_INPUTS = "of inputs"
+    """Unless the inputs of the dataflow are append-only tables."""
+    ALWAYS = "always"
+    """It may have some, whatever the inputs have: it subtracts."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,13 @@ class RankingStateSpec:
     arrangement: ArrangementId
     monotonic: bool = False
     """Whether the input only grows."""
+    retractions: Retractions = Retractions.ALWAYS
+
+    def adds_only(self, context: StepContext) -> bool:
+        """Whether no row of the step is taken back, so that rows behind the last position can be left out."""
+        if self.retractions is Retractions.NEVER:
+            return context.is_only_step
+        return self.retractions is Retractions.OF_INPUTS and context.inputs_add_only
 
 
 class RankingState(Protocol):

@@ -54,7 +54,8 @@ class Fixpoint:
     def __init__(self, loop: Loop, outer: StepDescription, folder: Path, cache: BatchCache, run: RunPart) -> None:
         self._loop, self._folder, self._run = loop, folder.absolute(), run
         self._cache = cache
-        self._outer = replace(outer, is_only_step=False)  # rounds read what earlier ones keep
+        # rounds read what earlier ones keep, and retract what the ones before them put out
+        self._outer = replace(outer, is_only_step=False, inputs_add_only=False)
         self._manifests = {a: outer.manifests[a] for a in loop.arrangements}
         self._own: dict[str, BatchRef] = {}
         self._rounds = 0
