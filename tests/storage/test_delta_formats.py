@@ -248,6 +248,19 @@ def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pyte
     check(tmp_path, spec)
 
 
+@pytest.mark.parametrize("rows", [["z", "a", "b"], ["z", "z", "a"], ["a", "a", "z"]])
+@pytest.mark.parametrize("predicate", ["name = 'a'", "name = 'a' OR name = 'z'"])
+def test_an_update_that_makes_rows_equal(tmp_path: Path, rows: list[str], predicate: str) -> None:
+    """delta-rs leaves new rows that others of the file equal out of its change data feed."""
+    path = str(tmp_path / "up")
+    write_deltalake(path, pa.table({"name": rows}), configuration={"delta.enableChangeDataFeed": "true"})
+    one, spec = followed(tmp_path, path)
+    Table(path).update({"name": "'z'"}, predicate=predicate)
+    tick(one, 1100)
+
+    check(tmp_path, spec)
+
+
 @pytest.mark.parametrize("shares_max", [3, 256])
 def test_many_shares_and_pieces_are_one_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_max: int

@@ -16,6 +16,7 @@ from tests.storage.delta_tables import check, ingester, spec_of, tick
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_replica.storage.delta import reading, source
+from tidemark_replica.storage.delta.remaining import SumsWrong, remaining
 
 ROWS = 2000
 
@@ -64,6 +65,42 @@ def test_rows_that_change_alike(made: Any, tmp_path: Path) -> None:
     tick(one, 1000)
     write_deltalake(path, table(-1), mode="overwrite")
     tick(one, 2000)
+
+    check(tmp_path, spec)
+
+
+def test_a_table_whose_reads_differ_stops_by_name_until_it_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other table goes on."""
+    paths = {name: str(tmp_path / f"up-{name}") for name in ("good", "bad")}
+
+    def write(sign: int) -> None:
+        for name, path in paths.items():
+            rows = pa.table({"id": range(ROWS), name: [i if i % 100 else i * sign for i in range(ROWS)]})
+            write_deltalake(path, rows, mode="overwrite")
+
+    def differing(parts: Any, columns: Any, rows: int) -> Any:
+        yield from remaining(parts, columns, rows)
+        if "bad" in columns:
+            raise SumsWrong("other rows")
+
+    write(1)
+    spec = spec_of(*(DeltaTable(name, path, ("id", name)) for name, path in paths.items()))
+    one = ingester(tmp_path, spec)
+    one.recover()
+    tick(one, 1000)
+    write(-1)
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "remaining", differing)
+        tick(one, 2000)
+        assert dict(one._source.stopped()) == {"bad": "FilesDiffer: table bad: version 1: other rows"}
+        assert sum(row[1] < 0 for row in oks(tmp_path, "good")) == ROWS // 100 - 1  # type: ignore[operator]
+        assert all(row[1] >= 0 for row in oks(tmp_path, "bad"))  # type: ignore[operator]
+        assert one._source.retries()
+    again = ingester(tmp_path, spec, term=2)
+    again.recover()
+    tick(again, 3000)
 
     check(tmp_path, spec)
 

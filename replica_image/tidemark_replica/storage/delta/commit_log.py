@@ -1,15 +1,15 @@
 """The log of a Delta table, commit by commit: `_delta_log/<version>.json` as the Delta protocol defines it.
 
-A commit changes rows in one of two ways. Where it has `cdc` files, these hold all of its changes. Otherwise the rows of
-the files that it adds appear and those of the files that it removes disappear; actions with `dataChange` false
-(OPTIMIZE) move rows between files and are left out.
+A commit changes rows in one of two ways. Where it has `cdc` files, these hold all of its changes, unless it is an
+UPDATE by delta-rs. Otherwise the rows of the files that it adds appear and those of the files that it removes
+disappear; actions with `dataChange` false (OPTIMIZE) move rows between files and are left out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,20 @@ def read_commit(storage: Storage, version: int) -> Commit | None:
             digest=hashlib.sha256(text).hexdigest()[:32],
             adds=tuple(_file(a) for kind, a in actions if kind == "add" and a.get("dataChange", True)),
             removes=tuple(_file(a) for kind, a in actions if kind == "remove" and a.get("dataChange", True)),
-            changes=tuple(_file(a) for kind, a in actions if kind == "cdc"),
+            changes=() if _is_update_of_delta_rs(actions) else tuple(_file(a) for kind, a in actions if kind == "cdc"),
             metadata=next((a for kind, a in actions if kind == "metaData"), None),
             protocol=next((a for kind, a in actions if kind == "protocol"), None),
         )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise TableStopped(FILE_UNREADABLE, f"{log_path(version)} is no entry of a Delta log: {error}") from None
+
+
+def _is_update_of_delta_rs(actions: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Whether the commit is an UPDATE by delta-rs. Its cdc files lack new rows that other rows of the files that it
+    rewrote equal, and these rows count once less then. The files that it adds and removes are right."""
+    infos = [action for kind, action in actions if kind == "commitInfo" and action.get("operation") == "UPDATE"]
+    names = (str(info.get(name)) for info in infos for name in ("engineInfo", "clientVersion"))
+    return any(name.startswith("delta-rs") for name in names)
 
 
 def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:

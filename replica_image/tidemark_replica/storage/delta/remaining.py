@@ -11,7 +11,7 @@ Rows may be in any order in the files, and in different ones in the passes. Rows
 their sum and the check's are both zero by chance. A row and the one in its place, where they are all that is left of a
 sum, are lost only if both their hashes are equal: over random keys with 2^-66 at the most for numbers, 2^-64 for texts,
 2^-62 for arrays of texts, whatever the rows are (`row_hashes` has the proof), and for most rows with about 2^-128.
-Where the check fails, the tick does, and the next attempt has other keys. Rows that count so often that their sums
+Where the check fails, the table stops, and the next attempt has other keys. Rows that count so often that their sums
 might lose many bits are never left out.
 """
 
@@ -94,5 +94,5 @@ def remaining(parts: Callable[[], Iterable[Updates]], columns: Sequence[str], ro
             yield batch
     if check[0]:
         raise SumsWrong(
-            "the files of a change were read twice, and had other rows the second time; the tick is tried again"
+            "the files of the change were read twice, and had other rows the second time; they are read again soon"
         )

@@ -42,8 +42,8 @@ from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, sn
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import BATCH_ROWS, RowReader
-from tidemark_replica.storage.delta.remaining import Updates, remaining
-from tidemark_replica.storage.delta.stop import KEY_VIOLATED, VERSION_GONE
+from tidemark_replica.storage.delta.remaining import SumsWrong, Updates, remaining
+from tidemark_replica.storage.delta.stop import FILES_DIFFER, KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
 from tidemark_replica.storage.source import Source, SourceShards
@@ -191,6 +191,9 @@ class DeltaIngestion(Source):
                 if (file := write_staged(location, _batches(piece), schema=schema)) is not None:
                     files.append(file)
             self._check_key(ingested, now, files)
+        except SumsWrong as error:
+            remove_staged(location, files)
+            raise TableStopped(FILES_DIFFER, f"version {now.version}: {error}") from None
         except BaseException:
             remove_staged(location, files)
             raise

@@ -7,6 +7,7 @@ ColumnChanged        a declared column was dropped, renamed, or has another type
 FeatureNotSupported  the table has a feature (or a layout) that cannot be read
 FileUnreadable       a data file is no Parquet file of the declared columns
 KeyViolated          a version has two rows with one primary key, or NULL in it
+FilesDiffer          the files of a change had other rows when they were read again, or a check failed by chance
 """
 
 from __future__ import annotations
@@ -18,3 +19,4 @@ COLUMN_CHANGED = "ColumnChanged"
 FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
 FILE_UNREADABLE = "FileUnreadable"
 KEY_VIOLATED = "KeyViolated"
+FILES_DIFFER = "FilesDiffer"
