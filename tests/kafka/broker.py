@@ -6,7 +6,6 @@ with broker(folder) as it  a server on a port of its own; it ends with the block
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import time
@@ -19,8 +18,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from bench.harness.cache import cache_folder, cached
 from tests.authorities import Pair
+from tests.kafka.jars import installed, java
 from tests.ports import free_port
 from tidemark_devcluster.control_plane import processes
 
@@ -28,12 +27,6 @@ VERSION = "4.1.1"
 SUMS = Path(__file__).parent / "jars.sha256"
 START_SECONDS = 120.0
 STARTS_MOST = 5
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version>
-<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-<version>{VERSION}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-</dependencies></project>"""
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -57,19 +50,9 @@ log.segment.delete.delay.ms=500
 
 
 def install() -> Path:
-    """The folder with the broker's jars (43 MB); Maven fetches them if they are not there."""
-    return cached(cache_folder().parent / "kafka" / VERSION, _make)
-
-
-def _make(folder: Path) -> None:
-    (folder / "pom.xml").write_text(_POM)
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    subprocess.run(["mvn", "-q", "-B", "-f", folder / "pom.xml", *goal], check=True)
-    wanted = {name: digest for digest, name in (line.split() for line in SUMS.read_text().splitlines())}
-    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
-    if found != wanted:
-        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-        raise AssertionError(f"Maven gave other files than {SUMS.name} names: {', '.join(wrong)}")
+    """The folder with the broker's jars (43 MB)."""
+    artifacts = [f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"]
+    return installed("kafka", VERSION, artifacts, SUMS)
 
 
 @dataclass
@@ -95,9 +78,7 @@ class Broker:
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
-        home = install()
-        command = [*_java(home), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"]
-        command.append(str(self.folder / "server.properties"))
+        command = [*java(install()), "kafka.Kafka", str(self.folder / "server.properties")]
         log, pid_file = self.folder / "broker.log", self.folder / "broker.pid"
         self.identity = processes.start(command, os.environ, self.folder, log, pid_file, die_with_starter=True)
         deadline = time.monotonic() + START_SECONDS
@@ -117,11 +98,6 @@ class Broker:
             return bool(self.admin().list_topics(timeout=1.0).brokers)
         except KafkaException:
             return False
-
-
-def _java(home: Path) -> list[str]:
-    options = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return ["java", *options, "-cp", f"{home}/*"]
 
 
 _SECURE = """listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
@@ -158,7 +134,7 @@ def broker(folder: Path, secure: Pair | None = None) -> Iterator[Broker]:
         (folder / "server.properties").write_text(text)
         if attempt == 0:
             tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"]
-            format = [*_java(install()), *tool, str(folder / "server.properties")]
+            format = [*java(install()), *tool, str(folder / "server.properties")]
             done = subprocess.run(format, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
         try:

@@ -121,12 +121,37 @@ class Database:
             (value,) = connection.execute(query).fetchone() or (None,)
             return value
 
+    def rows(self, query: str) -> list[Row]:
+        with connect(self.server, self.name) as connection:
+            return connection.execute(query).fetchall()
+
     def spec(self, *tables: PostgresTable, **more: Any) -> PostgresSource:
         return spec_of(self.server, self.name, *tables, **more)
 
 
 class History:
-    """Transactions at random, several of them open at a time. `states`: the contents after each commit."""
+    """Transactions at random, several of them open at a time. `states`: the contents after each commit. `shown`: of
+    each table its name upstream, and its columns as the shards are to have them, the last one for rows that are errors.
+    """
+
+    shown: Mapping[str, tuple[str, str]] = {
+        "a": (
+            "a",
+            "id, part, nullif(amount, 'NaN'), note, case when isfinite(at) then at end, ok,"
+            " case when amount = 'NaN' then 'amount' when not isfinite(at) then 'at' end",
+        ),
+        "b": (
+            "b",
+            "k, v, case when array_ndims(tags) is distinct from 2 then tags end,"
+            " case when extract(year from day) > 0 then day end, raw,"
+            " case when array_ndims(tags) = 2 then 'tags' when extract(year from day) < 0 then 'day' end",
+        ),
+        "odd": (
+            '"Odd Name"',
+            '"The Key", case when array_ndims(words) = 1 then words end,'
+            " case when array_ndims(words) > 1 then 'words' end",
+        ),
+    }
 
     def __init__(self, server: Postgres, database: str, seed: int, truncates: bool = True) -> None:
         self.random, self._server, self._database = random.Random(seed), server, database
@@ -138,11 +163,7 @@ class History:
     def now(self) -> State:
         with self._reader.transaction():
             self._reader.execute("set transaction isolation level repeatable read")
-            return {
-                "a": self._rows("a"),
-                "b": self._rows("b"),
-                "odd": self._rows('"Odd Name"'),
-            }
+            return {name: self._rows(*upstream) for name, upstream in self.shown.items()}
 
     def step(self) -> None:
         """Begins a transaction, or goes on with an open one, or ends one."""
@@ -241,9 +262,9 @@ class History:
             f'delete from "Odd Name" where "The Key" > {n}',
         ]
 
-    def _rows(self, table: str) -> Counter[Row]:
+    def _rows(self, table: str, columns: str) -> Counter[Row]:
         """The rows as the shards are to have them: None for a row that is an error."""
-        return Counter(map(_key, self._reader.execute(f"select {_SHOWN[table]} from {table}").fetchall()))
+        return Counter(map(row_key, self._reader.execute(f"select {columns} from {table}").fetchall()))
 
 
 class KeyedHistory(History):
@@ -282,19 +303,7 @@ class KeyedHistory(History):
         ]
 
 
-_SHOWN = {
-    "a": "id, part, nullif(amount, 'NaN'), note, case when isfinite(at) then at end, ok,"
-    " case when amount = 'NaN' then 'amount' when not isfinite(at) then 'at' end",
-    "b": "k, v, case when array_ndims(tags) is distinct from 2 then tags end,"
-    " case when extract(year from day) > 0 then day end, raw,"
-    " case when array_ndims(tags) = 2 then 'tags' when extract(year from day) < 0 then 'day' end",
-    '"Odd Name"': '"The Key", case when array_ndims(words) = 1 then words end,'
-    " case when array_ndims(words) > 1 then 'words' end",
-}
-"""Columns as SQL gives them, and the column whose value makes the row an error."""
-
-
-def _key(row: Row) -> Row:
+def row_key(row: Row) -> Row:
     """Values that compare by their bits; all of an error row is its column."""
     *values, error = row
     if error is not None:
@@ -310,7 +319,8 @@ def ingested_rows(root: Path, table: str, at: int) -> Counter[Row]:
     for row in contents(root, table, at).to_pylist():
         diff, error = row.pop(DIFF), row.pop(ERROR)
         assert diff > 0, (table, at, row, diff)
-        rows[_key((*row.values(), None if error is None else error.split('"expression":"')[1].split('"')[0]))] += diff
+        wrong = None if error is None else error.split('"expression":"')[1].split('"')[0]
+        rows[row_key((*row.values(), wrong))] += diff
     return rows
 
 

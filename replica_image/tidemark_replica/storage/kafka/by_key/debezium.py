@@ -15,7 +15,9 @@ events are read, and no event is lost. With `transactions`, repeats of whole tra
 
 from __future__ import annotations
 
+import hashlib
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +32,14 @@ from tidemark_replica.storage.kafka.json_values import without_data
 from tidemark_replica.storage.kafka.stop import TRUNCATED
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""The text in place of a TOASTed value of PostgreSQL that an update did not change."""
+"""The text in place of a TOASTed value of PostgreSQL that an update did not change. Of an array its only element is the
+text, or for uuid[] the UUID of it; an int[] or bigint[] has the text's bytes as numbers."""
+_UNAVAILABLE_BYTES = np.frombuffer(UNAVAILABLE.encode(), np.uint8).astype(np.float64)
+_UNAVAILABLE_UUID = str(uuid.UUID(bytes=hashlib.md5(UNAVAILABLE.encode()).digest(), version=3))
+_UNAVAILABLE_ELEMENTS = (UNAVAILABLE, _UNAVAILABLE_UUID)
+_NUMBERS = f"[{','.join(map(str, UNAVAILABLE.encode()))}]"
+_UNAVAILABLE_TEXTS = pa.array([UNAVAILABLE, _NUMBERS, *(f'["{each}"]' for each in _UNAVAILABLE_ELEMENTS)])
+"""Of a STRING: a text, or an array that is taken as JSON text."""
 LOGS_MAX = 16
 """Logs of databases whose places are kept for a partition: those that came last."""
 NAMES_LENGTH_MAX = 1_000
@@ -161,15 +170,37 @@ def unwrapped_key(key: bytes | None) -> bytes | None:
 
 
 def may_be_unavailable(type: pa.DataType) -> bool:
-    return type in (pa.string(), pa.binary(), pa.list_(pa.string()))
+    if pa.types.is_list(type):
+        return may_be_unavailable(type.value_type) or _is_numeric(type.value_type)
+    return type in (pa.string(), pa.binary())
 
 
 def unavailable(column: pa.Array) -> pa.Array:
-    """Where the column has UNAVAILABLE in place of its value; Booleans without NULL."""
+    """Where the column, which `may_be_unavailable`, has UNAVAILABLE in place of its value; Booleans without NULL."""
     if pa.types.is_list(column.type):
-        found = np.zeros(len(column), np.bool_)
-        is_one = pc.fill_null(pc.equal(pc.list_flatten(column), UNAVAILABLE), False)
-        found[pc.list_parent_indices(column).filter(is_one).to_numpy()] = True
-        return pa.array(found)
-    value = UNAVAILABLE.encode() if pa.types.is_binary(column.type) else UNAVAILABLE
-    return pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
+        return pa.array(_unavailable_lists(column))
+    return _are_unavailable(column, _UNAVAILABLE_TEXTS)
+
+
+def _are_unavailable(column: pa.Array, texts: pa.Array) -> pa.Array:
+    if column.type not in (pa.string(), pa.binary()):
+        return pa.array(np.zeros(len(column), np.bool_))
+    return pc.is_in(column, value_set=texts.cast(column.type))  # NULL is in no set
+
+
+def _unavailable_lists(column: pa.Array) -> np.ndarray:
+    found = np.zeros(len(column), np.bool_)
+    is_numeric = _is_numeric(column.type.value_type)
+    length = len(_UNAVAILABLE_BYTES) if is_numeric else 1
+    rows = np.flatnonzero(pc.fill_null(pc.equal(pc.list_value_length(column), length), False))
+    elements = pc.list_flatten(column.take(pa.array(rows)))
+    if is_numeric:
+        numbers = pc.cast(elements, pa.float64(), safe=False).to_numpy(zero_copy_only=False)  # NULL is NaN
+        found[rows] = (numbers.reshape(-1, length) == _UNAVAILABLE_BYTES).all(axis=1)
+    else:
+        found[rows] = _are_unavailable(elements, pa.array(_UNAVAILABLE_ELEMENTS)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_numeric(type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
