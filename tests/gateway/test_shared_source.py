@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,10 @@ from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, Body
 from tidemark_operator.planning.revision import Parent
+from tidemark_operator.planning.table_edit import MAX_REMOVED
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ShardId
 from tidemark_protocol.pb.gateway_pb2 import TableColumn
 
 LINES = [TableColumn(name="line", type="INT")]
@@ -227,6 +232,14 @@ def test_a_view_and_a_source_do_not_come_to_share_a_name(run: Callable[..., None
             await add(place, "shop")
         with pytest.raises(DefinitionRefused, match="would mean table orders, too"):
             await drop(place, "shop", table="lines")
+        views = {
+            "views": [{"name": "w", "sql": "SELECT 1 AS a"}],
+            "exports": [{"name": "new", "index": {"from": "w"}}],
+        }
+        exporting = {"metadata": {"name": "exporting"}, "spec": {"instance": "default", **views}}
+        await place.kube.create(DATAFLOWS, place.namespace, exporting)
+        with pytest.raises(DefinitionRefused, match=r"already exists: Dataflow exporting exports it"):
+            await create(place, "exporting", action="add", table="new", id="new")
         assert await add(place, "more") == "created"
         assert await drop(place, "shop", table="lines") == "deleted"
 
@@ -304,5 +317,116 @@ def test_create_ends_once_statements_may_name_the_table(run: Callable[..., None]
         assert not adding.done()
         place.registry.put_source(source(place.namespace, uid, "orders", "lines", name="shop"))
         assert (await adding, place.warning) == ("created", "")
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("verbs", ["create", "patch"])
+def test_a_call_that_writes_nothing_needs_either_right(run: Callable[..., None], unpinned: None, verbs: str) -> None:
+    """It comes twice, or finds the table."""
+
+    async def scenario(place: Place) -> None:
+        if verbs == "create":
+            assert await add(place, "orders") == "created"
+        else:
+            await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "lines"))
+            assert await add(place, "orders") == "created"
+        assert await add(place, "orders") == "created"
+        assert await add(place, "orders", id="other", if_absent=True) == "exists"
+
+    run(scenario, verbs)
+
+
+@pytest.mark.cluster
+def test_a_table_that_is_dropped_ends_the_statement_that_waits_for_it(run: Callable[..., None]) -> None:
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))
+        place.registry.put_source(source(place.namespace, made["metadata"]["uid"], "orders", name="shop"))
+        adding = asyncio.create_task(add(place, "lines"))
+        await stored(place, "orders", "lines")
+        assert await drop(place, "shop", table="lines") == "deleted"
+        for call in (adding, add(place, "lines")):  # also one that comes again
+            with pytest.raises(
+                DefinitionRefused, match=r"table shop\.lines was created .* and dropped since"
+            ) as failed:
+                await call
+            assert failed.value.sqlstate == "55000"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_another_table_that_cannot_be_edited_does_not_fail_one_that_begins(run: Callable[..., None]) -> None:
+    """With `wait`, until the table has its rows."""
+
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))
+        book, upper = Book({}), Frontier.at(5)
+        place.definitions._shared._context.fleet = cast(Any, SimpleNamespace(book=lambda _: book))
+        uid, edit = made["metadata"]["uid"], IngestionFailure("ColumnsNotAdded", "table orders: column a is another")
+        place.registry.put_source(source(place.namespace, uid, "orders", name="shop"))
+        adding = asyncio.create_task(add(place, "lines", wait=True))
+        await stored(place, "orders", "lines")
+        known = source(place.namespace, uid, "orders", "lines", name="shop")
+        known.edit, known.reconciled = edit, 9
+        place.registry.put_source(known)
+        await asyncio.sleep(3 * readiness.POLL_SECONDS)
+        assert not adding.done()
+        book.uppers = {each.shard.shard_id: upper for _, each in known.tables()}
+        assert await adding == "created"
+        with pytest.raises(DefinitionRefused, match="table more takes no rows yet: ColumnsNotAdded"):
+            await add(place, "more", wait=True)
+
+    run(scenario)
+
+
+@dataclass
+class Book:
+    """In the place of what the operator knows of shards."""
+
+    uppers: dict[ShardId, Frontier]
+
+    def frontiers(self, shard: ShardId) -> Any:
+        return SimpleNamespace(upper=self.uppers[shard]) if shard in self.uppers else None
+
+
+@pytest.mark.cluster
+def test_no_table_is_added_whose_name_may_have_rows(run: Callable[..., None], unpinned: None) -> None:
+    """What an earlier version of the operator stored of the DataSource cannot be read, for example."""
+
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))
+        known = source(place.namespace, made["metadata"]["uid"], name="shop")
+        known.pinned, known.refused = None, IngestionFailure("RevisionUnreadable", "its format is not known")
+        place.registry.put_source(known)
+        with pytest.raises(DefinitionRefused, match="had are not known: its format is not known") as failed:
+            await add(place, "lines")
+        assert failed.value.sqlstate == "55000"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_a_drop_that_the_operator_could_not_follow_is_refused(run: Callable[..., None], unpinned: None) -> None:
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders", "lines"))
+        known = source(place.namespace, made["metadata"]["uid"], "orders", "lines", name="shop")
+        known.pinned = replace(known.pinned or PINNED, removed=tuple(f"t{number}" for number in range(MAX_REMOVED)))
+        place.registry.put_source(known)
+        with pytest.raises(DefinitionRefused, match="1000 tables were dropped from DataSource shop") as failed:
+            await drop(place, "shop", table="lines")
+        assert failed.value.sqlstate == "54000"
+        assert await names(place) == ["orders", "lines"]
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_the_instance_of_a_session_counts_for_new_objects_alone(run: Callable[..., None], unpinned: None) -> None:
+    async def scenario(place: Place) -> None:
+        assert await add(place, "orders", instance="other") == "created"
+        assert (await body(place, "shop"))["spec"]["instance"] == "default"  # its option
+        assert await add(place, "lines", instance="other") == "created"
 
     run(scenario)

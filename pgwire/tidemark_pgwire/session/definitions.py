@@ -28,8 +28,6 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
     _require_possible(session, command.tag, parameters)
     options = dict(command.options)
     wait = _wait(session, options.pop("wait", None))
-    if session.settings.instance and command.action != "replace":
-        options.setdefault("instance", session.settings.instance)
     request = pb.DefineRequest(
         namespace=session.namespace,
         name=command.name,
@@ -48,6 +46,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
             for name, type in command.columns.items()
         ],
         table=command.table,
+        instance=session.settings.instance,
     )
     try:
         reply = await session.link.define(session.token, request)

@@ -605,7 +605,7 @@ class RelationsReply(_message.Message):
     def __init__(self, relations: _Optional[_Iterable[_Union[RelationDescription, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class DefineRequest(_message.Message):
-    __slots__ = ("namespace", "name", "action", "kind", "sql", "dialect", "key", "options", "if_absent", "if_present", "wait", "id", "columns", "table")
+    __slots__ = ("namespace", "name", "action", "kind", "sql", "dialect", "key", "options", "if_absent", "if_present", "wait", "id", "columns", "table", "instance")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -627,6 +627,7 @@ class DefineRequest(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     action: str
@@ -641,7 +642,8 @@ class DefineRequest(_message.Message):
     id: str
     columns: _containers.RepeatedCompositeFieldContainer[TableColumn]
     table: str
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[TableColumn, _Mapping]]] = ..., table: _Optional[str] = ...) -> None: ...
+    instance: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., action: _Optional[str] = ..., kind: _Optional[str] = ..., sql: _Optional[str] = ..., dialect: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., options: _Optional[_Mapping[str, str]] = ..., if_absent: _Optional[bool] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., id: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[TableColumn, _Mapping]]] = ..., table: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class TableColumn(_message.Message):
     __slots__ = ("name", "type", "required")

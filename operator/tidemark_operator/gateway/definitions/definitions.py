@@ -135,7 +135,7 @@ class Definitions:
         async with self._waiting(access, request.wait or definition.kind == TABLE):
             if found is None:
                 assert not isinstance(definition, AddedColumns)  # they need a table
-                outcome, written = await self._create(access, definition, key, request.if_absent)
+                outcome, written = await self._create(access, definition, key, request)
             elif is_other:
                 outcome, written = EXISTS, found
             else:
@@ -241,10 +241,11 @@ class Definitions:
         return await settled(self._context, self._limits, access.caller, key)
 
     async def _create(
-        self, access: Access, definition: Definition | TableDefinition, key: Key, if_absent: bool
+        self, access: Access, definition: Definition | TableDefinition, key: Key, request: Any
     ) -> tuple[str, Body]:
-        """The outcome, and the object as it is stored. `if_absent`: one that another made will do."""
-        instance = definition.options.get("instance") or only_instance(self._context, key.namespace)
+        """The outcome, and the object as it is stored."""
+        asked = definition.options.get("instance") or request.instance
+        instance = asked or only_instance(self._context, key.namespace)
         if instance is None:
             raise DefinitionRefused(
                 "22023",
@@ -267,7 +268,7 @@ class Definitions:
                 raise DefinitionRefused("40001", text) from None
             if is_of(found, definition):
                 return CREATED, found
-            if if_absent:
+            if request.if_absent:
                 return EXISTS, found
             raise exists(key.name) from None
 

@@ -21,7 +21,8 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.admission.limits import Limits
-from tidemark_operator.gateway.definitions.refusals import being_deleted
+from tidemark_operator.gateway.definitions.refusals import being_deleted, dropped
+from tidemark_operator.gateway.definitions.table_definition import table_names
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
@@ -118,14 +119,19 @@ async def until_columns(
         state = context.registry.source(key)
         state = None if state is None or state.uid != uid else state
         place = None if state is None else _last_table(state, table)
-        if place is not None and wanted <= {column.name.lower() for column in place.table.columns}:
+        is_known = place is not None and wanted <= {column.name.lower() for column in place.table.columns}
+        if place is not None and is_known:
             known = context.fleet.book(key.namespace).frontiers(place.shard.shard_id) if waits else None
             if not waits or (known is not None and known.upper > Frontier.minimum()):
                 return ""
         found = context.cache.get(key) or await context.kube.get(key.resource, key.namespace, key.name)
         if found is None or found["metadata"]["uid"] != uid or "deletionTimestamp" in found["metadata"]:
             raise _deleted(key)
-        stopped = obstacle(context.registry, context.cache, key) or _edit_obstacle(state, written)
+        if found["metadata"]["generation"] >= written["metadata"]["generation"] and table not in table_names(found):
+            raise dropped(key, table)
+        stopped = obstacle(context.registry, context.cache, key)
+        if stopped is None and not is_known:  # the edit may be stopped by another table
+            stopped = _edit_obstacle(state, written)
         if waits and stopped is not None:
             raise DefinitionRefused("55000", _not_added(key, table, columns, stopped))
         if not waits and (stopped is not None or time.monotonic() >= end):

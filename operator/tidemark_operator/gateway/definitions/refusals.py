@@ -20,6 +20,10 @@ def changed(key: Key) -> DefinitionRefused:
     return DefinitionRefused("40001", text)
 
 
+def dropped(key: Key, table: str) -> DefinitionRefused:
+    return DefinitionRefused("55000", f"table {key.name}.{table} was created by this statement, and dropped since")
+
+
 def being_deleted(key: Key) -> DefinitionRefused:
     text = f"{key.resource.kind} {key.name} is being deleted: run the statement again later"
     return DefinitionRefused("55006", text)

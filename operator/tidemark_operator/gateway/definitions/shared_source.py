@@ -2,6 +2,7 @@
 
     CREATE   no DataSource    ──► create: one with this table                     right: create
              one without it   ──► patch: its tables and this one                  right: patch
+             one that has it  ──► nothing: by this call, or IF NOT EXISTS         right: create or patch
     DROP     it has others    ──► patch: its tables without this one              right: patch
              its only one     ──► delete, as by the name alone (`definitions`)    right: delete
 
@@ -22,12 +23,13 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.definitions.definition import CHANGED_BY, is_of
 from tidemark_operator.gateway.definitions.readiness import settled, until_refused, until_table
-from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, exists
+from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists
 from tidemark_operator.gateway.definitions.table_definition import TableDefinition, table_names, without_table
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Body, Conflict
+from tidemark_operator.planning.table_edit import MAX_REMOVED
 from tidemark_protocol.plan.successors import spec_name
 
 ATTEMPTS, PAUSE_SECONDS = 10, 0.2
@@ -45,10 +47,10 @@ class SharedSources:
         `Definitions.define`."""
         asked = TableDefinition.parse(request)
         key = Key(DATA_SOURCES, asked.namespace, asked.name)
-        await self._check(access, key, "create", "patch", await self._get(key))
+        await self._check_add(access, asked, key, await self._get(key), request.if_absent)
         found = await settled(self._context, self._limits, access.caller, key)
         async with self._limits.definitions.hold(access.caller):
-            is_new, written = await self._added(access, asked, key, found, request.if_absent)
+            is_new, written = await self._added(access, asked, key, found, request.if_absent, request.instance)
             return is_new, await until_table(self._context, key, written, asked.table, request.wait)
 
     async def take(self, access: Access, key: Key, table: str, found: Body) -> None:
@@ -64,6 +66,7 @@ class SharedSources:
             if len(there) == 1 or _entry(found, table) != entry or found["metadata"]["uid"] != uid:
                 break  # another statement made it another table, or the only one
             await self._require_unread(key, table)
+            self._require_room(key)
             await self._require_free(key, [name for name in there if name != table])
             if await self._patched(key, found, {CHANGED_BY: access.caller}, without_table(found, table)):
                 return
@@ -74,23 +77,26 @@ class SharedSources:
         raise changed(key)
 
     async def _added(
-        self, access: Access, asked: TableDefinition, key: Key, found: Body | None, if_absent: bool
+        self, access: Access, asked: TableDefinition, key: Key, found: Body | None, if_absent: bool, instance: str
     ) -> tuple[bool, Body]:
-        """Whether the table is new, and the DataSource as it is stored."""
+        """Whether the table is new, and the DataSource as it is stored. `instance`: of a new DataSource, unless an
+        option names one."""
         for _ in range(ATTEMPTS):
-            await self._check(access, key, "create", "patch", found)
+            await self._check_add(access, asked, key, found, if_absent)
             if found is not None and "deletionTimestamp" in found["metadata"]:
                 raise being_deleted(key)
             if found is not None and is_of(found, asked):
+                if not asked.has_table(found):
+                    raise dropped(key, asked.table)
                 return True, found
             if found is not None and asked.has_table(found):
                 if if_absent:
                     return False, found
                 raise exists(f"{asked.name}.{asked.table}")
-            written = await self._created(access, asked, key) if found is None else None
+            written = await self._created(access, asked, key, instance) if found is None else None
             if found is not None:
                 self._require_new_name(key, found, asked.table)
-                await self._require_free(key, [*table_names(found), asked.table])
+                await self._require_free(key, [*table_names(found), asked.table], asked.table)
                 annotations = asked.annotations(access.caller, found)
                 written = await self._patched(key, found, annotations, asked.patch(found))
             if written is not None:
@@ -101,16 +107,26 @@ class SharedSources:
     async def _get(self, key: Key) -> Body | None:
         return await self._context.kube.get(key.resource, key.namespace, key.name)
 
-    async def _check(self, access: Access, key: Key, absent: str, present: str, found: Body | None) -> None:
-        """Check the right to what becomes of the DataSource. Who has none of both does not learn whether it is there.
-        Raises Forbidden, ReviewUnavailable."""
+    async def _check_add(
+        self, access: Access, asked: TableDefinition, key: Key, found: Body | None, if_absent: bool
+    ) -> None:
+        """Check the right to add the table, or, where it is there as asked, the right to do so in either way."""
+        is_there = found is not None and (is_of(found, asked) or (if_absent and asked.table in table_names(found)))
+        await self._check(access, key, "create", "patch", found, writes=not is_there)
+
+    async def _check(
+        self, access: Access, key: Key, absent: str, present: str, found: Body | None, writes: bool = True
+    ) -> None:
+        """Check the right to what becomes of the DataSource. Who has none of both does not learn whether it is there;
+        one of them is enough where nothing is written. Raises Forbidden, ReviewUnavailable."""
         name = "" if absent == "create" else key.name
         if found is not None:
             try:
                 await access.check_definition(key.resource, key.namespace, present, key.name)
             except Forbidden:
                 await access.check_definition(key.resource, key.namespace, absent, name)
-                raise
+                if writes:
+                    raise
         else:
             await access.check_definition(key.resource, key.namespace, absent, name)
 
@@ -121,13 +137,13 @@ class SharedSources:
         await self._check(access, key, "delete", "patch", found if stays else None)
         return stays
 
-    async def _created(self, access: Access, asked: TableDefinition, key: Key) -> Body | None:
+    async def _created(self, access: Access, asked: TableDefinition, key: Key, default: str) -> Body | None:
         """A new DataSource; None: another one made it meanwhile."""
-        instance = asked.options.get("instance") or only_instance(self._context, key.namespace)
+        instance = asked.options.get("instance") or default or only_instance(self._context, key.namespace)
         if instance is None:
             text = f"namespace {key.namespace} does not have exactly one ComputeInstance"
             raise DefinitionRefused("22023", f"{text}: name one, WITH (instance = ...)")
-        await self._require_free(key, [asked.table])
+        await self._require_free(key, [asked.table], asked.table)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": asked.annotations(access.caller)}
         body = {"metadata": metadata, "spec": asked.spec(instance)}
         try:
@@ -161,23 +177,39 @@ class SharedSources:
                 text = f'cannot drop "{key.name}.{table}" because Dataflow {reader.name} reads it: drop that first'
                 raise DefinitionRefused("2BP01", text)
 
+    def _require_room(self, key: Key) -> None:
+        """Check that the operator can remember one more name that is not given again. Raises DefinitionRefused."""
+        known = self._context.registry.source(key)
+        if known is not None and known.pinned is not None and len(known.pinned.removed) >= MAX_REMOVED:
+            text = f"{MAX_REMOVED} tables were dropped from DataSource {key.name}, as many as it may have had: drop it"
+            raise DefinitionRefused("54000", text)
+
     def _require_new_name(self, key: Key, found: Body, table: str) -> None:
         """Check that the DataSource had no table of this name, as far as the operator knows. Its bindings may still
         name that table's rows, and a Dataflow may read it. Raises DefinitionRefused."""
         known = self._context.registry.source(key)
-        if known is None or known.uid != found["metadata"]["uid"] or known.pinned is None:
+        if known is None or known.uid != found["metadata"]["uid"]:
+            return
+        if known.pinned is None:
+            if known.refused is not None:  # it may have had the table: its rows would come back
+                text = f"the tables that DataSource {key.name} had are not known: {known.refused.message}"
+                raise DefinitionRefused("55000", text)
             return
         had = [*(each.table.name for each in known.pinned.tables), *known.pinned.removed]
         if table in map(spec_name, had):
             text = f"DataSource {key.name} had a table {table}, whose name is not given again: take another name"
             raise DefinitionRefused("55000", text)
 
-    async def _require_free(self, key: Key, tables: list[str]) -> None:
-        """Check that with these tables the name of the DataSource alone means none, or that no Dataflow has it. Raises
-        DefinitionRefused."""
-        if (alone := named_alone(key.name, tables)) is None:
+    async def _require_free(self, key: Key, tables: list[str], new: str = "") -> None:
+        """Check that with these tables no name means one of them and an export of a Dataflow. `new`: the table that is
+        added. Raises DefinitionRefused."""
+        dataflow = await self._context.kube.get(DATAFLOWS, key.namespace, key.name)
+        if dataflow is None:
             return
-        if await self._context.kube.get(DATAFLOWS, key.namespace, key.name) is not None:
+        if new in [export["name"] for export in dataflow["spec"].get("exports") or ()]:
+            text = f'relation "{key.name}.{new}" already exists: Dataflow {key.name} exports it'
+            raise DefinitionRefused("42P07", text)
+        if (alone := named_alone(key.name, tables)) is not None:
             text = f'relation "{key.name}" already exists: it is a Dataflow, and would mean table {alone}, too'
             raise DefinitionRefused("42P07", text)
 
