@@ -17,6 +17,13 @@ QUERIES = (
         "SELECT t.a, m.q FROM t JOIN (SELECT a, 10 div sum(d) AS q FROM u GROUP BY a) m ON t.a = m.a",
         TU,
     ),
+    Case(
+        "three inputs that Catalyst computes",
+        "SELECT x.p, y.q, z.r FROM (SELECT a, soundex(cast(b AS string)) AS p FROM t) x JOIN (SELECT a, "
+        "soundex(cast(d AS string)) AS q FROM u) y ON x.a = y.a JOIN (SELECT a, soundex(cast(b + 1 AS string)) AS r "
+        "FROM t) z ON y.a = z.a",
+        TU,
+    ),
     Case("a NULL beside what fails", "SELECT a, b FROM t WHERE 10 div b > a", {"t": T}),
     Case("left join", "SELECT t.a, t.b, u.d FROM t LEFT JOIN u ON t.a = u.a", TU, duckdb="same"),
     Case("right join", "SELECT t.b, u.* FROM t RIGHT JOIN u ON t.a = u.a", TU, duckdb="same"),

@@ -9,6 +9,7 @@ _NAMES = (
     "sum by key",
     "distinct",
     "three way join",
+    "three inputs that Catalyst computes",
     "join and reduce",
     "used twice",
     "left join with a residual",

@@ -14,7 +14,8 @@ The kernel first arranges all new updates, then follows the path of each input (
 every combination exactly once). At hydration all contents have one time, the as_of, and of updates of one time those of
 the first input come last: only its path is followed for them.
 
-In a dataflow's only step the first path is the only one: an input is arranged once at most, and the first not at all.
+In a dataflow's only step the first path is the only one, and an input is arranged once at most. So is the first one,
+which no path looks up: Catalyst's rows come in the order of the inputs, and it would else be read last.
 
 Errs rows of every input pass through. Output, and every stream between lookups, comes in slices of at most
 `chunk_rows`: a skewed key costs time, not memory.
@@ -77,7 +78,10 @@ class _DeltaJoin:
 
     def __init__(self, context: StepContext, spec: DeltaSpec) -> None:
         self._context, self._spec = context, spec
-        inputs = of_first_path(spec) if context.is_only_step else spec.inputs
+        inputs = spec.inputs
+        if context.is_only_step:
+            first, *others = of_first_path(spec)
+            inputs = (replace(first, arrangements=spec.inputs[0].arrangements[:1]), *others)
         self._inputs = inputs
         self._runs = {a: StepRuns(context, a) for i in inputs for a in i.arrangements}
 
