@@ -83,11 +83,9 @@ class Killings:
         self._process.wait()
 
 
-@pytest.mark.parametrize(
-    ("seed", "kills"), [(7, 4), *(pytest.param(seed, 12, marks=pytest.mark.slow) for seed in (0, 1, 2, 5))]
-)
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6))])
 @pytest.mark.timeout(3600)
-def test_crash_everything_between_two_databases(tmp_path: Path, seed: int, kills: int) -> None:
+def test_crash_everything_between_two_databases(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     with broker(tmp_path / "kafka") as kafka, server_on_tcp() as server:
         create_database(server, "shop", SCHEMA)
@@ -104,8 +102,8 @@ def test_crash_everything_between_two_databases(tmp_path: Path, seed: int, kills
             killings = Killings(root, kafka, worker, spec, draw)
             try:
                 with history.going_on(0.02):
-                    for number in range(kills):
-                        killings.one(("connect", "ingester", "connect", "broker")[number % 4])
+                    for what in ("connect", "ingester", "connect", "broker"):
+                        killings.one(what)
             finally:
                 killings.end()
             with Run(root, spec, term=2) as run:
