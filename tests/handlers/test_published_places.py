@@ -135,3 +135,20 @@ def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> No
     made = body("Dataflow", spec, "d")
     (view,) = published_places(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
     assert (view.location, view.chosen) == ("/data/ns/_published/d/d", False)
+
+
+@pytest.mark.parametrize("location", ["/", "/lake", "s3://", "/other/spent", "/lake/spent"])
+def test_an_older_manifest_blocks_no_place_that_its_own_instance_does_not_allow(
+    harness: OperatorHarness, location: str
+) -> None:
+    known(harness, manifest(location, "older", created="2026-01-01T00:00:00Z", namespace="else"))
+    assert asked(harness, "/lake/spent") == "/lake/spent"
+
+
+@pytest.mark.parametrize("at", ["/lake/spent/more", "/lake"])
+def test_a_view_moves_to_no_place_in_or_around_its_own(harness: OperatorHarness, at: str) -> None:
+    told = asked(harness, "/lake/spent", at=at)
+    assert told == (
+        f"LocationTaken: location /lake/spent is taken: this Dataflow publishes a view at {at}, and no table lies in "
+        "another one"
+    )

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.published.test_publication import View, contents
 from tests.published.test_readers import SCHEMA, append
 from tests.s3_fixtures import Place
-from tidemark_persist import Shard, Storage, create_or_open
+from tidemark_persist import Shard, Storage, StorageError, create_or_open, delete_shard
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -25,7 +25,7 @@ from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.published import table_destination
 from tidemark_replica.sinks.published.hash_prefix import new_file_name
 from tidemark_replica.sinks.published.publication import Publication
-from tidemark_replica.sinks.published.published_table import PublishedByAnother
+from tidemark_replica.sinks.published.published_table import PublishedByAnother, open_table
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.published.table_removal import remove_published
 
@@ -130,3 +130,37 @@ def test_files_of_publishers_that_died_are_no_obstacle(tmp_path: Path) -> None:
     publication = view.publication(tmp_path)
     Publication(publication.shard, replace(publication.options), 1 << 20).publish(Time(time))
     assert contents(tmp_path) == view.at[time]
+
+
+def test_a_table_below_another_one_outlives_its_clean_up_and_its_deletion(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a shard, as where an instance's storage comes to lie around or below it later."""
+    root, outer = f"{place.location}/data", f"{place.location}/lake/outer"
+    inner, nested = f"{outer}/inner", f"{place.location}/lake/outer/ns/flow/view/v1"
+    view_of(root)
+    for at, owner in ((outer, OWNER), (inner, "shop.other.view")):
+        destination(root, at, owner).publish(Time(0), WriterTerm(1))
+    create_or_open(nested, SCHEMA, shard_id="u2")
+    options = replace(destination(root, outer)._options(WriterTerm(0)), retention_hours=0)
+    table = open_table(options)
+    assert table is not None
+    assert table.remove_unused() == 0
+    with pytest.raises(StorageError, match=r"another table lies below it, in (inner|ns/flow/view/v1)"):
+        remove_published(outer, OWNER)
+    assert DeltaTable(inner).to_pyarrow_table().num_rows == 3
+    assert create_or_open(nested, SCHEMA, shard_id="u2").state().upper == 0
+
+    remove_published(inner, "shop.other.view")
+    delete_shard(nested, ShardId("u2"))
+    remove_published(outer, OWNER)
+    assert [path for path in place.left() if "/lake/" in str(path)] == []
+
+
+def test_the_deletion_of_a_table_that_was_never_made_leaves_files_of_a_publication_that_runs(tmp_path: Path) -> None:
+    """At a location that a manifest chose another view may be published by now."""
+    file = tmp_path / "lake" / new_file_name("01")
+    file.parent.mkdir()
+    file.write_bytes(b"half")
+    remove_published(str(file.parent), OWNER, shared=True)
+    assert file.exists()

@@ -21,6 +21,7 @@ FOLDER, ELSEWHERE = "_published", "_elsewhere"
 PARTITION_TYPES = (BOOLEAN, SqlType("tinyint"), SqlType("smallint"), INT, BIGINT, DATE, STRING)
 """The types of partition columns: those whose text in a Delta log is exact, and equal for equal values."""
 _REMOVAL = "published"
+_REMOVAL_AT = "published-at"
 
 
 @wire_name("PublishedView")
@@ -72,9 +73,10 @@ def location_hash(location: str) -> str:
 def removal_id(uid: str, owner: str, location: str) -> ShardId:
     """The id under which DeleteShard names a published table: `uid` of the Dataflow, `owner` as in PublishedView. No
     shard has such an id: a replica that does not know it refuses. A view may have left tables at several locations that
-    manifests chose."""
-    at = f"/{location_hash(location)}" if is_chosen(location) else ""
-    return ShardId(f"{_REMOVAL}/{uid}/{owner}{at}")
+    manifests chose: their ids are of another kind, which replicas that know none of such locations refuse, too."""
+    if is_chosen(location):
+        return ShardId(f"{_REMOVAL_AT}/{uid}/{owner}/{location_hash(location)}")
+    return ShardId(f"{_REMOVAL}/{uid}/{owner}")
 
 
 def removal_of(id: ShardId) -> tuple[str, str] | None:
@@ -82,4 +84,4 @@ def removal_of(id: ShardId) -> tuple[str, str] | None:
     kind, _, rest = id.partition("/")
     uid, _, named = rest.partition("/")
     owner = named.partition("/")[0]
-    return (uid, owner) if kind == _REMOVAL and owner else None
+    return (uid, owner) if kind in (_REMOVAL, _REMOVAL_AT) and owner else None

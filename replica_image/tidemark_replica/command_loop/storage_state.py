@@ -31,7 +31,7 @@ from tidemark_protocol.messages.commands import (
     StorageCommand,
 )
 from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFrontiers
-from tidemark_protocol.plan.publish import removal_of
+from tidemark_protocol.plan.publish import is_chosen, removal_of
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
@@ -208,6 +208,7 @@ def _delete_table(command: DeleteShard, arrived: float) -> None:
     published table that the id names. Raises PersistError, OSError."""
     if (published := removal_of(command.id)) is not None:
         uid, owner = published
-        remove_published(command.location, owner, uid, arrived + SECONDS_MAX)
+        shared = is_chosen(command.location)
+        remove_published(command.location, owner, uid, arrived + SECONDS_MAX, shared=shared)
     else:
         delete_shard(command.location, command.id)

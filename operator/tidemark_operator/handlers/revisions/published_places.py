@@ -50,14 +50,22 @@ def published_places(
 
 
 def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str) -> None:
-    instance = context.instance(dataflow.meta.namespace, dataflow.instance)
-    prefixes = () if instance is None else instance.publish_locations
-    if not any(location.startswith(f"{prefix}/") for prefix in prefixes):
+    prefixes = _prefixes(context, dataflow.meta.namespace, dataflow.instance)
+    if not _is_below(location, prefixes):
         allowed = f"allows those below {', '.join(prefixes)}" if prefixes else "allows none"
         raise Waiting(
             NOT_ALLOWED,
             f"location {location} is not allowed: ComputeInstance {dataflow.instance} {allowed} (publish.locations)",
         )
+
+
+def _prefixes(context: ReconcileContext, namespace: str, name: str) -> tuple[str, ...]:
+    instance = context.instance(namespace, name)
+    return () if instance is None else instance.publish_locations
+
+
+def _is_below(location: str, prefixes: tuple[str, ...]) -> bool:
+    return any(location.startswith(f"{prefix}/") for prefix in prefixes)
 
 
 def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataflow, location: str) -> None:
@@ -68,13 +76,18 @@ def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataf
     for key, at in _published_by_others(context, state.key):
         if overlaps(location, at):
             raise _taken(location, f"{_named(key, state.key)} publishes {at if at == location else 'a view there'}")
-    if any(view.location == location for mark in state.marks for view in published_views(mark.revision.description)):
+    own_places = {v.location for mark in state.marks for v in published_views(mark.revision.description)}
+    if location in own_places:
         return
+    if around := next((at for at in sorted(own_places) if overlaps(location, at)), ""):
+        raise _taken(location, f"this Dataflow publishes a view at {around}, and no table lies in another one")
     own = context.cache.get(state.key)
     others = [each for each in context.cache.all(DATAFLOWS) if each[0] != state.key]
     age = ("", "", "") if own is None else _age(state.key, own)
     for key, body in others:
-        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in _wanted(body)):
+        prefixes = _prefixes(context, key.namespace, body["spec"].get("instance", ""))
+        allowed = (wanted for wanted in _wanted(body) if _is_below(wanted, prefixes))
+        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in allowed):
             raise _taken(location, f"{_named(key, state.key)} is to be published there, and is older")
 
 

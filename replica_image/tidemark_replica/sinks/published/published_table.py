@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote
 
@@ -34,6 +36,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published.hash_prefix import is_data_file, prefix_of
 from tidemark_replica.sinks.published.partitions import Partition, partition_text
 
+LOG = logging.getLogger(__name__)
 TIME_PROPERTY = "tidemark.time"
 COMMIT_PROPERTY = "tidemark.commit"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
@@ -231,12 +234,23 @@ class PublishedTable:
                 raise NotCommitted(f"{self._options.location}: {self._storage.redacted(error)}") from None
 
     def remove_unused(self) -> int:
-        """Deletes files that no version within the retention refers to. Returns how many there were."""
-        with self._storage.errors("removing old files", writing=True):
-            gone = self._table.vacuum(
-                self._options.retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+        """Deletes files that no version within the retention refers to. Returns how many there were; none where some
+        are of another table, in a folder below this one."""
+        unused = self._vacuum(dry_run=True)
+        folders = {str(above) for file in unused for above in PurePosixPath(unquote(file)).parents if above.name}
+        if (others := sorted(each for each in folders if is_table(self._storage, each))) != []:
+            LOG.warning(
+                "%s is not cleaned up, as another table lies below it, in %s: move one of both",
+                *(self._storage.location, others[0]),
             )
-        return len(gone)
+            return 0
+        return len(self._vacuum(dry_run=False)) if unused else 0
+
+    def _vacuum(self, dry_run: bool) -> list[str]:
+        hours = self._options.retention_hours
+        with self._storage.errors("removing old files", writing=True):
+            found = self._table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
+        return list(found)
 
     def _is_unchanged_since(self, version: int) -> bool:
         """Whether no later commit changed rows or columns: compaction and vacuum by other programs do not."""
@@ -245,6 +259,11 @@ class PublishedTable:
             if entry is None or any(map(_changes_data, entry.splitlines())):
                 return False
         return True
+
+
+def is_table(storage: Storage, folder: str) -> bool:
+    """Whether the folder below the location has a Delta table of its own, or a shard. Raises StorageError."""
+    return bool(storage.list(f"{folder}/{LOG_DIR}"))
 
 
 def open_table(options: TableOptions) -> PublishedTable | None:

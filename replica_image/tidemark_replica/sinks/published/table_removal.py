@@ -6,7 +6,8 @@
 4. the tombstone, and empty folders                           the location is free
 
 What lies there and is not the view's table stays: another program has put it in its place. So does the view's table
-where another Dataflow has published it last: a later one of the same name, or an earlier one whose tables stay.
+where another Dataflow has published it last: a later one of the same name, or an earlier one whose tables stay. Where
+tables of others lie in folders below it, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tidemark_replica.sinks.published.published_table import (
     PublishedByAnother,
     PublishedByLater,
     TableOptions,
+    is_table,
     open_table,
 )
 
@@ -35,20 +37,27 @@ class TableBeingDeleted(PersistError):
     """A deletion of a table at the location is not finished."""
 
 
-def remove_published(location: str, owner: str, uid: str = "", until: float | None = None) -> None:
+def remove_published(
+    location: str, owner: str, uid: str = "", until: float | None = None, *, shared: bool = False
+) -> None:
     """Deletes the published table of a view, from wherever an earlier attempt stopped; does nothing where there is
     none. `owner`: the view, as `namespace.dataflow.view`. `uid`: of the Dataflow whose publishers are stopped, and
     whose table it is; "" where it may be any one's. `until`: in monotonic seconds, SECONDS_MAX after it was asked for.
+    `shared`: another view may be published at the location by now, so files without a table stay.
 
-    Raises StorageError, also after `until`: a slow deletion must not remove files of the next table.
+    Raises StorageError, also after `until`, as a slow deletion must not remove files of the next table; and where
+    another table lies below this one.
     """
     storage, until = Storage.at(location), time.monotonic() + SECONDS_MAX if until is None else until
     found = storage.read_json(TOMBSTONE)
     if found is None:
         options = TableOptions(location, owner, uid=uid, term=LAST_TERM)
         try:
+            if open_table(options) is not None:
+                _require_no_table_below(storage)
             if not _stop_publishers(options, until):
-                _remove_uncommitted(storage, until)
+                if not shared:
+                    _remove_uncommitted(storage, until)
                 return
         except PublishedByAnother:
             return
@@ -56,6 +65,7 @@ def remove_published(location: str, owner: str, uid: str = "", until: float | No
         storage.write_json(TOMBSTONE, {"published": owner})
     elif found.get("published") != owner:
         return
+    _require_no_table_below(storage)
     while left := list(_files(storage)):  # again: a writer may have added files
         for path in left:
             if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
@@ -112,6 +122,27 @@ def _files(storage: Storage) -> Iterator[str]:
     log's oldest entries come first: without its newest ones, the table would no longer keep publishers away."""
     yield from sorted(_files_in(storage, LOG_DIR))
     yield from (path for path in _files_in(storage, "") if not path.startswith(f"{LOG_DIR}/") and path != TOMBSTONE)
+
+
+def _require_no_table_below(storage: Storage) -> None:
+    """Raises StorageError where a folder below has a Delta table, or a shard."""
+    if (other := next(_tables_below(storage, ""), None)) is not None:
+        raise StorageError(
+            f"{storage.location} is not deleted, as another table lies below it, in {other}: move that, and delete "
+            "this one again"
+        )
+
+
+def _tables_below(storage: Storage, folder: str) -> Iterator[str]:
+    for name in storage.folders(folder):
+        path = f"{folder}/{name}" if folder else name
+        is_link = storage.local_path is not None and (storage.local_path / path).is_symlink()
+        if is_link or path == LOG_DIR:
+            continue
+        if is_table(storage, path):
+            yield path
+        else:
+            yield from _tables_below(storage, path)
 
 
 def _files_in(storage: Storage, folder: str) -> Iterator[str]:
