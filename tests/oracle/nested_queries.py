@@ -76,7 +76,29 @@ def divided(edges: Rows) -> Rows | None:
     return None if failed else Counter(found)
 
 
+SIBLING = """WITH MUTUALLY RECURSIVE far (n bigint) AS (
+  WITH MUTUALLY RECURSIVE
+    near (n bigint) AS (SELECT 1 AS n UNION SELECT n FROM far UNION SELECT q FROM quotient WHERE q > 1000),
+    quotient (q bigint) AS (SELECT DISTINCT 10 div (e.w - 2) FROM e JOIN near ON near.n = e.a)
+  SELECT n FROM near{more})
+SELECT n FROM far"""
+
+
+def sibling(edges: Rows) -> Rows | None:
+    """One row, unless an edge from 1 divides by nothing: in a query whose rows nobody takes."""
+    return None if any(a == 1 and w == 2 for a, _, w in edges) else Counter([(1,)])
+
+
+def sibling_on_a_way(edges: Rows) -> Rows | None:
+    """As `sibling`, from all that edges of more than 3 reach."""
+    found: set[int] = fixpoint(lambda x: {1} | x | {b for a, b, w in edges if a in x and (w or 0) > 3}, set())
+    return None if any(a in found and w == 2 for a, _, w in edges) else Counter((n,) for n in found)
+
+
+MORE = " UNION SELECT e.b FROM near JOIN e ON e.a = near.n WHERE e.w > 3"
 NESTED = (
+    Recursion("an error of a query whose rows nobody takes", SIBLING.format(more=""), sibling, changes=8),
+    Recursion("such an error on a way", SIBLING.format(more=MORE), sibling_on_a_way, changes=8),
     Recursion("strongly connected components", COMPONENTS, in_circles, changes=3),
     Recursion("an error in the last round's inner recursion", LONG, from_starts, changes=8),
     Recursion("quotients outside an inner recursion", DIVIDED, divided),

@@ -83,6 +83,11 @@ def test_aggregates_of_few_groups_go_first(catalyst: Catalyst, sql: str) -> None
             "a part may overflow",
         ),
         (
+            f"SELECT s_nationkey, sum(CAST(l_linenumber AS bigint)) AS q FROM {SUPPLIERS} GROUP BY s_nationkey "
+            "HAVING count(*) > 1",
+            "the whole may overflow, and HAVING may drop it",
+        ),
+        (
             "SELECT s_nationkey, count(l_tax) AS n FROM tpch.supplier LEFT JOIN tpch.lineitem ON l_suppkey = s_suppkey "
             "GROUP BY s_nationkey",
             "an outer join",

@@ -1,13 +1,13 @@
 """Aggregates of groups in parts: of parts of a group, and of these the whole.
 
     sum(int)              sum(sum(int))                            bigint
-    sum(bigint)           CAST(sum(sum(CAST(x AS decimal(20,0)))) AS bigint)
     sum(decimal(12,2))    CAST(sum(sum(x)) AS decimal(22,2))
     count(x)              coalesce(sum(count(x)), 0)
     max(x)                max(max(x))
 
-Parts are exact, and none of them overflows, since a group has at most 2 ** 30 rows. So the whole fails where the
-aggregate would, and nowhere else. Averages and sums of doubles have no such parts.
+Parts are exact, and neither they nor the whole overflow, since a group has at most 2 ** 30 rows. Averages and sums of
+doubles have no such parts. Nor have sums of bigints: where the whole overflows, the aggregate itself must fail, also
+where nothing above it reads the sum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tidemark_protocol.types import BIGINT, ColumnType, SqlType
 
 _MOST_DIGITS = 28
 """The sum of 2 ** 30 numbers of so many digits has at most 38."""
-_EXACT_BIGINT = SqlType("decimal", 20, 0)
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,12 @@ def partial_total(of: AggregateCall, values: Sequence[ScalarExpr]) -> PartialTot
         return PartialTotal(of, value, replace(of, filter=None), of.type.type)
     if of.function != "sum" or value is None or _may_overflow(value.type):
         return None
-    if value.type == BIGINT:
-        value = call("cast", (value,), _EXACT_BIGINT)
     part = replace(of, type=_sum(value.type).type)
     return PartialTotal(part, value, _sum(part.type.type), of.type.type)
 
 
 def _may_overflow(summed: SqlType) -> bool:
-    return summed.is_floating or (summed.is_decimal and summed.precision > _MOST_DIGITS)
+    return summed.is_floating or summed == BIGINT or (summed.is_decimal and summed.precision > _MOST_DIGITS)
 
 
 def _sum(of: SqlType) -> AggregateCall:

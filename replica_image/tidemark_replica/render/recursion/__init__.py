@@ -193,7 +193,8 @@ def _is_read(name: LocalId, by: list[Plan]) -> bool:
 
 
 def _reads(part: Fragment) -> Iterator[str]:
-    """Yield the names that a part of the body reads, loop inputs and variables included."""
+    """Yield the names that a part of the body reads, loop inputs and variables included: also those of which it takes
+    the errors alone, which may change without the rows."""
     for node in nodes_of(part.stage):
-        if isinstance(node, p.LoopInput | p.LoopVariable | p.ReadPublished):
+        if isinstance(node, p.LoopInput | p.LoopVariable | p.ReadPublished | p.ReadPublishedErrors):
             yield node.name
