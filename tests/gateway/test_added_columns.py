@@ -30,7 +30,10 @@ from tidemark_protocol.pb.gateway_pb2 import DefineRequest, TableColumn
 from tidemark_protocol.types import BIGINT, Column
 
 KEY = Key(DATA_SOURCES, "ns", "shop")
-WRITTEN = {"metadata": {"name": "shop", "uid": "u", "generation": 2, "resourceVersion": "2"}, "spec": {"instance": "i"}}
+WRITTEN = {
+    "metadata": {"name": "shop", "uid": "u", "generation": 2, "resourceVersion": "2"},
+    "spec": {"instance": "i", "table": {"tables": [{"name": "orders"}]}},
+}
 
 
 @pytest.mark.cluster
