@@ -10,8 +10,8 @@ A row of the other inputs meets a group of f where it met the rows of the group,
 would have. The groups have all columns of f that the join and what follows it read, beside the totals.
 
 It is possible where the aggregates read one input, by expressions that cannot fail: rows that the join drops are
-computed too. For the same reason totals of groups must not overflow where the total at the end would not, and they are
-exact: totals of bigints are decimals, and doubles are not summed in parts.
+computed too. For the same reason totals of groups are exact and never overflow: neither bigints nor doubles are summed
+in parts.
 
 It is chosen where that input is known to have many rows for each group: the columns that it is grouped by are equal to
 unique keys of other inputs, which have far fewer rows.
