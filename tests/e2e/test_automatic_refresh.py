@@ -1,4 +1,4 @@
-"""A view of `refreshPolicy: auto`: a burst that changes every group is computed anew, and everybody is told so."""
+"""A view of `refreshPolicy: auto`: the replica computes a burst that changes every group anew, and tells users."""
 
 from __future__ import annotations
 

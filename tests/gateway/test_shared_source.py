@@ -107,7 +107,7 @@ def test_tables_of_a_source_come_and_go(run: Callable[..., None], unpinned: None
 def test_each_edit_needs_the_right_to_what_becomes_of_the_object(
     run: Callable[..., None], unpinned: None, verbs: str
 ) -> None:
-    """Who has no right at all does not learn whether the DataSource is there."""
+    """A user who has none of the rights does not learn whether the DataSource is there."""
 
     async def scenario(place: Place) -> None:
         await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders", "lines"))

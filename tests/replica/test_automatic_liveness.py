@@ -121,7 +121,7 @@ def test_a_step_that_fails_does_not_make_it_be_behind(tmp_path: Path, table: Tab
 def test_crash_a_recomputation_without_memory_waits_long_and_is_the_last_one(
     tmp_path: Path, table: Table, views: list[OneView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try may take memory from others. That is told at the first one, also to new clients."""
+    """Each try may take memory from other dataflows. The replica tells of the first one, also new clients."""
     monkeypatch.setattr(automatic_refreshes, "RETRY_SECONDS", math.inf)
     decided_by(monkeypatch, lambda at: at in (12, 22))
     views.append(view := OneView(tmp_path, automatic(tmp_path, 6, table)))

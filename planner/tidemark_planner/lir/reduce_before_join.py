@@ -112,7 +112,7 @@ class _AggregatedJoin:
     totals: tuple[PartialTotal, ...]
 
     def candidates(self, imports: Imports) -> Iterator[Candidate]:
-        """The inputs that may be reduced first: all values are theirs, and their rows need not all be told apart."""
+        """The inputs that may be reduced first: the aggregates read such an input alone, and group some of its rows."""
         read = frozenset[int]().union(*map(columns_of, self.values))
         kept = frozenset[int]().union(*map(columns_of, (*self.join.predicates, *self.conditions, *self.keys)))
         for at, (start, each) in enumerate(zip(self._starts, self.join.inputs, strict=True)):

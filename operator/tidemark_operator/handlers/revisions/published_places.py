@@ -8,7 +8,7 @@ location overlaps no storage of an instance, and no table that another view publ
 that name overlapping locations, the one that is published there goes on; else the one of the older object does. What
 other programs have at a location only the replica sees, which refuses to publish there.
 
-Whoever refuses is asked again: the instance may allow the location later, and another Dataflow may leave it.
+The operator asks again after a refusal: the instance may allow the location later, and another Dataflow may leave it.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class JoinStage:
             runs.commit_state()
 
     def _is_read_again(self, side: Side) -> bool:
-        """Whether a chunk of this side is kept: for later steps, or in the only step for what comes on the right."""
+        """Whether the join keeps a chunk of this side: for later steps, or in the only step for the right input."""
         if side not in self._runs or (self._joins_itself and side is Side.RIGHT):
             return False
         return not self._context.is_only_step or (side is Side.LEFT and Side.RIGHT in self._runs)
