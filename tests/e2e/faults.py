@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP
 from typing import Any
 
 from tests.ports import free_port
@@ -85,6 +86,10 @@ class Proxy:
         for stream in ("upstream", "downstream"):
             self.toxic("timeout", stream, timeout=0)
 
+    def stand_still(self) -> None:
+        """As `swallow`, for all ways of the program, also while a client does not read: a toxic waits for it."""
+        self._toxiproxy.signal(SIGSTOP)
+
     def toxic(self, type_: str, stream: str, **attributes: int) -> None:
         name = f"{type_}-{stream}"
         path = f"/proxies/{self._name}/toxics"
@@ -99,6 +104,7 @@ class Proxy:
         self._toxiproxy.ask("POST", f"/proxies/{self._name}", enabled=True)
 
     def heal(self) -> None:
+        self._toxiproxy.signal(SIGCONT)
         for toxic in self._toxiproxy.ask("GET", f"/proxies/{self._name}/toxics"):
             self._toxiproxy.ask("DELETE", f"/proxies/{self._name}/toxics/{toxic['name']}")
         self.join()
@@ -134,7 +140,11 @@ class Toxiproxy:
             return False
         return True
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def stop(self) -> None:
+        self.signal(SIGCONT)
         self._process.terminate()
         self._process.wait(BOUND)
 

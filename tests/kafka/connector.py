@@ -88,6 +88,8 @@ class Connector:
         self._messages = self._from(0, 0)
         self._last = (0, 0)
         self._queues: dict[tuple[str, int], deque[Message]] = {}
+        self._counted: dict[tuple[int, int], Counter[str]] = {}
+        """By transaction and change, the events of each table before it: what Connect stores with an offset."""
         self._refused: list[tuple[int, int]] = []
         """Where messages were that the broker refused, since the connector began."""
         self.left_out: set[tuple[str, int]] = set()
@@ -180,8 +182,9 @@ class Connector:
         begin, end = f"{id}:{place(number, 0)}", f"{id}:{place(number, len(changes))}"
         begun = {"status": "BEGIN", "id": begin, "event_count": None, "data_collections": None, "ts_ms": number}
         yield Message(self.transaction_topic, {"id": begin}, begun, (number, 0))
-        counts = Counter[str](change.table for change in changes[:first] if goes_on)
+        counts = self._counted[number, first].copy() if goes_on and first else Counter[str]()
         for at, change in enumerate(changes[first:], first):
+            self._counted[number, at] = counts.copy()
             counts[change.table] += 1
             block = {"id": f"{id}:{place(number, at)}", "total_order": counts.total()}
             block["data_collection_order"] = counts[change.table]
@@ -196,6 +199,7 @@ class Connector:
             yield Message(self.topic(change.table), key, value | {"source": origin, "transaction": block}, (number, at))
             if change.after is None:
                 yield Message(self.topic(change.table), key, None, (number, at))
+        self._counted[number, len(changes)] = counts.copy()
         each = [{"data_collection": f"public.{name}", "event_count": count} for name, count in counts.items()]
         ended = {"status": "END", "id": end, "event_count": counts.total(), "data_collections": each, "ts_ms": number}
         yield Message(self.transaction_topic, {"id": end}, ended, (number, len(changes)))

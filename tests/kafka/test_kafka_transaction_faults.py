@@ -65,7 +65,7 @@ def test_a_batch_that_failed_comes_behind_later_events(kafka: Broker, tmp_path: 
             assert "behind later ones" in run.source.warning()
         else:
             run.until(lambda: (3, "9") in oks(tmp_path, "orders"))
-            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+            wait_for(run, "GapSkipped: table orders: gaps passed over: 1")  # its partition may be read later
 
 
 def test_a_batch_that_failed_comes_behind_later_events_of_its_transaction(kafka: Broker, tmp_path: Path) -> None:
@@ -124,12 +124,14 @@ def test_a_batch_that_failed_comes_behind_the_binding(
         shop.connector.send_all()
         if on_gap == "stop":
             wait_for(run, f"{reason}: transaction 700 of topic")
+            before = oks(tmp_path, "orders")  # the last transaction may have been bound before
             run.tick(3)
             assert text in run.source.warning()
-            assert (2, "7") in oks(tmp_path, "orders")
+            assert oks(tmp_path, "orders") == before
+            assert (5, "7") not in before
         else:
             run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
-            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+            wait_for(run, "GapSkipped: table orders: gaps passed over: 1")  # its partition may be read later
             assert text in run.source.warning()
 
 
@@ -168,7 +170,7 @@ def test_a_batch_that_failed_comes_once_the_table_goes_on(
             assert "had not come when it was bound" in run.source.warning()
         else:
             run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
-            assert "GapSkipped: table orders: gaps passed over: 1" in run.source.warning()
+            wait_for(run, "GapSkipped: table orders: gaps passed over: 1")  # its partition may be read later
         assert (5, "7") not in oks(tmp_path, "orders")
 
 

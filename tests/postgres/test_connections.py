@@ -235,14 +235,12 @@ def test_a_connection_that_stands_still_is_given_up(
     elif moment == "copying":
         database.run("insert into b select 10000000000000000 + g from generate_series(1, 400000) g")
         monkeypatch.setattr(copied_rows, "BLOCK_BYTES", 1 << 16)
-        copied, swallowing = copied_rows.copied_blocks, list[bool]()
+        copied = copied_rows.copied_blocks
 
         def one_block(*arguments: Any) -> Iterator[bytes]:
             for block in copied(*arguments):
                 yield block
-                if not swallowing:
-                    proxy.swallow()
-                    swallowing.append(True)
+                proxy.stand_still()
 
         monkeypatch.setattr(snapshot, "copied_blocks", one_block)
     else:
