@@ -4,6 +4,7 @@ and the updates those of the aggregate after the join.
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -13,13 +14,15 @@ import pytest
 from tests.oracle.cases import CASES
 from tests.oracle.check import Case, rounded
 from tests.oracle.harness import contents
-from tests.oracle.histories import Table, random_bounds, random_history
+from tests.oracle.histories import History, Table, random_bounds, random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.oracle import Oracle
 from tests.oracle.reduced_first import any_of, never, reduced_first, wherever_possible
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.seeds import FEW, seeds
 from tests.oracle.tables import TU, U
+from tidemark_replica.arrangement import numbers
+from tidemark_replica.kernels.reduce import aggregates
 
 pytestmark = pytest.mark.spark
 _JOINED = [
@@ -35,6 +38,8 @@ QUERIES = {
     "FROM t JOIN u ON t.a = u.a WHERE t.b < u.d GROUP BY u.d",
     "decimals": "SELECT u.d, sum(t.b * CAST(2 AS decimal(3,0))) AS x, sum(t.b * 1.0) AS y "
     "FROM t JOIN u ON t.a = u.a GROUP BY u.d",
+    "a part of what is read": "SELECT u.d, sum(t.b * 1.0) AS x FROM t JOIN u ON t.a = u.a AND t.b < u.d "
+    "WHERE t.s <> 'y' OR u.d > 1 GROUP BY u.d",
     "truths": "SELECT u.d, bool_and(t.b > 0) AS x, bool_or(t.b > 0) AS y FROM t JOIN u ON t.a = u.a GROUP BY u.d",
     "by an expression": "SELECT coalesce(u.d, -1) + t.a AS k, count(t.s) AS n "
     "FROM t JOIN u ON t.a IS NOT DISTINCT FROM u.a GROUP BY k",
@@ -69,6 +74,24 @@ def test_oracle_sums_of_large_numbers_do_not_overflow(oracle: Oracle, tmp_path: 
                 shown.append([(rows, len(errors)) for rows, errors in of_times])
         assert shown[0] == shown[1]
         assert not any(errors for _, errors in shown[0])
+
+
+def test_oracle_rows_that_meet_nothing_are_no_group(
+    oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows without a key, which an equality never joins, there may be more than a group may have."""
+    for module in (numbers, aggregates):
+        monkeypatch.setattr(module, "MAX_ROWS", 5)
+    rows = (*(((None, n, "x"), 1, 1) for n in range(9)), ((1, 7, "x"), 1, 1))
+    history = History({"t": rows, "u": (((1, None), 1, 1), ((None, None), 1, 1))}, 1, 2)
+    shown = {}
+    with in_process(tmp_path, TU, history) as of, reduced_first(wherever_possible) as chosen:
+        for compared in ("=", "<=>"):
+            sql = f"SELECT u.a, sum(t.b * 1.0) AS x FROM t JOIN u ON t.a {compared} u.a GROUP BY u.a"
+            shown[compared] = contents(of.run(oracle.describe(Case("no key", sql, TU), of), [3]), 2)
+    assert len(chosen) == 2
+    assert shown["="] == (Counter({(1, Decimal(7)): 1}), Counter())
+    assert shown["<=>"][1], "rows without a key are a group of more rows than a group may have"
 
 
 @pytest.mark.broad

@@ -14,18 +14,23 @@ from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.explain import explain_planned
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Planned, SharedIndex
-from tidemark_protocol.plan.lir import Join, Plan, Reduce, inputs_of
+from tidemark_protocol.plan.lir import Join, LinearJoin, Plan, Reduce, inputs_of
 
 pytestmark = pytest.mark.spark
 
 SUPPLIERS = "tpch.lineitem JOIN tpch.supplier ON l_suppkey = s_suppkey"
 OF_NATIONS = f"SELECT s_nationkey, sum(l_quantity) AS q, count(*) AS n FROM {SUPPLIERS} GROUP BY s_nationkey"
 
+OF_BRANDS = "SELECT p_brand, count(*) AS n FROM tpch.lineitem JOIN tpch.part ON l_partkey = p_partkey GROUP BY p_brand"
+
+
+def joins(node: Plan) -> list[Join]:
+    return [*([node] if isinstance(node, Join) else []), *(j for below in inputs_of(node) for j in joins(below))]
+
 
 def reduced_first(node: Plan) -> bool:
     """Whether a join of the plan has an aggregate as its input."""
-    below = inputs_of(node)
-    return (isinstance(node, Join) and any(isinstance(i, Reduce) for i in below)) or any(map(reduced_first, below))
+    return any(isinstance(each, Reduce) for join in joins(node) for each in join.inputs)
 
 
 def is_reduced(catalyst: Catalyst, sql: str, rows: Mapping[str, int] = TPCH) -> bool:
@@ -42,7 +47,7 @@ def is_reduced(catalyst: Catalyst, sql: str, rows: Mapping[str, int] = TPCH) -> 
         f"SELECT n_name, sum(l_quantity) AS q FROM {SUPPLIERS} JOIN tpch.nation ON s_nationkey = n_nationkey "
         "GROUP BY n_name",
         f"SELECT s_name, sum(l_quantity) AS q FROM {SUPPLIERS} GROUP BY s_name, l_suppkey HAVING count(*) > 3",
-        "SELECT p_brand, count(*) AS n FROM tpch.lineitem JOIN tpch.part ON l_partkey = p_partkey GROUP BY p_brand",
+        OF_BRANDS,
     ],
 )
 def test_aggregates_of_few_groups_go_first(catalyst: Catalyst, sql: str) -> None:
@@ -123,6 +128,15 @@ def test_what_an_index_keeps_is_joined_as_it_is(catalyst: Catalyst, column: int,
     assert isinstance(answer, Planned), answer
 
     assert reduced_first(answer.objects[-1].plan) is not stays
+
+
+def test_the_join_above_keeps_what_is_read(catalyst: Catalyst) -> None:
+    """It keeps the count of each group and the brand of each part, and neither its key again as a value."""
+    (join,) = joins(planned(catalyst, OF_BRANDS, TPCH).objects[-1].plan)
+    assert isinstance(join.plan, LinearJoin)
+    (stage,) = join.plan.stages
+
+    assert (len(stage.stream_thinning), len(stage.lookup_thinning)) == (1, 1)
 
 
 def test_the_plan_says_what_goes_first_and_why(catalyst: Catalyst) -> None:

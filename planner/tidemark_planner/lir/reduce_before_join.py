@@ -7,7 +7,8 @@
                                                        Scan d
 
 A row of the other inputs meets a group of f where it met the rows of the group, so each total counts as often as these
-would have. The groups have all columns of f that the join and what follows it read, beside the totals.
+would have. The groups have all columns of f that the join and what follows it read, beside the totals. Rows of f that
+no equality joins, for want of a value, are in no group.
 
 It is possible where the aggregates read one input, by expressions that cannot fail: rows that the join drops are
 computed too. For the same reason totals of groups are exact and never overflow: neither bigints nor doubles are summed
@@ -39,11 +40,12 @@ from tidemark_planner.hir.nodes import (
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.mfp import fuse
 from tidemark_planner.lir.partial_totals import PartialTotal, partial_total
-from tidemark_planner.rules.scalar import grows_too_large, substitute
-from tidemark_protocol.functions.registry import is_fallible, reads_clock
-from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, columns_of, map_columns
+from tidemark_planner.rules.prune import prune
+from tidemark_planner.rules.scalar import grows_too_large, is_null_where, substitute
+from tidemark_protocol.functions.registry import call, is_fallible, reads_clock
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of, map_columns
 from tidemark_protocol.plan.row_estimates import share_kept
-from tidemark_protocol.types import INTERVAL_TYPES, SqlType
+from tidemark_protocol.types import BOOLEAN, INTERVAL_TYPES, SqlType
 
 _LEAST_GAIN = 3
 """An exponent of two: at least eight rows for each group. The groups are kept twice, by their aggregate and by the
@@ -85,7 +87,7 @@ def reduce_before_joins(node: Hir, imports: Imports) -> Hir:
     if joined is None:
         return node
     chosen = choose([*joined.candidates(imports)])
-    return node if chosen is None else joined.reduced_before(chosen)
+    return node if chosen is None else prune(joined.reduced_before(chosen))
 
 
 def _over_join(node: Aggregate) -> _AggregatedJoin | None:
@@ -178,7 +180,15 @@ class _AggregatedJoin:
             argument = None if total.value is None else place(total.value)
             parts.append(replace(total.part, argument=argument, filter=only))
         own = columns(reduced)
-        return Aggregate(reduced, tuple(own[column] for column in key), tuple(values), tuple(parts))
+        joined = (own[column] for column in key if own[column].nullable and self._joins_no_null(start + column))
+        rows = filtered(reduced, tuple(call("is_not_null", (column,), BOOLEAN) for column in joined))
+        return Aggregate(rows, tuple(own[column] for column in key), tuple(values), tuple(parts))
+
+    def _joins_no_null(self, column: int) -> bool:
+        """Whether an equality of the join drops the rows where the column is NULL."""
+        only = frozenset({column})
+        equalities = (p for p in self.join.predicates if isinstance(p, Call) and p.function == "=")
+        return any(is_null_where(p, only) and not is_fallible(p) for p in equalities)
 
 
 def _makes_groups(node: Hir, key: Key) -> bool:
