@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.gateway.registries import add_dataflow
+from tests.gateway.registries import add_dataflow, shard_of
 from tests.gateway.test_planner_admission import context_of
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import RevisionSet
 from tidemark_operator.controller.reports.recomputation import Recomputation, given_up
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.planning.assemble import Named, describe
 from tidemark_operator.planning.revision import DataflowRevision, RowCount
 from tidemark_protocol.explained_plan import ExplainedPlan
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Planned, PlanRequest
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.messages.responses import IngestionStatus, TableReport
 from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.plan.lir import (
@@ -70,11 +73,11 @@ def grouped(plan: Plan) -> Plan:
 
 
 def with_counts(
-    context: ReconcileContext, then: int | None, now: int, inputs: int = 3, through: Any = None
+    context: ReconcileContext, then: int | None, now: int, inputs: int = 3, through: Any = None, name: str = "d"
 ) -> DataflowRevision:
     """Dataflow d was planned with a count, and its table has another one now. Returns its revision."""
     known = context.registry
-    add_dataflow(known, "d", shards=("s.a",), through=through or joined(inputs))
+    add_dataflow(known, name, shards=("s.a",), through=through or joined(inputs))
     (state,) = known.dataflows("ns")
     assert state.active is not None
     counts = () if then is None else (RowCount(SA, then),)
@@ -84,9 +87,11 @@ def with_counts(
     return revision
 
 
-def made(planner: Planner | None = None) -> tuple[ReconcileContext, PlannerAdmission]:
+def made(
+    planner: Planner | None = None, export: Mapping[str, Any] = MappingProxyType({"index": {"key": ["a"]}})
+) -> tuple[ReconcileContext, PlannerAdmission]:
     context = cast(Any, context_of(cast(Any, planner or Planner())))
-    manifest = body("Dataflow", {"instance": "default", "sql": "SELECT a FROM s.a", "index": {"key": ["a"]}}, "d")
+    manifest = body("Dataflow", {"instance": "default", "sql": "SELECT a FROM s.a", **export}, "view-d")
     context.cache = SimpleNamespace(all=lambda *_: (), get=lambda key: manifest)
     return cast(ReconcileContext, context), PlannerAdmission(planner_queue())
 
@@ -141,8 +146,8 @@ def test_explain_notes_the_last_recomputation_of_each_replica() -> None:
     assert plan.notes == (f"on replica r1 3 times, last {done}", f"on replica r2 {why}")
 
 
-def ask(context: ReconcileContext, admission: PlannerAdmission) -> tuple[ExplainedPlan, bool]:
-    return asyncio.run(explain_replan(context, admission, "anne", "ns", "d"))
+def ask(context: ReconcileContext, admission: PlannerAdmission, name: str = "d") -> tuple[ExplainedPlan, bool]:
+    return asyncio.run(explain_replan(context, admission, "anne", "ns", name))
 
 
 def test_must_a_dry_replan_is_planned_with_the_row_counts_of_now() -> None:
@@ -162,3 +167,52 @@ def test_must_a_dry_replan_is_planned_with_the_row_counts_of_now() -> None:
     planner.answer = replace(planner.answer, objects=(other,))
     plan, same = ask(context, admission)
     assert not same
+
+
+def of_view(view: Mapping[str, Any], allowed: tuple[str, ...] = ()) -> tuple[ExplainedPlan, bool]:
+    """The dry replan, with the plan that it has, of a Dataflow whose view is written to its own table alone."""
+    planner = Planner()
+    context, admission = made(planner, {"materializedView": view})
+    cast(Any, context).instance = lambda *_: SimpleNamespace(publish_locations=allowed, location="/data")
+    revision = with_counts(context, 1024, 1024, name="view-d")
+    (export,) = revision.exports
+    named = replace(export, name="view-d")
+    known = context.registry
+    (state,) = known.dataflows("ns")
+    assert state.active is not None
+    described, identity = describe(Named("view-d", "view-d"), planned_of(revision, named), {"view-d": shard_of("v")})
+    state.revisions = RevisionSet(
+        replace(
+            state.active,
+            revision=replace(revision, description=described, exports=(named,), identity=identity),
+        )
+    )
+    planner.answer = planned_of(revision, named)
+    return ask(context, admission, "view-d")
+
+
+def planned_of(revision: DataflowRevision, export: PlannedExport) -> Planned:
+    of = revision.description
+    return Planned(of.source_imports, of.objects, (export,), (SA,), "")
+
+
+def test_a_dry_replan_says_what_would_become_of_a_views_destinations() -> None:
+    """The plan is the same; a table or a topic that only the manifest names makes another revision of it."""
+    plan, same = of_view({})
+    assert same
+    assert plan.exports[0].startswith("materialized view of ")
+    plan, same = of_view({"publish": {"location": "/lake/v"}}, ("/lake",))
+    assert not same
+    assert plan.exports[0].endswith(", published at /lake/v")
+    kafka = {"brokers": ["kafka:9092"], "topic": "out", "key": ["a"]}
+    plan, same = of_view({"kafkaSink": kafka})
+    assert not same
+    assert plan.exports[0].endswith(", written to topic out of kafka:9092")
+
+
+def test_a_dry_replan_says_that_the_manifest_would_be_refused_or_wait() -> None:
+    with pytest.raises(QueryRefused, match=r"would be refused \(PartitionsNotPossible\): materialized view"):
+        of_view({"publish": {"partitionBy": ["b"]}})
+    plan, same = of_view({"publish": {"location": "/elsewhere/v"}}, ("/lake",))
+    assert not same
+    assert plan.notes[0].startswith("replan would wait (LocationNotAllowed): location /elsewhere/v is not allowed")

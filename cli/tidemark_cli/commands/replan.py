@@ -142,7 +142,7 @@ def _print_plans(gateway: Gateway, namespace: str, name: str) -> None:
     if not new.replan:
         raise GatewayFailed("the operator is of an earlier version, and cannot show the plan that replan would give")
     if new.replan == "same":
-        click.echo(f"Dataflow {name} has the plan that it would get (dry run):\n")
+        click.echo(f"Dataflow {name} has the plan that it would get: nothing would change (dry run):\n")
     else:
         click.echo(f"Dataflow {name} has this plan:\n\n{printable_lines(present.text)}\n")
         click.echo("It would get this one (dry run):\n")

@@ -100,7 +100,7 @@ def given_before(
     found = [pending.written(export.name)] if pending else []
     for revision in stored:
         written = revision.written(export.name)
-        if written is None or not _is_kept(written, export) or revision.spec_digest != spec_digest:
+        if written is None or not is_kept(written, export) or revision.spec_digest != spec_digest:
             found.append(written)
     return [written for written in found if written is not None]
 
@@ -110,7 +110,7 @@ def named(columns: Sequence[Column]) -> list[tuple[str, str]]:
     return [(column.name, str(column.type)) for column in columns]
 
 
-def _is_kept(written: Written, export: PlannedExport) -> bool:
+def is_kept(written: Written, export: PlannedExport) -> bool:
     """Whether the export can go on in this table. Its readers take NOT NULL from the table, which may have NULL where
     the export has none: an adopted table keeps NULL in its earlier rows."""
     before, columns = written.shard.columns, export.columns
@@ -130,7 +130,7 @@ async def view_shard(
 ) -> ShardMetadata:
     """Where an export is to be written. `before`: what the active revision writes; `given`: tables of other revisions.
     Raises Waiting."""
-    if before is not None and _is_kept(before, export):
+    if before is not None and is_kept(before, export):
         return before.shard
     first = 1 + max((version_of(written.shard) for written in (before, *given) if written), default=0)
     return locations.exported(export, await free_version(locations, (export.name,), first, look_up))

@@ -6,23 +6,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import catalogue, parents
 from tidemark_operator.catalogue.row_counts import OutdatedCount, counts_of_now, outdated
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, Rejected, Waiting
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
+from tidemark_operator.handlers.revisions.plan_revision import check_cycle, check_published, named_as
 from tidemark_operator.handlers.revisions.planner_requests import named_in, plan_request
+from tidemark_operator.handlers.revisions.published_places import published_places
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.assemble import describe
 from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.planning.shards import is_kept
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.explain import explain_dataflow, explain_planned
 from tidemark_protocol.explained_plan import ExplainedPlan
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import Digest, GlobalId, ShardId
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 
 
 async def explain(
@@ -56,10 +61,12 @@ async def explain(
 async def explain_replan(
     context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, name: str
 ) -> tuple[ExplainedPlan, bool]:
-    """The plan that the Dataflow would get by `replan` now, and whether it is the one that it has.
+    """What the Dataflow would get by `replan` now, and whether that is what it has: the same plan, written to the same
+    destinations.
 
     Raises:
-        QueryRefused, TooMany, PlannerUnavailable: as `explain`.
+        QueryRefused: as `explain`, or the manifest is refused with this plan.
+        TooMany, PlannerUnavailable: as `explain`.
     """
     state, revision = _planned(context, namespace, name)
     body = context.cache.get(state.key)
@@ -73,8 +80,38 @@ async def explain_replan(
     planned = await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise refusal(planned)
-    plan = explain_planned(planned, _columns_of_indexes(request.catalogue), _rows(request.catalogue))
-    return plan, _is_of(planned, revision)
+    columns, counted = _columns_of_indexes(request.catalogue), _rows(request.catalogue)
+    try:
+        check_published(dataflow, planned)
+        check_cycle(state, dataflows, parents(sources, dataflows, planned.references))
+        description, identity = _described(context, state, dataflow, planned)
+    except Rejected as rejected:
+        raise QueryRefused(f"replan would be refused ({rejected.reason}): {rejected}") from None
+    except Waiting as waiting:
+        plan = explain_planned(planned, columns, counted)
+        return replace(plan, notes=(f"replan would wait ({waiting.reason}): {waiting}",)), False
+    return explain_dataflow(description, columns, counted), identity == revision.identity
+
+
+def _described(
+    context: ReconcileContext, state: DataflowState, dataflow: Dataflow, planned: Planned
+) -> tuple[DataflowDescription, Digest]:
+    """The dataflow that `replan` would make of the plan, but for the places of tables that it has not yet, and its
+    identity.
+
+    Raises:
+        Waiting: a view cannot be published where the manifest says.
+    """
+    active, running = state.active, context.running(state.key.namespace, state.instance)
+    storage = "" if running is None else running.config.storage_location
+    named = named_as(state, dataflow, published_places(context, state, dataflow, storage))
+    shards = dict[str, ShardMetadata]()
+    for export in planned.exports:
+        written = None if active is None else active.revision.written(export.name)
+        is_there = written is not None and is_kept(written, export)
+        new = ShardMetadata(ShardId("a new table"), "", export.columns)
+        shards[export.name] = written.shard if written and is_there else new
+    return describe(named, planned, shards)
 
 
 def _planned(context: ReconcileContext, namespace: str, name: str) -> tuple[DataflowState, DataflowRevision]:
@@ -85,18 +122,6 @@ def _planned(context: ReconcileContext, namespace: str, name: str) -> tuple[Data
     if state.active is None:
         raise QueryRefused(f"Dataflow {name} has no plan: `kubectl describe dataflow {name}` says why")
     return state, state.active.revision
-
-
-def _is_of(planned: Planned, revision: DataflowRevision) -> bool:
-    """Whether the revision computes this plan. The ids of its exports are of the revision alone."""
-    of = revision.description
-    computed = (of.source_imports, of.index_imports, of.objects, of.settings)
-    return revision.exports == planned.exports and computed == (
-        planned.source_imports,
-        planned.index_imports,
-        planned.objects,
-        planned.settings,
-    )
 
 
 def _recomputations(context: ReconcileContext, state: DataflowState) -> Iterator[str]:

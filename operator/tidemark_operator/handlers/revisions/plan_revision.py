@@ -61,6 +61,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,13 @@ class RevisionPlanner:
         outcome = answer.outcome
         if not isinstance(outcome, Planned):
             return outcome
-        _check_published(dataflow, outcome)
+        check_published(dataflow, outcome)
         reads = parents(sources, view, outcome.references)
         self._check_cycle(state, reads)
         given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
         for folder in {view.location.rpartition("/")[0] for view in published.values()}:
             await self._deleter.finish_below(state.key.namespace, folder)
-        policy, refresh = dataflow.refresh_policy.value, dataflow.refresh
-        named = Named(state.key.name, state.uid, dataflow.until, refresh, published, dataflow.sinks, policy)
+        named = named_as(state, dataflow, published)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
         superseded = state.ends.superseded
@@ -211,12 +211,7 @@ class RevisionPlanner:
         return tuple(id for id in ids if (f := running.shards.frontiers(id)) and f.upper.is_empty)
 
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
-        """Raises Rejected where a Dataflow that it would read reads it."""
-        read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
-        users = dependants(state, self._context.registry.dataflows(state.key.namespace)) if read else ()
-        for parent in read:
-            if parent.name in users:
-                raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
+        check_cycle(state, self._context.registry.dataflows(state.key.namespace), reads)
 
     async def _ask(self, state: DataflowState, dataflow: Dataflow, request: PlanRequest) -> Answer:
         """The planner's answer. A request that was answered is not sent again, unless the planner itself failed."""
@@ -303,7 +298,22 @@ def _given(state: DataflowState, export: PlannedExport, stored: Iterable[Dataflo
     return given_before(export, pending, stored, state.spec.digest)
 
 
-def _check_published(dataflow: Dataflow, planned: Planned) -> None:
+def named_as(state: DataflowState, dataflow: Dataflow, published: Mapping[str, PublishedView]) -> Named:
+    """The Dataflow as its manifest says, with the tables that its views are published as."""
+    policy, refresh = dataflow.refresh_policy.value, dataflow.refresh
+    return Named(state.key.name, state.uid, dataflow.until, refresh, published, dataflow.sinks, policy)
+
+
+def check_cycle(state: DataflowState, dataflows: Iterable[DataflowState], reads: Sequence[Parent]) -> None:
+    """Raises Rejected where a Dataflow that it would read reads it."""
+    read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
+    users = dependants(state, dataflows) if read else ()
+    for parent in read:
+        if parent.name in users:
+            raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
+
+
+def check_published(dataflow: Dataflow, planned: Planned) -> None:
     """Raises Rejected where a view cannot be published as the manifest says."""
     for export in planned.exports:
         publish = dataflow.publishes.get(export.name)
