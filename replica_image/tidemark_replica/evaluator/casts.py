@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tidemark_protocol.decimals import whole_digits
 from tidemark_protocol.plan.expr import Call
 from tidemark_protocol.types import SqlType
-from tidemark_replica.arrangement.rows.columns import decimal_words, fixed
+from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.evaluator.result import Result, any_of, column, valid
 from tidemark_replica.values.arrow_types import arrow_type
 
@@ -25,8 +25,6 @@ def admits_cast(call: Call) -> bool:
         return target.is_integral or target.is_floating or (target.is_decimal and target.scale <= 19)
     if source.is_decimal and target.is_decimal:
         return target.scale == source.scale or _holds(target, source)
-    if source.is_decimal and target.name == "bigint":
-        return source.scale == 0
     if (source.name, target.name) in (("float", "double"), ("date", "timestamp"), ("timestamp", "date")):
         return True
     return source == target and not source.name.startswith("interval") and source.name != "struct"
@@ -57,15 +55,9 @@ def _holds(target: SqlType, source: SqlType) -> bool:
 
 
 def _from_decimal(argument: Result, source: SqlType, target: SqlType) -> Result:
-    """A decimal of more digits, or of as many behind the point; a bigint of one that has none there."""
-    if target.is_decimal and _holds(target, source):
+    """A decimal of more digits, or of as many behind the point."""
+    if _holds(target, source):
         return Result(argument.values.cast(arrow_type(target)), argument.failed)
-    if not target.is_decimal:
-        present, (low, high) = valid(argument.values), decimal_words(argument.values)
-        wrong = present & (high != low >> np.int64(63))
-        return Result(
-            column(np.where(wrong, 0, low), arrow_type(target), present & ~wrong), any_of(argument.failed, wrong)
-        )
     greatest = Decimal(10**target.precision - 1).scaleb(-target.scale, _EXACT)
     over = pc.greater(pc.abs(argument.values), pa.scalar(greatest, arrow_type(source))).fill_null(False)
     fits = pc.if_else(over, pa.scalar(None, arrow_type(source)), argument.values).cast(arrow_type(target))
