@@ -149,7 +149,10 @@ def _binding(binding: RecursiveBinding) -> str:
 
 def _sink_details(sink: object) -> str:
     if isinstance(sink, MaterializedViewSink):
-        return ("" if sink.refresh is None else f", refreshed {sink.refresh}") + _POLICIES.get(sink.refresh_policy, "")
+        refreshed = "" if sink.refresh is None else f", refreshed {sink.refresh}"
+        published = "" if sink.publish is None else f", published at {sink.publish.location}"
+        outside = "".join(f", written to {each.target}" for each in sink.outside)
+        return refreshed + _POLICIES.get(sink.refresh_policy, "") + published + outside
     if not isinstance(sink, ContinualTaskSink):
         return ""
     own = "" if sink.own is None else f", reading its own output as {sink.own}"
@@ -175,25 +178,25 @@ class _Printer:
     def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, *, is_auto: bool = False) -> None:
         self._names, self._estimates, self._is_auto = names, estimates or RowEstimates({}), is_auto
 
-    def operator(self, plan: Plan, *, below_join: bool = False) -> ExplainedOperator:
-        """The plan's tree. `below_join`: it is an input of a join."""
+    def operator(self, plan: Plan, *above: Plan) -> ExplainedOperator:
+        """The plan's tree. `above`: the operators that read it, the nearest last."""
         if isinstance(plan, Let):
             value = self.operator(plan.value)
             self._estimates.bind(plan.id, plan.value)
-            return ExplainedOperator(f"Let {plan.id} =", (self.operator(plan.body),), bindings=(("", value),))
+            return ExplainedOperator(f"Let {plan.id} =", (self.operator(plan.body, *above),), bindings=(("", value),))
         if isinstance(plan, LetRec):
             self._estimates.forget(binding.id for binding in plan.bindings)
             bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
             return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
         details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
-        if isinstance(plan, Reduce) and below_join and (rows := self._estimates.of(plan.input)):
+        if isinstance(plan, Reduce) and _has_parts(plan, *above[-2:]) and (rows := self._estimates.of(plan.input)):
             details += (f"before the join, which keeps a row per group in place of about {rows:,}",)
         if self._is_auto and (cost := cost_of_change(plan)):
             details += (f"a change {cost}",)
         return ExplainedOperator(
             self._node(plan),
-            tuple(self.operator(each, below_join=isinstance(plan, Join)) for each in inputs_of(plan)),
+            tuple(self.operator(each, *above[-1:], plan) for each in inputs_of(plan)),
             self._estimates.of(plan),
             details,
             reads=plan.id if isinstance(plan, Get) else "",
@@ -268,6 +271,29 @@ class _Printer:
         if mfp.projection is not None and mfp.projection != tuple(range(len(mfp.extended))):
             parts.append(f" project [{_positions(mfp.projection, row)}]")
         return "".join(parts)
+
+
+def _has_parts(groups: Reduce, *above: Plan) -> bool:
+    """Whether an aggregate of a join, `above`, adds up what an input of the join has for each group."""
+    match above:
+        case (Reduce(plan=whole), Join()):
+            parts = {each.function for each in _aggregates(groups.plan)}
+            added = {each.function for each in _aggregates(whole)}
+            return parts <= _PARTS and added <= _ADDED and bool(parts) == bool(added)
+    return False
+
+
+_PARTS, _ADDED = {"count", "sum", "min", "max"}, {"sum", "min", "max"}
+
+
+def _aggregates(plan: ReducePlan) -> tuple[Aggregate, ...]:
+    match plan:
+        case DistinctReduce():
+            return ()
+        case CollationReduce(parts):
+            return tuple(each for part in parts for each in _aggregates(part))
+        case _:
+            return plan.aggregates
 
 
 def _constant(plan: Constant) -> str:
