@@ -16,6 +16,7 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
 from tidemark_planner.lir.joins.inputs import IndexedInput, Key, indexes_used
 from tidemark_planner.lir.mfp import FilterProject
+from tidemark_planner.lir.reduced_inputs import ReducedInputs
 from tidemark_protocol.functions.registry import is_fallible, reads_clock
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import Catalogue, Relation, SharedIndex
@@ -38,7 +39,7 @@ class Imports:
     ) -> None:
         """`whole`: shards that are imported with all columns, even if no object reads them. `own`: the objects and keys
         of the indexes that the dataflow exports. The attribute `rows` has estimates of what plans
-        read (plan/row_estimates.py).
+        read (plan/row_estimates.py); `reduced_inputs` are those of their joins.
         """
         self._own = tuple(dict.fromkeys((id, key) for id, key in own if key))
         self._relations = {r.id: r for r in catalogue.relations}
@@ -49,6 +50,7 @@ class Imports:
                 used.setdefault(scan.id, set()).update(scan.columns)
         self._columns = {id: tuple(sorted(columns)) for id, columns in used.items()}
         self.rows = dict[GlobalId | LocalId, int](row_estimates(catalogue))
+        self.reduced_inputs = ReducedInputs()
 
     def check_readable(self, hir: Hir) -> None:
         """Raise Refusal where the object reads an index of another instance."""

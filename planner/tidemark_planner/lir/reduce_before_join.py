@@ -15,7 +15,8 @@ computed too. For the same reason totals of groups are exact and never overflow:
 in parts.
 
 It is chosen where that input is known to have many rows for each group: the columns that it is grouped by are equal to
-unique keys of other inputs, which have far fewer rows.
+unique keys of other inputs, which have far fewer rows. An input that is arranged anyway stays as it is: by an index, or
+for other joins (kept_anyway.py).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tidemark_planner.hir.nodes import (
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.mfp import fuse
 from tidemark_planner.lir.partial_totals import PartialTotal, partial_total
+from tidemark_planner.lir.reduced_inputs import ReducedInput, pays
 from tidemark_planner.rules.prune import prune
 from tidemark_planner.rules.scalar import grows_too_large, is_null_where, substitute
 from tidemark_protocol.functions.registry import call, is_fallible, reads_clock
@@ -47,35 +49,23 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of,
 from tidemark_protocol.plan.row_estimates import share_kept
 from tidemark_protocol.types import BOOLEAN, INTERVAL_TYPES, SqlType
 
-_LEAST_GAIN = 3
-"""An exponent of two: at least eight rows for each group. The groups are kept twice, by their aggregate and by the
-join, and each change of a row passes one aggregate more."""
-
 
 @dataclass(frozen=True)
 class Candidate:
-    """An input of a join that could be reduced first: by its columns `key`.
-
-    `rows`, `groups`: how many it has and at most makes, as exponents of two; None: unknown. `is_indexed`: the join can
-    read the input in an arrangement that exists.
+    """An input of a join that could be reduced first: by its columns `key`. `is_arranged`: the join can read it in an
+    arrangement that is there anyway.
     """
 
     input: int
     key: Key
-    rows: int | None
-    groups: int | None
-    is_indexed: bool
+    reduced: ReducedInput
+    is_arranged: bool
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate | None:
     """The candidate that saves most, where one is known to save enough."""
-    return max((c for c in candidates if _gain(c) >= _LEAST_GAIN), key=_gain, default=None)
-
-
-def _gain(candidate: Candidate) -> int:
-    if candidate.rows is None or candidate.groups is None or candidate.is_indexed:
-        return 0
-    return candidate.rows - candidate.groups
+    gains = {c: c.reduced.gain for c in candidates if not c.is_arranged and pays(c.reduced.gain)}
+    return max(gains, key=lambda c: c.reduced.gain or 0, default=None)
 
 
 def reduce_before_joins(node: Hir, imports: Imports) -> Hir:
@@ -87,7 +77,10 @@ def reduce_before_joins(node: Hir, imports: Imports) -> Hir:
     if joined is None:
         return node
     chosen = choose([*joined.candidates(imports)])
-    return node if chosen is None else prune(joined.reduced_before(chosen))
+    if chosen is None:
+        return node
+    imports.reduced_inputs.reduced[joined.groups(chosen)] = chosen.reduced
+    return prune(joined.reduced_before(chosen))
 
 
 def _over_join(node: Aggregate) -> _AggregatedJoin | None:
@@ -121,8 +114,11 @@ class _AggregatedJoin:
             own = range(start, start + len(each.schema))
             key = tuple(column - start for column in sorted(kept.intersection(own)))
             if read.issubset(own) and key and _makes_groups(each, key):
-                found = _rows(each, imports), self._groups(at, key, imports)
-                yield Candidate(at, key, *found, _on_index(each, key, imports))
+                rows, groups = _rows(each, imports), self._groups(at, key, imports)
+                gain = None if rows is None or groups is None else rows - groups
+                reduced = ReducedInput(each, frozenset(self._lookups(at)), gain)
+                is_arranged = reduced in imports.reduced_inputs.kept or _on_index(each, key, imports)
+                yield Candidate(at, key, reduced, is_arranged)
 
     @property
     def _starts(self) -> list[int]:
@@ -130,13 +126,9 @@ class _AggregatedJoin:
 
     def _groups(self, at: int, key: Key, imports: Imports) -> int | None:
         """At most so many groups meet a row: the key's columns are unique keys of other inputs, which are counted."""
-        start, groups = self._starts[at], 0
-        left = {start + column for column in key}
-        equalities = equal_columns(self.join.predicates)
-        pairs = [*equalities, *((b, a) for a, b in equalities)]
-        for other, (begin, each) in enumerate(zip(self._starts, self.join.inputs, strict=True)):
-            own = range(begin, begin + len(each.schema))
-            equal = {b - begin: a for a, b in pairs if a in left and b in own} if other != at else {}
+        groups, left = 0, set(key)
+        for each, pairs in self._equal(at):
+            equal = {b: a for a, b in pairs if a in left}
             found = next((unique for unique in unique_keys(each) if set(unique) <= equal.keys()), None)
             rows = None if found is None else _rows(each, imports, filtered=False)
             if found is not None and rows is not None:
@@ -144,11 +136,24 @@ class _AggregatedJoin:
                 groups += rows
         return None if left else groups
 
+    def _lookups(self, at: int) -> Iterator[frozenset[int]]:
+        """The columns of an input by which each other one looks up its rows."""
+        return (frozenset(a for a, _ in pairs) for _, pairs in self._equal(at) if pairs)
+
+    def _equal(self, at: int) -> Iterator[tuple[Hir, list[tuple[int, int]]]]:
+        """Yield each input but `at`, and pairs of equal columns: one of `at`, and one of that input."""
+        ranges = [range(s, s + len(i.schema)) for s, i in zip(self._starts, self.join.inputs, strict=True)]
+        equalities = equal_columns(self.join.predicates)
+        both = [*equalities, *((b, a) for a, b in equalities)]
+        for other, (each, own) in enumerate(zip(self.join.inputs, ranges, strict=True)):
+            if other != at:
+                yield each, [(a - ranges[at].start, b - own.start) for a, b in both if a in ranges[at] and b in own]
+
     def reduced_before(self, chosen: Candidate) -> Hir:
         """The aggregate, of the join of the groups of the chosen input."""
         inputs, start = list(self.join.inputs), self._starts[chosen.input]
-        reduced, width = inputs[chosen.input], len(inputs[chosen.input].schema)
-        inputs[chosen.input] = self._parts(reduced, start, chosen.key)
+        width = len(inputs[chosen.input].schema)
+        inputs[chosen.input] = self.groups(chosen)
         place = {start + column: start + at for at, column in enumerate(chosen.key)}
         shrunk = len(inputs[chosen.input].schema) - width
 
@@ -167,8 +172,9 @@ class _AggregatedJoin:
         totals = (t.shown(column) for t, column in zip(self.totals, row[keys:], strict=True))
         return project(whole, (*row[:keys], *totals))
 
-    def _parts(self, reduced: Hir, start: int, key: Key) -> Aggregate:
-        """The groups of the chosen input, whose columns are those from `start` on, and the parts of the aggregates."""
+    def groups(self, chosen: Candidate) -> Aggregate:
+        """The groups of the chosen input, and the parts of the aggregates."""
+        reduced, start, key = self.join.inputs[chosen.input], self._starts[chosen.input], chosen.key
         values: dict[ScalarExpr, int] = {}
 
         def place(value: ScalarExpr) -> int:

@@ -56,17 +56,14 @@ def share_tables(
     objects: Sequence[BuildDesc], tables: frozenset[GlobalId], id_prefix: str
 ) -> tuple[tuple[BuildDesc, ...], tuple[BuildDesc, ...]]:
     """(the shared arrangements, the objects that read them). `tables`: the imports of shards."""
-    reads = [
-        read for built in objects for join in _joins(built.plan) for read in _reads(built.id, join, tables).values()
-    ]
-    shared = [a for a in _arranged(reads) if a.is_worth_it]
+    shared = [a for a in _arranged(reads_of_tables(objects, tables)) if a.is_worth_it]
     made = tuple(BuildDesc(GlobalId(f"{id_prefix}arranged/{n}"), a.plan) for n, a in enumerate(shared))
     held = {read: _Shared(built, a.held) for built, a in zip(made, shared, strict=True) for read in a.readers}
     return made, tuple(replace(b, plan=_Rewriting(b.id, tables, held).of(b.plan)) for b in objects)
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TableRows:
     """Some rows of a table."""
 
     table: Get
@@ -74,12 +71,12 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Read:
+class TableRead:
     """An input of a join that has rows and columns of a table, and its arrangements, by columns of the table."""
 
     object: GlobalId
     input: Plan
-    rows: _Rows
+    rows: TableRows
     place: tuple[int, ...]
     """Of each column of the input, the column of the table."""
     columns: frozenset[int]
@@ -91,12 +88,12 @@ class _Read:
 class _Arranged:
     """A collection that several inputs may read, and the keys that they need."""
 
-    rows: _Rows
+    rows: TableRows
     columns: frozenset[int]
-    readers: list[_Read] = field(default_factory=list)
+    readers: list[TableRead] = field(default_factory=list)
     keys: dict[_Key, None] = field(default_factory=dict)
 
-    def saves(self, read: _Read) -> int:
+    def saves(self, read: TableRead) -> int:
         """How many columns of arrangements are saved if it is one more reader: those of its own copies, less what is
         kept more of."""
         if not read.columns <= self.columns:
@@ -105,7 +102,7 @@ class _Arranged:
         more = (len(read.keys) - shared) * (len(self.columns) - len(read.columns))
         return shared * len(read.columns) - more
 
-    def add(self, read: _Read) -> None:
+    def add(self, read: TableRead) -> None:
         self.readers.append(read)
         self.keys.update(dict.fromkeys(read.keys))
 
@@ -130,10 +127,10 @@ class _Arranged:
         return table if mfp.is_identity else Mfp(table, mfp)
 
 
-def _arranged(reads: Sequence[_Read]) -> list[_Arranged]:
+def _arranged(reads: Sequence[TableRead]) -> list[_Arranged]:
     """The collections: each read, those of most columns first, joins the one where it saves most, or is a new one."""
-    made: dict[_Rows, list[_Arranged]] = {}
-    chosen: dict[_Read, _Arranged] = {}
+    made: dict[TableRows, list[_Arranged]] = {}
+    chosen: dict[TableRead, _Arranged] = {}
     for read in sorted(reads, key=lambda r: -len(r.columns)):
         of_rows = made.setdefault(read.rows, [])
         best = chosen.get(read) or max(of_rows, key=lambda a: a.saves(read), default=None)
@@ -145,11 +142,11 @@ def _arranged(reads: Sequence[_Read]) -> list[_Arranged]:
     return [each for of_rows in made.values() for each in of_rows]
 
 
-def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[int, _Read]:
+def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[int, TableRead]:
     """The inputs of a join of an object that may share, by their numbers."""
     found = {}
     for at, input in enumerate(join.inputs):
-        rows, place = _rows(input, tables)
+        rows, place = rows_of_table(input, tables)
         needs = None if rows is None else _needs(join, at)
         if rows is not None and needs is not None:
             keys, columns = needs
@@ -157,8 +154,14 @@ def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[in
                 continue  # the input has a column of the table twice, and the key both
             of_table = dict.fromkeys(frozenset(place[c] for c in key) for key in keys)
             held = frozenset(place[c] for c in columns)
-            found[at] = _Read(object, input, rows, place, held, tuple(of_table), isinstance(join.plan, LinearJoin))
+            found[at] = TableRead(object, input, rows, place, held, tuple(of_table), isinstance(join.plan, LinearJoin))
     return found
+
+
+def reads_of_tables(objects: Sequence[BuildDesc], tables: frozenset[GlobalId]) -> list[TableRead]:
+    """What the joins of the objects, outside of recursions, read of tables."""
+    joins = ((built.id, join) for built in objects for join in _joins(built.plan))
+    return [read for id, join in joins for read in _reads(id, join, tables).values()]
 
 
 def inputs_of_tables(join: Join, tables: frozenset[GlobalId]) -> frozenset[int]:
@@ -174,13 +177,13 @@ def _joins(plan: Plan) -> Iterator[Join]:
         yield from _joins(below)
 
 
-def _rows(input: Plan, tables: frozenset[GlobalId]) -> tuple[_Rows | None, tuple[int, ...]]:
+def rows_of_table(input: Plan, tables: frozenset[GlobalId]) -> tuple[TableRows | None, tuple[int, ...]]:
     """The rows of a table that an input has, and the table's columns; no rows where it has others, or may fail."""
     if isinstance(input, Get) and input.id in tables and input.key is None:
-        return _Rows(input, frozenset()), tuple(range(len(input.schema)))
+        return TableRows(input, frozenset()), tuple(range(len(input.schema)))
     if not isinstance(input, Mfp) or input.mfp.expressions or input.mfp.lower or input.mfp.upper:
         return None, ()
-    rows, whole = _rows(input.input, tables)
+    rows, whole = rows_of_table(input.input, tables)
     if rows is None or rows.predicates or any(map(is_fallible, input.mfp.predicates)):
         return None, ()
     place = whole if input.mfp.projection is None else input.mfp.projection
@@ -214,12 +217,12 @@ class _Shared:
     built: BuildDesc
     held: list[int]
 
-    def get(self, read: _Read) -> Get:
+    def get(self, read: TableRead) -> Get:
         """The object by the first key that the read needs."""
         row = refs(self.built.plan.schema)
         return Get(self.built.id, self.built.plan.schema, tuple(row[self.held.index(c)] for c in sorted(read.keys[0])))
 
-    def place(self, read: _Read) -> Mapping[int, int]:
+    def place(self, read: TableRead) -> Mapping[int, int]:
         """Of each column of the input, the column of the object, where it has it."""
         return {c: self.held.index(of_table) for c, of_table in enumerate(read.place) if of_table in self.held}
 
@@ -230,7 +233,7 @@ class _Rewriting:
 
     object: GlobalId
     tables: frozenset[GlobalId]
-    shared: Mapping[_Read, _Shared]
+    shared: Mapping[TableRead, _Shared]
 
     def of(self, plan: Plan) -> Plan:
         match plan:

@@ -17,6 +17,7 @@ from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
+from tidemark_planner.lir.kept_anyway import kept_anyway
 from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
@@ -75,7 +76,7 @@ def assemble(
     may_share, extras = extras is None, extras or DataflowExtras()
     own = ((e.on, e.key) for e in exports if e.kind == "index")
     imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole, own)
-    lowered = (*extras.before, *(_build(built_as, hir, imports) for built_as, hir in built))
+    lowered = (*extras.before, *_lowered(built, imports, may_share=may_share))
     sources, indexes = imports.of([o.plan for o in lowered])
     _check(sources, indexes, lowered, extras)
     tables = frozenset(i.id for i in sources) if may_share else None
@@ -88,6 +89,20 @@ def assemble(
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
     references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
     return fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
+
+
+def _lowered(built: Objects, imports: Imports, *, may_share: bool) -> tuple[BuildDesc, ...]:
+    """The objects before anything is shared. Where sharing will keep what an aggregate before a join was to save, they
+    are lowered again without it."""
+    reductions = imports.reduced_inputs
+    while True:
+        reductions.reduced.clear()
+        lowered = tuple(_build(built_as, hir, imports) for built_as, hir in built)
+        tables = frozenset(i.id for i in imports.of([o.plan for o in lowered])[0])
+        more = kept_anyway(lowered, imports, tables) if may_share else frozenset()
+        if more <= reductions.kept:
+            return lowered
+        reductions.kept |= more
 
 
 def _build(built_as: GlobalId, hir: Hir, imports: Imports) -> BuildDesc:
