@@ -95,11 +95,32 @@ def sibling_on_a_way(edges: Rows) -> Rows | None:
     return None if any(a in found and w == 2 for a, _, w in edges) else Counter((n,) for n in found)
 
 
+HIDDEN = """WITH MUTUALLY RECURSIVE r (n bigint) AS (
+  WITH RECURSIVE
+    x(n) AS (SELECT 1L UNION SELECT n FROM r UNION SELECT e.b FROM x JOIN e ON e.a = x.n WHERE e.w < 2),
+    r(n) AS (SELECT n FROM x WHERE n > 1 UNION SELECT n + 1 FROM r WHERE n < 4)
+  SELECT DISTINCT e.b FROM r JOIN e ON e.a = r.n WHERE e.w >= 2)
+SELECT n FROM r"""
+
+
+def hidden(edges: Rows) -> Rows:
+    """Where heavy edges lead to, from the least node above 1 that light ones lead to on, and all after it up to 4."""
+
+    def step(outer: set[int]) -> set[int]:
+        x: set[int] = fixpoint(lambda y: {1} | outer | {b for a, b, w in edges if a in y and w < 2}, set())
+        inner: set[int] = fixpoint(lambda y: {n for n in x if n > 1} | {n + 1 for n in y if n < 4}, set())
+        return {b for a, b, w in edges if a in inner and w >= 2}
+
+    found: set[int] = fixpoint(step, set())
+    return Counter((n,) for n in found)
+
+
 MORE = " UNION SELECT e.b FROM near JOIN e ON e.a = near.n WHERE e.w > 3"
 NESTED = (
     Recursion("an error of a query whose rows nobody takes", SIBLING.format(more=""), sibling, changes=8),
     Recursion("such an error on a way", SIBLING.format(more=MORE), sibling_on_a_way, changes=8),
     Recursion("strongly connected components", COMPONENTS, in_circles, changes=3),
     Recursion("an error in the last round's inner recursion", LONG, from_starts, changes=8),
+    Recursion("a name that an inner query hides behind one that reads it", HIDDEN, hidden, changes=8),
     Recursion("quotients outside an inner recursion", DIVIDED, divided),
 )

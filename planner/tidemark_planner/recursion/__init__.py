@@ -78,9 +78,11 @@ class PartLowering:
         """Whether a part reads a relation of this name."""
         block = split_recursive_query(self.catalyst.jvm, sql)
         if block is not None:
-            inside = [*(item.query for item in block.items), block.body]
-            hidden = name in [item.plain_name.lower() for item in block.items]
-            return not hidden and any(self.reads(each, name) for each in inside)
+            hidden_by = [n for n, item in enumerate(block.items) if item.plain_name.lower() == name]
+            seen = [*(item.query for item in block.items), block.body]
+            if hidden_by:  # the names of WITH RECURSIVE are not those of the queries before them
+                seen = [] if block.mutually else seen[: hidden_by[0]]
+            return any(self.reads(each, name) for each in seen)
         self.catalyst.parse(sql)
         found = ParseTree(self.catalyst.jvm, sql).relations()
         return any(r.parts[0].lower() == name and len(r.parts) == 1 and name not in r.ctes for r in found)
@@ -166,8 +168,9 @@ def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -
         schema = tuple(ColumnType(d.type, d.nullable or m.nullable) for d, m in zip(schema, found, strict=True))
     check_linear(lowered.hir, id, at)
     if any(_reads(hir, {id}) for _, hir in made):
-        hint = "write WITH MUTUALLY RECURSIVE, which allows it"
-        refuse("UNSUPPORTED", f"reading {at.text} twice is not supported in WITH RECURSIVE: {hint}", at.line, at.column)
+        read = f"reading {at.text} twice, or in a recursive WITH inside its own query,"
+        message = f"{read} is not supported in WITH RECURSIVE: write WITH MUTUALLY RECURSIVE, which allows it"
+        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     parts.objects += made
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
