@@ -304,7 +304,7 @@ def named_as(state: DataflowState, dataflow: Dataflow, published: Mapping[str, P
     return Named(state.key.name, state.uid, dataflow.until, refresh, published, dataflow.sinks, policy)
 
 
-def check_cycle(state: DataflowState, dataflows: Iterable[DataflowState], reads: Sequence[Parent]) -> None:
+def check_cycle(state: DataflowState, dataflows: Sequence[DataflowState], reads: Sequence[Parent]) -> None:
     """Raises Rejected where a Dataflow that it would read reads it."""
     read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
     users = dependants(state, dataflows) if read else ()
