@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.tpch.kept_answers import FILE, KeptAnswers
-from tests.tpch.spark_answers import spark_answer
+from tests.tpch.spark_answers import SparkAnswers
 from tests.tpch.stream import ENDS, Stream
 from tidemark_replica.spark.session import SparkHolder, start_spark
 
@@ -17,7 +17,8 @@ def main() -> None:
         stream = Stream(Path(scratch) / "data", ENDS)
         holder = SparkHolder(lambda: start_spark("local[2, 2]", "1g", Path(scratch)))
         last = stream.times[-1]
-        KeptAnswers(stream, last).write(lambda name: spark_answer(holder.get(), stream, name, last))
+        answers = SparkAnswers(holder.get(), stream, Path(scratch) / "tables")
+        KeptAnswers(stream, last).write(lambda name: answers.at(name, last))
         holder.stop()
     print(f"the answers are in {FILE}")
 

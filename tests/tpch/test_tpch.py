@@ -23,7 +23,7 @@ from tests.oracle.reduced_first import never, reduced_first, wherever_possible
 from tests.tpch.alike import alike
 from tests.tpch.kept_answers import KeptAnswers
 from tests.tpch.maintained import QUERIES, TOGETHER, StreamHarness, ask, maintain, refusals
-from tests.tpch.spark_answers import counted, spark_answer
+from tests.tpch.spark_answers import SparkAnswers, counted
 from tests.tpch.stream import ENDS, Stream
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_protocol.messages.planning import Planned, Refused
@@ -41,7 +41,8 @@ class Run:
 
     def __init__(self, spark: Any, folder: Path, ends: tuple[int, ...]) -> None:
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        self.spark, self.stream = spark, Stream(folder / "data", ends)
+        self.stream = Stream(folder / "data", ends)
+        self.answers = SparkAnswers(spark, self.stream, folder / "tables")
         planning = spark.newSession()
         planning.conf.set("spark.sql.session.timeZone", "UTC")
         catalyst = Catalyst(planning)
@@ -70,7 +71,7 @@ class Run:
             return counted(connection.sql(QUERIES[name]).to_arrow_table())
 
     def by_spark(self, name: str, time: int) -> Mapping[Any, int]:
-        return spark_answer(self.spark, self.stream, name, time)
+        return self.answers.at(name, time)
 
     @cached_property
     def kept(self) -> KeptAnswers:
