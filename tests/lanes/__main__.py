@@ -7,7 +7,7 @@
                 the share of eight whose turn it is at this commit
 --share K/N     the K-th of N shares of each lane, by file and by recorded seconds
 --ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
-anything else   is an argument of pytest in every lane, as -k
+anything else   is an argument of pytest in every lane, as -k; or of plugin.py, as --slow-minutes N
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ LANES = (
 BROAD_SHARES = 8
 BROAD_MINUTES = 20
 """No broad test begins later, unless all were asked for: a slow machine runs the others to their end."""
-SLOW = Lane("slow", ("-m", "slow"))
+SLOW = Lane("slow", ("-m", "slow", "--no-loadscope-reorder"), workers=2)
+"""Files begin in the order that --share gives them."""
 SIGNALLED = 128
 
 

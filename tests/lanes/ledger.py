@@ -3,7 +3,8 @@
     {"commit": "1f2e…", "round": 1, "lane": "spark", "test": "tests/…::test_…", "outcome": "passed", "seconds": 1.25,
      "cpu": 0.75}
 
-`outcome` is passed, failed, or skipped; error, for a module that could not be collected. `seconds` are wall time, with
+`outcome` is passed, failed, or skipped; error, for a module that could not be collected; too late, for a test that was
+left out because it would have begun too late (plugin.py). `seconds` are wall time, with
 the fixtures that the test was the first to use; `cpu` is the CPU time, in seconds, of the lane's process and all below
 it. The entry of a failure has the end of pytest's report as its `reason`.
 """
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
+TOO_LATE = "too late"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 --lane-ledger FILE    append each test's outcome there
 --lane-passed FILE    leave out the tests that this file names, one a line
---share K/N           run the K-th of N shares: files are dealt out by their recorded seconds (shares.py)
+--share K/N           run the K-th of N shares: files are dealt out by their recorded seconds (shares.py), and the
+                      longest begin first
 --broad K/N           of the tests that are marked `broad`, run the K-th of N shares: end-to-end tests are dealt out by
                       file, as those of a file share a system, and others one by one
---broad-minutes N     skip the broad tests that N minutes after the start have not begun: a slow machine runs fewer
+--broad-minutes N     leave out the broad tests that N minutes after the start have not begun: a slow machine runs fewer
+--slow-minutes N      the same for slow tests; none of them may take longer than LONGEST_SECONDS then
 """
 
 from __future__ import annotations
@@ -13,21 +15,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import defaultdict
-from collections.abc import Generator
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from tests.lanes import marked_files, processor_time
-from tests.lanes.ledger import Entry, append
-from tests.lanes.shares import share_of_broad_tests, share_of_files
+from tests.lanes.ledger import TOO_LATE, Entry, append
+from tests.lanes.shares import longest_first, share_of_broad_tests, share_of_files
 
 CPU = "cpu seconds"
 CPU_BEFORE = pytest.StashKey[float]()
 BEGAN = pytest.StashKey[float]()
 """When the session, or the worker, began, on the monotonic clock."""
+BOUNDED = ("broad", "slow")
+"""Marks of tests that are left out where they would begin too late."""
+LONGEST_SECONDS = 1500
+"""The longest slow test takes 600 s on a busy machine. Some that wait for several processes may take an hour."""
 REASON_LINES = 25
 """The lines of a failure's report, counted from its end, that the ledger keeps."""
 
@@ -37,7 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lane-ledger", type=Path)
     group.addoption("--lane-passed", type=Path)
     group.addoption("--broad", help="K/N: the K-th of N shares of the tests marked `broad`")
-    group.addoption("--broad-minutes", type=float, help="skip broad tests that would begin later")
+    for mark in BOUNDED:
+        group.addoption(f"--{mark}-minutes", type=float, help=f"leave out tests marked `{mark}` that would begin later")
     group.addoption("--share", help="K/N: the K-th of N shares of the files")
 
 
@@ -65,11 +72,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = list(items)
     if share := config.getoption("--share"):
         number, of = map(int, share.split("/"))
-        seconds: dict[str, int] = defaultdict(int)
-        for item in items:
-            seconds[file_of(item)] += 1
-        files = share_of_files(dict(seconds), number, of)
-        kept = [item for item in kept if file_of(item) in files]
+        tests = Counter(map(file_of, items))
+        files = share_of_files(dict(tests), number, of)
+        order = {file: place for place, file in enumerate(longest_first(tests))}
+        kept = sorted((item for item in kept if file_of(item) in files), key=lambda item: order[file_of(item)])
     if broad := config.getoption("--broad"):
         number, of = map(int, broad.split("/"))
         units = share_of_broad_tests((unit_of(item) for item in kept if is_broad(item)), number, of)
@@ -77,17 +83,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if (passed := config.getoption("--lane-passed")) is not None:
         names = set(passed.read_text().splitlines())
         kept = [item for item in kept if item.nodeid not in names]
-    if len(kept) < len(items):
-        left_out = set(items) - set(kept)
+    if config.getoption("--slow-minutes") is not None:
+        shorten_limits(item for item in kept if item.get_closest_marker("slow"))
+    if left_out := set(items) - set(kept):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = kept
+    items[:] = kept
+
+
+def shorten_limits(items: Iterable[pytest.Item]) -> None:
+    """Give tests that may take longer, a limit of LONGEST_SECONDS."""
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        if limit is not None and limit.args[0] > LONGEST_SECONDS:
+            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    minutes = item.config.getoption("--broad-minutes")
-    if minutes is not None and is_broad(item) and time.monotonic() > item.config.stash[BEGAN] + 60 * minutes:
-        pytest.skip(f"a broad test, of which none begins after {minutes:g} minutes: --broad-minutes")
+    past = time.monotonic() - item.config.stash[BEGAN]
+    for mark in BOUNDED:
+        minutes = item.config.getoption(f"--{mark}-minutes")
+        if minutes is not None and item.get_closest_marker(mark) is not None and past > 60 * minutes:
+            item.user_properties.append((TOO_LATE, mark))
+            pytest.skip(f"a {mark} test, of which none begins after {minutes:g} minutes: --{mark}-minutes")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -141,7 +159,10 @@ class Recorder:
             self._reason[test] = end_of_report(report)
             self._show(report)
         if report.when == "teardown":
-            self._write(test, cast(float, dict(report.user_properties).get(CPU, 0.0)))
+            said = dict(report.user_properties)
+            if TOO_LATE in said:
+                self._outcome[test] = TOO_LATE
+            self._write(test, cast(float, said.get(CPU, 0.0)))
 
     def _show(self, report: pytest.TestReport) -> None:
         """At once, in the lane's log: its other tests may take half an hour more."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.lanes import processor_time
 from tests.lanes.class_data import jvm_options
-from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
+from tests.lanes.ledger import CHECKOUT, TOO_LATE, Entry, commit_of_checkout, entries
 from tests.lanes.marked_files import files_with, names_paths
 from tests.lanes.memory_folder import command_in_memory, place_in_memory
 
@@ -234,6 +234,7 @@ def slowest(lane: Running) -> str:
 def counted(outcomes: Counter[str]) -> str:
     """As pytest's last line has it; failures are said also where there are none."""
     line = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
+    line += f", {outcomes[TOO_LATE]} left out as too late" if outcomes[TOO_LATE] else ""
     return line + (f", {outcomes['error']} errors" if outcomes["error"] else "")
 
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.lanes.ledger import entries
+from tests.lanes.ledger import TOO_LATE, entries
 
 RECORDED = Path(__file__).with_name("seconds.json")
 UNKNOWN_SECONDS = 10.0
@@ -29,15 +29,20 @@ def share_of_files(tests: Mapping[str, int], number: int, of: int) -> frozenset[
     The longest file first, each to the share that has least to do so far.
     """
     assert 1 <= number <= of, f"share {number} of {of}"
-    known = recorded()
-    seconds = {file: known.get(file, UNKNOWN_SECONDS * count) for file, count in tests.items()}
     load = [0.0] * of
     share: dict[str, int] = {}
-    for file in sorted(seconds, key=lambda file: (-seconds[file], file)):
+    for file, seconds in longest_first(tests).items():
         least = load.index(min(load))
         share[file] = least + 1
-        load[least] += seconds[file]
+        load[least] += seconds
     return frozenset(file for file, its in share.items() if its == number)
+
+
+def longest_first(tests: Mapping[str, int]) -> dict[str, float]:
+    """The seconds of each file, in that order; `tests` has the number of tests of each file."""
+    known = recorded()
+    seconds = {file: known.get(file, UNKNOWN_SECONDS * count) for file, count in tests.items()}
+    return dict(sorted(seconds.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def turn_of(commit: str, of: int) -> int:
@@ -53,11 +58,14 @@ def share_of_broad_tests(units: Iterable[str], number: int, of: int) -> frozense
 
 
 def main(ledger: Path) -> None:
-    """Record the seconds of the files that the ledger knows; of a test that ran several times, those of the last."""
-    last = {entry.test: entry.seconds for entry in entries(ledger) if entry.outcome == "passed"}
+    """Record the seconds of the files that the ledger knows; of a test that ran several times, those of the last. A
+    file some of whose tests were left out keeps its seconds."""
+    last = {entry.test: entry for entry in entries(ledger) if entry.outcome in ("passed", TOO_LATE)}
+    partly = {entry.file for entry in last.values() if entry.outcome == TOO_LATE}
     seconds: dict[str, float] = defaultdict(float)
-    for test, took in last.items():
-        seconds[test.partition("::")[0]] += took
+    for entry in last.values():
+        if entry.file not in partly:
+            seconds[entry.file] += entry.seconds
     found = recorded() | {file: round(took, 1) for file, took in seconds.items()}
     RECORDED.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 

@@ -13,10 +13,11 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.lanes.__main__ import LANES, SLOW, with_share
-from tests.lanes.ledger import CHECKOUT, Entry, append, entries
+from tests.lanes.ledger import CHECKOUT, TOO_LATE, Entry, append, entries
 from tests.lanes.memory_folder import place_in_memory
 from tests.lanes.runner import Lane, Round
-from tests.lanes.shares import share_of_files, turn_of
+from tests.lanes.shares import main as record
+from tests.lanes.shares import recorded, share_of_files, turn_of
 from tests.waiting import BOUND
 
 MARKS = ("spark", "cluster", "e2e", "slow", "node")
@@ -46,6 +47,18 @@ pytestmark = []
 @pytest.mark.broad
 @pytest.mark.parametrize("n", range(6))
 def test_broad(n): pass
+
+def test_always(): pass
+"""
+
+SLOW_TESTS = """
+import pytest
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("n", range(3))
+def test_slow(n, request):
+    assert request.node.get_closest_marker("timeout").args[0] < 3600
 
 def test_always(): pass
 """
@@ -146,7 +159,48 @@ def test_no_broad_test_begins_after_its_minutes(lane: Lane, tmp_path: Path) -> N
     (tmp_path / "test_some.py").write_text(BROAD_TESTS)
     ledger = tmp_path / "ledger.jsonl"
     assert Round([replace(lane, workers=0, arguments=(*lane.arguments, "--broad-minutes=0"))], ledger, "c").run()
-    assert Counter(e.outcome for e in entries(ledger)) == {"skipped": 6, "passed": 1}
+    assert Counter(e.outcome for e in entries(ledger)) == {TOO_LATE: 6, "passed": 1}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_slow_tests_that_begin_too_late_are_counted_and_resumed(
+    lane: Lane, tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are no failures. Those that have begun end, at last by a limit of their own."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n slow\n")
+    (tmp_path / "test_some.py").write_text(SLOW_TESTS)
+    ledger, lane = tmp_path / "ledger.jsonl", replace(lane, workers=workers)
+    bounded = [replace(lane, arguments=(*lane.arguments, f"--slow-minutes={minutes}")) for minutes in (0, 100)]
+    assert Round(bounded[:1], ledger, "c").run()
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped, 3 left out as too late"
+    assert Round(bounded[1:], ledger, "c", resumed=True).run()
+    assert capfd.readouterr().out.splitlines()[-1] == "3 passed, 0 failed, 0 skipped"
+
+
+def test_the_longest_files_of_a_share_begin_first(lane: Lane, tmp_path: Path) -> None:
+    """A file that is not recorded counts by its tests."""
+    for name, tests in (("one", 1), ("three", 3), ("two", 2)):
+        (tmp_path / f"test_{name}.py").write_text("".join(f"def test_{n}(): pass\n" for n in range(tests)))
+    (tmp_path / "test_some.py").unlink()
+    ledger = tmp_path / "ledger.jsonl"
+    assert Round([replace(lane, workers=0, arguments=(*lane.arguments, "--share=1/1"))], ledger, "c").run()
+    files = [e.file.rpartition("_")[2] for e in entries(ledger)]
+    assert files == ["three.py"] * 3 + ["two.py"] * 2 + ["one.py"]
+
+
+def test_a_file_whose_tests_were_left_out_keeps_its_recorded_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the others have passed, too."""
+    monkeypatch.setattr("tests.lanes.shares.RECORDED", tmp_path / "seconds.json")
+    (tmp_path / "seconds.json").write_text('{"a": 9.0, "b": 9.0}')
+    for test, outcome in (("a::x", "passed"), ("a::y", TOO_LATE), ("b::x", "passed")):
+        append(tmp_path / "ledger.jsonl", Entry("c", 1, "slow", test, outcome, 2.0))
+    record(tmp_path / "ledger.jsonl")
+    assert recorded() == {"a": 9.0, "b": 2.0}
+    append(tmp_path / "ledger.jsonl", Entry("c", 1, "slow", "a::y", "passed", 3.0))
+    record(tmp_path / "ledger.jsonl")
+    assert recorded() == {"a": 5.0, "b": 2.0}
 
 
 def test_the_share_of_a_commit_is_that_of_its_digits() -> None:
