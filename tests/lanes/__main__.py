@@ -48,8 +48,7 @@ LANES = (
 BROAD_SHARES = 8
 BROAD_MINUTES = 20
 """No broad test begins later, unless all were asked for: a slow machine runs the others to their end."""
-SLOW = Lane("slow", ("-m", "slow", "--no-loadscope-reorder"), workers=2)
-"""Files begin in the order that --share gives them."""
+SLOW = Lane("slow", ("-m", "slow"))
 SIGNALLED = 128
 
 
