@@ -131,7 +131,8 @@ def test_a_batch_that_failed_comes_behind_the_binding(
             assert (5, "7") not in before
         else:
             run.until(lambda: (2, "9") in oks(tmp_path, "orders"))
-            wait_for(run, "GapSkipped: table orders: gaps passed over: 1")  # its partition may be read later
+            # its partition may be read later; where it is not known what is late, each partition may have a gap
+            wait_for(run, f"GapSkipped: table orders: gaps passed over: {1 if remembered else ''}")
             assert text in run.source.warning()
 
 
