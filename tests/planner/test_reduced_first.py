@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.oracle.reduced_first import never
+from tests.oracle.reduced_first import never, wherever_possible
 from tests.oracle.reduced_first import reduced_first as before_joins
 from tests.planner.catalogue import CATALOGUE, one_view
 from tests.planner.test_row_counts import TPCH, planned
@@ -236,3 +236,15 @@ def test_the_queries_of_tpch_keep_no_more_than_without(catalyst: Catalyst) -> No
     chosen = together(catalyst, views, short=True)
     with before_joins(never):
         assert together(catalyst, views, short=True) == chosen
+
+
+def test_aggregates_go_before_joins_inside_others(catalyst: Catalyst) -> None:
+    """Inner ones first, whatever the outer ones read of them."""
+    inner = f"SELECT DISTINCT l_partkey, s_name FROM {SUPPLIERS}"
+    outer = (
+        f"SELECT p_brand, max(s_name) AS m FROM ({inner}) x JOIN tpch.part ON l_partkey = p_partkey GROUP BY p_brand"
+    )
+    with before_joins(wherever_possible) as chosen:
+        (built,) = together(catalyst, [outer])
+    assert len(chosen) > 1
+    assert count_of_reductions(built.plan) > 2

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemark_planner.hir.nodes import Scan
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
+from tidemark_planner.lir.mfp import fuse
 from tidemark_planner.lir.reduced_inputs import ReducedInput, pays
 from tidemark_planner.lir.shared_tables import TableRows, reads_of_tables, rows_of_table
 from tidemark_protocol.ids import GlobalId
@@ -35,10 +37,11 @@ class _Read:
         return self.rows == other.rows and other.columns <= self.columns and not self.keys.isdisjoint(other.keys)
 
 
-def kept_anyway(objects: Sequence[BuildDesc], imports: Imports, tables: frozenset[GlobalId]) -> frozenset[ReducedInput]:
+def kept_anyway(objects: Sequence[BuildDesc], imports: Imports) -> frozenset[ReducedInput]:
     """The inputs of tables that were reduced first in these objects, and are better not."""
+    tables = frozenset(i.id for i in imports.of([built.plan for built in objects])[0])
     kept = [_Read(r.rows, r.columns, frozenset(r.keys)) for r in reads_of_tables(objects, tables)]
-    found = imports.reduced_inputs.reduced.values()
+    found = tuple(imports.reduced_inputs.reduced.values())
     reduced = [(each, read) for each in found if (read := _read(each, tables, imports)) is not None]
 
     def is_better_not(each: ReducedInput, read: _Read) -> bool:
@@ -49,6 +52,9 @@ def kept_anyway(objects: Sequence[BuildDesc], imports: Imports, tables: frozense
 
 
 def _read(reduced: ReducedInput, tables: frozenset[GlobalId], imports: Imports) -> _Read | None:
+    """None where the input has other rows than those of a table."""
+    if not isinstance(fuse(reduced.input)[0], Scan):
+        return None
     rows, place = rows_of_table(to_lir(reduced.input, imports), tables)
     if rows is None:
         return None

@@ -64,8 +64,8 @@ class Candidate:
 
 def choose(candidates: Sequence[Candidate]) -> Candidate | None:
     """The candidate that saves most, where one is known to save enough."""
-    gains = {c: c.reduced.gain for c in candidates if not c.is_arranged and pays(c.reduced.gain)}
-    return max(gains, key=lambda c: c.reduced.gain or 0, default=None)
+    paying = (c for c in candidates if not c.is_arranged and pays(c.reduced.gain))
+    return max(paying, key=lambda c: c.reduced.gain or 0, default=None)
 
 
 def reduce_before_joins(node: Hir, imports: Imports) -> Hir:

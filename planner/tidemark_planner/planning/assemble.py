@@ -98,8 +98,7 @@ def _lowered(built: Objects, imports: Imports, *, may_share: bool) -> tuple[Buil
     while True:
         reductions.reduced.clear()
         lowered = tuple(_build(built_as, hir, imports) for built_as, hir in built)
-        tables = frozenset(i.id for i in imports.of([o.plan for o in lowered])[0])
-        more = kept_anyway(lowered, imports, tables) if may_share else frozenset()
+        more = kept_anyway(lowered, imports) if may_share and reductions.reduced else frozenset()
         if more <= reductions.kept:
             return lowered
         reductions.kept |= more
