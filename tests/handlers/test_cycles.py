@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, cast
 
+import pytest
+
 from tests.controller.harness import at
 from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.revisions import ask
@@ -14,11 +16,12 @@ from tests.handlers.tombstones import deleter
 from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.kube.cache import Key, key_of
-from tidemark_operator.kube.client import DATAFLOWS, Body
+from tidemark_operator.kube.client import DATAFLOWS, INSTANCES, Body
 from tidemark_operator.kube.revisions import Owner, build_revision
 from tidemark_operator.resources.conditions.dataflow import PlanRefused
 from tidemark_operator.resources.manifest.dataflow import Dataflow
@@ -61,8 +64,11 @@ class Server:
     async def warn(self, *_: object) -> None: ...
 
 
-def written(name: str, sql: str = "", version: str = "1", **metadata: Any) -> Body:
-    spec = {"instance": "default", "materializedView": {}, "sql": sql or "nothing"}
+def written(name: str, sql: str = "", version: str = "1", location: str = "", **metadata: Any) -> Body:
+    spec: dict[str, Any] = {"instance": "default", "materializedView": {}, "sql": sql or "nothing"}
+    if location:
+        export = {"name": "v", "materializedView": {"from": "v", "publish": {"location": location}}}
+        spec = {"instance": "default", "views": [{"name": "v", "sql": sql}], "exports": [export]}
     return body("Dataflow", spec, name, uid=f"u-{name}", resourceVersion=version, **metadata)
 
 
@@ -109,9 +115,9 @@ class Two:
         found = tuple(DescribedShard(id, False, at(0), at(0), WriterTerm(0)) for id, _ in shards)
         return ReplicaId("r1"), Description("incarnation", None, 0, (), (), found)
 
-    async def edit(self, name: str, sql: str) -> str:
+    async def edit(self, name: str, sql: str, location: str = "") -> str:
         """The reason, where it is refused."""
-        state, dataflow = self.state(name), Dataflow.parse(written(name, sql))
+        state, dataflow = self.state(name), Dataflow.parse(written(name, sql, location=location))
         ask(state, digest=spec_digest(dataflow))
         refused = await self._reviser.revise(state, dataflow, self._running)
         return refused.reason if isinstance(refused, PlanRefused) else ""
@@ -134,6 +140,38 @@ def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
         refusals = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
         assert sorted(refusals) == ["", "Cycle"]
         assert sum(two.state(name).pending is not None for name in NAMES) == 1
+        await two.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("other", ["/lake/spent", "/lake/spent/more", "/lake/more"])
+@pytest.mark.parametrize("edited", [True, False])
+def test_of_two_edits_at_one_moment_to_one_place_one_waits(other: str, edited: bool) -> None:
+    """Neither is published there when the other one is checked, and the manifests are others by then."""
+
+    async def scenario() -> None:
+        two = Two()
+        two.context.cache.put(
+            Key(INSTANCES, "ns", "default"),
+            body("ComputeInstance", READABLE | {"publish": {"locations": ["/lake"]}}, "default", resourceVersion="2"),
+        )
+        if edited:
+            for name in NAMES:
+                assert await two.edit(name, "nothing") == ""
+                active = two.state(name).active
+                assert active is not None
+                shard = active.revision.view_shard("v")
+                assert shard is not None
+                two.context.fleet.book("ns").register(shard.shard_id, shard.location)
+                two.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
+
+        edits = two.edit("a", "nothing", "/lake/spent"), two.edit("b", "nothing", other)
+        done = await asyncio.gather(*edits, return_exceptions=True)
+        taken = [each.reason for each in done if isinstance(each, Waiting)]
+        assert taken == ([] if other == "/lake/more" else ["LocationTaken"])
+        assert done.count("") == 2 - len(taken)
+        assert all(two.state(name).planning.places == frozenset() for name in NAMES)
         await two.close()
 
     asyncio.run(scenario())

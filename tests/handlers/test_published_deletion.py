@@ -15,21 +15,26 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.deletion.dataflow_deletion import DataflowDeletion
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
+from tidemark_operator.handlers.deletion.tombstones import TableAddress, _parse
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision
-from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
-from tidemark_protocol.plan.publish import PublishedView, published_folder, published_location
+from tidemark_protocol.plan.publish import PublishedView, published_location
 
 AT = published_location("/data", "ns", "d", "v")
 
 
-def publishing(mark: ActiveRevision) -> ActiveRevision:
-    """The same, with its view published."""
+def publishing(mark: ActiveRevision, at: str = "") -> ActiveRevision:
+    """The same, with its view published, where `at` is given at this location of the manifest's choice."""
     (export,) = mark.revision.description.sink_exports
     assert isinstance(export.sink, MaterializedViewSink)
-    sink = replace(export, sink=replace(export.sink, publish=PublishedView(AT, "ns.d.v", 1000, 24)))
+    sink = replace(
+        export, sink=replace(export.sink, publish=PublishedView(at or AT, "ns.d.v", 1000, 24, chosen=bool(at)))
+    )
     description = replace(mark.revision.description, sink_exports=(sink,))
     return replace(mark, revision=replace(mark.revision, description=description))
 
@@ -63,16 +68,64 @@ def test_it_goes_with_the_tables_of_its_dataflow() -> None:
     asyncio.run(scenario())
 
 
-def test_another_dataflow_of_its_name_waits_for_the_deletion() -> None:
-    """Else its first rows would be deleted with the old ones."""
+def test_a_tombstone_names_the_instance_that_published_at_a_chosen_location() -> None:
+    async def scenario() -> None:
+        harness, buried = OperatorHarness(), Buried()
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        state = dataflow("d", publishing(rev("d", 1, view=1), "/lake/spent"))
+        body = {"metadata": {"deletionTimestamp": "2000-01-01T00:00:00Z"}}
+        assert await DataflowDeletion(harness.context, tables)._delete_tables(state, cast(Any, body))
+        listed = buried.bodies[-1]["data"]["shards"]
+        assert [(each["location"], each.get("instance")) for each in listed] == [
+            ("/data/ns/d/v/v1", None),
+            ("/lake/spent", "default"),
+        ]
+        await harness.fleet.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("place", "waits"), [(AT, True), ("/data/ns/_published/d", True), (f"{AT}/x", True), (f"{AT}s", False)]
+)
+def test_what_is_published_in_its_place_waits_for_the_deletion(place: str, waits: bool) -> None:
+    """Else its first rows would be deleted with the old ones. A table beside it does not wait."""
 
     async def scenario() -> None:
         harness = OperatorHarness()
         harness.put(READABLE, ONE)
         tables = TableDeleter(cast(Any, Buried(AT)), harness.fleet, harness.context.registry)
-        with pytest.raises(Waiting, match="waits until"):
-            await tables.finish_below("ns", published_folder("/data", "ns", "d"))
-        await tables.finish_below("ns", published_folder("/data", "ns", "other"))
+        if waits:
+            with pytest.raises(Waiting, match=f"waits until {AT}, whose object was deleted"):
+                await tables.finish("ns", place)
+        else:
+            await tables.finish("ns", place)
+        await harness.fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_at_a_chosen_location_it_waits_for_other_namespaces_too() -> None:
+    """Whose table lies there is not told. What comes and goes later is known, too."""
+
+    async def scenario() -> None:
+        harness, buried = OperatorHarness(), Buried()
+        buried.bodies = []
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        await tables.finish("ns", "/lake/spent", everywhere=True)
+        theirs = TableAddress(ShardId("published-at/u/theirs.d.v/0f"), "/lake/spent/more")
+        await tables.bury(Key(DATAFLOWS, "theirs", "d"), theirs, lambda: None)
+        buried.spaces = ["theirs"]
+        await tables.finish("ns", "/lake/spent")
+        with pytest.raises(Waiting) as waiting:
+            await tables.finish("ns", "/lake/spent", everywhere=True)
+        assert str(waiting.value) == (
+            "waits until the table at /lake/spent of another namespace's Dataflow, which was deleted, is deleted too"
+        )
+        await tables.finish("ns", "/lake/other", everywhere=True)
+        (body,) = buried.bodies
+        await tables._tombstones.remove("theirs", _parse(body))
+        await tables.finish("ns", "/lake/spent", everywhere=True)
         await harness.fleet.close()
 
     asyncio.run(scenario())

@@ -15,8 +15,9 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSe
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.revisions.published_places import published_places
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.conditions.dataflow import Planning
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 
@@ -135,6 +136,54 @@ def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> No
     made = body("Dataflow", spec, "d")
     (view,) = published_places(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
     assert (view.location, view.chosen) == ("/data/ns/_published/d/d", False)
+
+
+@pytest.mark.parametrize("location", ["/lake/a b", "/lake//spent", "/lake/_x", "/lake/../lake/spent"])
+def test_a_manifest_that_cannot_be_parsed_blocks_no_place(harness: OperatorHarness, location: str) -> None:
+    older = manifest(location, "older", created="2026-01-01T00:00:00Z")
+    older["spec"]["sql"] = "SELECT 1"
+    known(harness, older)
+    for place in ("/lake/spent", "/lake/a/x", "/lake/a"):
+        assert asked(harness, place) == place
+
+
+def test_the_log_names_the_dataflow_of_another_namespace_once(
+    harness: OperatorHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The condition does not: whoever writes a Dataflow learns nothing of other namespaces."""
+    known(harness, manifest("/lake/none", "other", namespace="else"), "/lake/spent")
+    state = known(harness, made := manifest("/lake/spent"))
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            with pytest.raises(Waiting) as waiting:
+                published_places(harness.context, state, Dataflow.parse(made), "/data")
+            assert "other" not in str(waiting.value).replace("another", "")
+            state.obstacles.planning = Planning(str(waiting.value))
+    (record,) = [each for each in caplog.records if "is taken" in each.getMessage()]
+    assert "ns/d" in record.getMessage()
+    assert "else/other publishes /lake/spent" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "is_taken"),
+    [
+        ("/lake/spent", "ns", True),
+        ("/lake/spent/in", "ns", True),
+        ("/lake", "ns", True),
+        ("/lake/spends", "ns", False),
+        ("/lake/spent", "else", False),
+    ],
+)
+def test_no_view_is_published_where_files_are_dropped_for_a_source(
+    harness: OperatorHarness, path: str, namespace: str, is_taken: bool
+) -> None:
+    """Its clean-up would delete them. Sources of other namespaces block nothing: any path may stand in them."""
+    files = {"path": path, "tables": [{"name": "t", "format": "csv"}]}
+    made = body("DataSource", {"instance": "default", "files": files}, "drops", namespace=namespace)
+    harness.cache.put(Key(DATA_SOURCES, namespace, "drops"), made)
+    taken = "LocationTaken: location /lake/spent is taken: DataSource drops reads files there"
+    assert asked(harness, "/lake/spent") == (taken if is_taken else "/lake/spent")
+    assert asked(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", "who is published there stays"
 
 
 @pytest.mark.parametrize("location", ["/", "/lake", "s3://", "/other/spent", "/lake/spent"])

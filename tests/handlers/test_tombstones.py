@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -76,6 +77,32 @@ def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
         await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
 
         assert (sent, bool(buried.bodies)) == ([], True)
+        await harness.fleet.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["it is there", "it is gone"])
+@pytest.mark.parametrize("named", ["default", "other", None])
+def test_the_instance_that_published_a_table_deletes_it(named: str | None, there: bool) -> None:
+    """Another one may have another volume under that path, and would find nothing. Older tombstones name none."""
+
+    async def scenario() -> None:
+        harness, buried, sent = OperatorHarness(), Buried("/data/spent"), list[str]()
+        harness.put(READABLE, ONE)
+        if named is not None:
+            buried.bodies[0]["data"]["shards"][0]["instance"] = named
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        if there:
+            harness.fleet.ensure("ns", replace(running.config, instance="other"))
+        running.replicas[ReplicaId("r1")].online = True
+        cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
+
+        has_more = await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
+
+        is_asked = named != "other" or not there
+        assert (sent, has_more) == (["old//data/spent"] if is_asked else [], is_asked)
         await harness.fleet.close()
 
     asyncio.run(scenario())

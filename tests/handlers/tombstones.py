@@ -10,17 +10,19 @@ from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 
 
 class Buried:
-    """The API server's list of tombstones. `listed`, `emptied`: set once it was asked, and once the last is gone."""
+    """The API server's list of tombstones. `listed`, `emptied`: set once it was asked, and once the last is gone.
+    `spaces`: the namespaces that have them; any one where it is empty."""
 
     def __init__(self, *locations: str) -> None:
         shards = [{"id": f"old/{at}", "location": at} for at in locations]
         self.deleted: list[str] = []
+        self.spaces: list[str] = []
         self.listed, self.emptied = asyncio.Event(), asyncio.Event()
         self.bodies = [{"metadata": {"name": "tombstone-old", "uid": "u"}, "data": {"shards": shards}}]
 
-    async def list(self, *_: object) -> list[Any]:
+    async def list(self, resource: object, labels: str, namespace: str) -> list[Any]:
         self.listed.set()
-        return self.bodies
+        return self.bodies if not self.spaces or namespace in ("", *self.spaces) else []
 
     async def create(self, _: object, namespace: str, body: dict[str, Any]) -> None:
         self.bodies.append({**body, "metadata": {**body["metadata"], "uid": "u"}})

@@ -4,7 +4,7 @@
     spec        what the object asks for                           reconcile/dataflow.py
     revisions   the revisions that its status names                revisions/revision_marks.py
     ends        which of them ended, or were superseded            revisions/superseded_revision.py
-    planning    the planner's answer; what a new revision reads    revisions/plan_revision.py
+    planning    the planner's answer; what a new revision takes    revisions/plan_revision.py
     obstacles   what stands between the spec and a running revision:
       .planning       reconcile/dataflow.py
       .installing     revisions/installer.py
@@ -108,10 +108,12 @@ class Answer:
 
 @dataclass
 class PlanningState:
-    """`answer`: the planner's last one. `reads`: what a revision reads that is being stored."""
+    """`answer`: the planner's last one. Of a revision that is being stored: `reads`, what it reads; `places`, the
+    locations of the tables that it publishes."""
 
     answer: Answer | None = None
     reads: tuple[Parent, ...] = ()
+    places: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

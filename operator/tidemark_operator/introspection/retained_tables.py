@@ -153,9 +153,11 @@ class RetainedTables:
         else:
             found = await self._find(namespace, table, instance)
         check = partial(self._refuse_existing, namespace, address[1], found)
+        running, is_elsewhere = self._context.running(namespace, found.instance), "@" in found.part
+        named = found.instance if is_elsewhere and running is not None and running.sees(found.location) else ""
         try:
             await self._deleter.bury(
-                Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location), check
+                Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location, named), check
             )
         except ApiError as error:
             raise QueryNotReady(f"the deletion of table {table} could not be stored: {error}; ask again") from None

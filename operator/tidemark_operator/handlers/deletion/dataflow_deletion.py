@@ -101,4 +101,7 @@ def _tables(state: DataflowState) -> Mapping[ShardId, ShardMetadata]:
 def _published(state: DataflowState) -> list[TableAddress]:
     """The ordinary tables that its revisions publish."""
     views = {v.location: v for mark in state.marks for v in published_views(mark.revision.description)}
-    return [TableAddress(removal_id(state.uid, view.owner, view.location), view.location) for view in views.values()]
+    return [
+        TableAddress(removal_id(state.uid, v.owner, v.location), v.location, state.instance if v.chosen else "")
+        for v in views.values()
+    ]

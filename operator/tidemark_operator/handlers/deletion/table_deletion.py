@@ -26,10 +26,11 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion.tombstones import TableAddress, Tombstones
+from tidemark_operator.handlers.deletion.tombstones import EVERYWHERE, TableAddress, Tombstones
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import ApiError, Body, Kube
+from tidemark_operator.resources.manifest.locations import overlaps
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import ShardDeleted
 
@@ -204,9 +205,9 @@ class TableDeleter:
             adopted = table_owners(self._registry, namespace, but=tombstone.owner_uid)
             tables = [table for table in tombstone.tables if table.location not in adopted]
             for running in instances:
-                self.requests.ask(running, tables, now_ms())
+                self.requests.ask(running, [each for each in tables if self._may_delete(running, each)], now_ms())
             if left := self.requests.ask(None, tables, now_ms()):
-                left_here |= any(running.sees(table.location) for running in instances for table in left)
+                left_here |= any(self._may_delete(running, table) for running in instances for table in left)
                 continue
             try:
                 await self._tombstones.remove(namespace, tombstone)
@@ -217,21 +218,30 @@ class TableDeleter:
             raise failure
         return left_here
 
+    def _may_delete(self, running: RunningInstance, table: TableAddress) -> bool:
+        """Whether the instance sees the table. While the instance that published it is there no other one does: they
+        may have another volume under the same path."""
+        is_others = table.instance not in ("", running.name) and self._fleet.get(running.namespace, table.instance)
+        return not is_others and running.sees(table.location)
+
     async def locations(self, namespace: str) -> frozenset[str]:
-        """Locations of tables that are still to be deleted. Raises ApiError."""
+        """Locations of tables of the namespace, or of EVERYWHERE, that are still to be deleted. Raises ApiError."""
         return await self._tombstones.locations(namespace)
 
-    async def finish_below(self, namespace: str, root: str) -> None:
-        """Returns once no table below the root is still to be deleted: then tables there may be adopted.
+    async def finish(self, namespace: str, place: str, everywhere: bool = False) -> None:
+        """Returns once no table of the namespace at the place, in it or around it is still to be deleted: then tables
+        there may be adopted or made. `everywhere`: of any namespace.
 
         Raises:
-            Waiting: while a table there is still to be deleted.
+            Waiting: while such a table is still to be deleted.
         """
-        if not any(location.startswith(f"{root}/") for location in await self.locations(namespace)):
-            return
-        await self.collect(namespace)
-        if left := sorted(at for at in await self.locations(namespace) if at.startswith(f"{root}/")):
-            raise Waiting("TablesBeingDeleted", f"waits until {left[0]}, whose object was deleted, is deleted too")
+        if any(overlaps(at, place) for at in await self.locations(namespace)):
+            await self.collect(namespace)
+            if left := sorted(at for at in await self.locations(namespace) if overlaps(at, place)):
+                raise Waiting("TablesBeingDeleted", f"waits until {left[0]}, whose object was deleted, is deleted too")
+        if everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE)):
+            what = f"the table at {place} of another namespace's Dataflow, which was deleted"
+            raise Waiting("TablesBeingDeleted", f"waits until {what}, is deleted too")
 
 
 def waited_ms(body: Body) -> int:

@@ -19,14 +19,18 @@ LOG = logging.getLogger(__name__)
 LOGGED_LOCATIONS = 10
 LABEL = f"{GROUP}/tombstone"
 PREFIX = "tombstone-"
+EVERYWHERE = ""
+"""In the place of a namespace: all that this operator serves."""
 
 
 @dataclass(frozen=True)
 class TableAddress:
-    """A table that is to be deleted."""
+    """A table that is to be deleted. `instance`: which published it at a location of a manifest's choice; empty for
+    others, which any instance with their storage deletes."""
 
     id: ShardId
     location: str
+    instance: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,10 @@ class Tombstones:
 
     async def store(self, key: Key, uid: str, tables: Sequence[TableAddress]) -> bool:
         """Whether a tombstone lists the tables: False if the namespace is being deleted. Raises other ApiErrors."""
-        listed = [{"id": table.id, "location": table.location} for table in tables]
+        listed = [
+            {"id": table.id, "location": table.location} | ({"instance": table.instance} if table.instance else {})
+            for table in tables
+        ]
         body: Body = {
             "metadata": {"name": f"{PREFIX}{uid}", "labels": {LABEL: "true"}},
             "revision": 1,
@@ -89,7 +96,7 @@ class Tombstones:
             return False
         finally:
             self._writes += 1
-            self._locations.pop(key.namespace, None)
+            self._forget(key.namespace)
         return True
 
     async def remove_of(self, namespace: str, owner_uid: str) -> None:
@@ -101,12 +108,17 @@ class Tombstones:
     async def remove(self, namespace: str, tombstone: Tombstone) -> None:
         """Raises ApiError."""
         await self._kube.delete(REVISIONS, namespace, tombstone.name, tombstone.uid)
+        self._forget(namespace)
+
+    def _forget(self, namespace: str) -> None:
         self._locations.pop(namespace, None)
+        self._locations.pop(EVERYWHERE, None)
 
 
 def _parse(body: Body) -> Tombstone:
     metadata = body["metadata"]
-    tables = (TableAddress(ShardId(table["id"]), table["location"]) for table in body["data"]["shards"])
+    listed = body["data"]["shards"]
+    tables = (TableAddress(ShardId(each["id"]), each["location"], each.get("instance", "")) for each in listed)
     return Tombstone(metadata["name"], metadata["uid"], tuple(tables))
 
 

@@ -139,8 +139,6 @@ class RevisionPlanner:
         reads = parents(sources, view, outcome.references)
         self._check_cycle(state, reads)
         given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
-        for folder in {view.location.rpartition("/")[0] for view in published.values()}:
-            await self._deleter.finish_below(state.key.namespace, folder)
         named = named_as(state, dataflow, published)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
@@ -173,10 +171,14 @@ class RevisionPlanner:
         """Stores the revision and marks it: as the active one if there is none, else as the pending one."""
         active, wanted = state.active, state.spec.digest
         as_of = first_as_of(running, self._context.registry, state, draft.description)
-        # again, with no await before `reads` is set: of two edits that form a cycle, one is refused
+        # again, with no await before `reads` and `places` are set: of two edits that form a cycle, or want one place,
+        # one is refused
         self._check_cycle(state, draft.reads)
-        state.planning.reads = draft.reads
+        published = published_places(self._context, state, dataflow, running.config.storage_location).values()
+        state.planning.reads, state.planning.places = draft.reads, frozenset(view.location for view in published)
         try:
+            for view in published:
+                await self._deleter.finish(state.key.namespace, view.location, everywhere=view.chosen)
             await self._marks.protect(state.key.namespace, draft.reads)
             stored = await self._marks.stored(dataflow.meta)
             term = self._next_term(running, state, draft.description, stored)
@@ -190,7 +192,7 @@ class RevisionPlanner:
                 together = joining or Together(state.key.name, mark.name)
                 await self._marks.pend(state, dataflow.meta, PendingRevision(mark, together))
         finally:
-            state.planning.reads = ()
+            state.planning.reads, state.planning.places = (), frozenset()
 
     def _next_term(
         self,

@@ -4,28 +4,35 @@
     publish: {location: s3://lake/spent}   s3://lake/spent, below a prefix of publish.locations of the ComputeInstance
 
 No table lies in another one or beside shards: its clean-up takes every file below it that it does not know. So a
-location overlaps no storage of an instance, and no table that another view publishes or is to publish. Of two views
-that name overlapping locations, the one that is published there goes on; else the one of the older object does. What
-other programs have at a location only the replica sees, which refuses to publish there.
+location overlaps no storage of an instance, no folder that a `files` source of the namespace reads, and no table that
+another view publishes or is to publish. Of two views that name overlapping locations, the one that is published there
+goes on; else the one of the older object does, if its instance allows it. What other programs have at a location only
+the replica sees, which refuses to publish there.
 
 The operator asks again after a refusal: the instance may allow the location later, and another Dataflow may leave it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from urllib.parse import unquote
+from contextlib import suppress
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS, INSTANCES, Body
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, Body
 from tidemark_operator.planning.revision import published_views
+from tidemark_operator.resources.conditions.dataflow import Planning
+from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.locations import overlaps
+from tidemark_protocol.plan.ingestion import FilesSource
 from tidemark_protocol.plan.publish import PublishedView, published_location
 
+LOG = logging.getLogger(__name__)
 NOT_ALLOWED, TAKEN = "LocationNotAllowed", "LocationTaken"
 
 
@@ -75,37 +82,50 @@ def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataf
             raise _taken(location, "a ComputeInstance keeps its tables there")
     for key, at in _published_by_others(context, state.key):
         if overlaps(location, at):
-            raise _taken(location, f"{_named(key, state.key)} publishes {at if at == location else 'a view there'}")
-    own_places = {v.location for mark in state.marks for v in published_views(mark.revision.description)}
-    if location in own_places:
+            raise _taken_by(key, state, location, f"publishes {at if at == location else 'a view there'}")
+    if location in (own_places := _places_of(state)):
         return
+    if reader := next((name for name, at in _drop_folders(context, state.key.namespace) if overlaps(location, at)), ""):
+        raise _taken(location, f"DataSource {reader} reads files there")
     if around := next((at for at in sorted(own_places) if overlaps(location, at)), ""):
         raise _taken(location, f"this Dataflow publishes a view at {around}, and no table lies in another one")
     own = context.cache.get(state.key)
     others = [each for each in context.cache.all(DATAFLOWS) if each[0] != state.key]
     age = ("", "", "") if own is None else _age(state.key, own)
     for key, body in others:
-        prefixes = _prefixes(context, key.namespace, body["spec"].get("instance", ""))
-        allowed = (wanted for wanted in _wanted(body) if _is_below(wanted, prefixes))
-        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in allowed):
-            raise _taken(location, f"{_named(key, state.key)} is to be published there, and is older")
+        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in _wanted(context, key)):
+            raise _taken_by(key, state, location, "is to be published there, and is older")
 
 
 def _published_by_others(context: ReconcileContext, but: Key) -> Iterator[tuple[Key, str]]:
     registry = context.registry
     for key in registry.known():
         state = None if key == but else registry.dataflow(key)
-        for mark in () if state is None else state.marks:
-            yield from ((key, view.location) for view in published_views(mark.revision.description))
+        yield from ((key, location) for location in (() if state is None else _places_of(state)))
 
 
-def _wanted(body: Body) -> Iterator[str]:
-    """The locations that a Dataflow's manifest names, in whichever form it is."""
-    spec = body["spec"]
-    for export in (spec, *(spec.get("exports") or ())):
-        publish = (export.get("materializedView") or {}).get("publish") or {}
-        if location := publish.get("location"):
-            yield unquote(str(location).removeprefix("file://")).rstrip("/")
+def _places_of(state: DataflowState) -> frozenset[str]:
+    """The locations of the tables that its revisions publish, also of one that is being stored."""
+    marked = (view.location for mark in state.marks for view in published_views(mark.revision.description))
+    return state.planning.places.union(marked)
+
+
+def _wanted(context: ReconcileContext, key: Key) -> Iterator[str]:
+    """The locations that a Dataflow's manifest chooses; none where it or its instance makes it impossible."""
+    with suppress(ResourceError):
+        if (dataflow := context.cache.read(key, Dataflow.parse)) is not None:
+            prefixes = _prefixes(context, key.namespace, dataflow.instance)
+            chosen = (publish.location for publish in dataflow.publishes.values() if publish.location)
+            yield from (location for location in chosen if _is_below(location, prefixes))
+
+
+def _drop_folders(context: ReconcileContext, namespace: str) -> Iterator[tuple[str, str]]:
+    """The folders whose files DataSources of the namespace read, with their names."""
+    for key, _ in context.cache.all(DATA_SOURCES, namespace):
+        with suppress(ResourceError):
+            source = context.cache.read(key, DataSource.parse)
+            if source is not None and isinstance(source.source, FilesSource):
+                yield from ((key.name, table.path) for table in source.source.tables)
 
 
 def _age(key: Key, body: Body) -> tuple[str, str, str]:
@@ -114,6 +134,14 @@ def _age(key: Key, body: Body) -> tuple[str, str, str]:
 
 def _named(key: Key, seen_from: Key) -> str:
     return f"Dataflow {key.name}" if key.namespace == seen_from.namespace else "a Dataflow of another namespace"
+
+
+def _taken_by(key: Key, state: DataflowState, location: str, doing: str) -> Waiting:
+    """By another Dataflow. One of another namespace is named in the log alone, once."""
+    refusal = _taken(location, f"{_named(key, state.key)} {doing}")
+    if key.namespace != state.key.namespace and state.obstacles.planning != Planning(str(refusal)):
+        LOG.info("%s: location %s is taken: %s %s", state.key, location, key, doing)
+    return refusal
 
 
 def _taken(location: str, why: str) -> Waiting:

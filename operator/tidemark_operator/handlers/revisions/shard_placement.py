@@ -25,7 +25,7 @@ async def shard_locations(
     """
     key = state.key
     if adopts:
-        await deleter.finish_below(key.namespace, f"{location}/{key.namespace}/{key.name}")
+        await deleter.finish(key.namespace, f"{location}/{key.namespace}/{key.name}")
     taken = dict.fromkeys(await deleter.locations(key.namespace), "to be deleted")
     owned = table_owners_of_name(registry, key.namespace, key.name, but=state.uid)
     taken |= {at: f"that of {owner}" for at, owner in owned.items()}
