@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,12 @@ from tests.published.test_readers import SCHEMA, append
 from tests.s3_fixtures import Place
 from tidemark_persist import Shard, Storage, StorageError, create_or_open, delete_shard
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView, removal_of
+from tidemark_protocol.plan.publish import PublishedView, location_hash, removal_id, removal_of
 from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_replica.command_loop import storage_state
 from tidemark_replica.shards.shard_listing import list_shards
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.published import table_destination
@@ -32,18 +35,18 @@ from tidemark_replica.sinks.published.table_removal import remove_published
 OWNER = "shop.flow.view"
 
 
-def view_of(root: str) -> Shard:
-    """The shard of the view, with three rows."""
-    shard = create_or_open(f"{root}/shop/flow/view/v1", SCHEMA, shard_id="u1")
+def view_of(root: str, uid: str = "u") -> Shard:
+    """The shard of the view of the Dataflow `uid`, with three rows."""
+    shard = create_or_open(f"{root}/shop/flow/view/v1", SCHEMA, shard_id=f"{uid}1")
     append(shard, [(k, f"name {k}", 1) for k in range(3)])
     return shard
 
 
-def destination(root: str, location: str, owner: str = OWNER) -> TableDestination:
+def destination(root: str, location: str, owner: str = OWNER, uid: str = "u") -> TableDestination:
     columns = Column("k", BIGINT), Column("name", STRING)
-    metadata = ShardMetadata(ShardId("u1"), f"{root}/shop/flow/view/v1", columns)
+    metadata = ShardMetadata(ShardId(f"{uid}1"), f"{root}/shop/flow/view/v1", columns)
     view = PublishedView(location, owner, 1000, 24, chosen=True)
-    return TableDestination(GlobalId("u/view/1"), metadata, view, ShardHandles())
+    return TableDestination(GlobalId(f"{uid}/view/1"), metadata, view, ShardHandles())
 
 
 def listed(root: str, elsewhere: bool = True) -> dict[str, str]:
@@ -164,3 +167,91 @@ def test_the_deletion_of_a_table_that_was_never_made_leaves_files_of_a_publicati
     file.write_bytes(b"half")
     remove_published(str(file.parent), OWNER, shared=True)
     assert file.exists()
+
+
+def test_a_dataflow_that_another_one_of_its_name_took_over_from_publishes_no_more(place: Place) -> None:
+    """As in two clusters that share a manifest and a lake: the later one goes on alone, and keeps its table."""
+    roots, at = {uid: f"{place.location}/{uid}" for uid in ("one", "two", "three")}, f"{place.location}/lake/spent"
+    for uid, root in roots.items():
+        append(view_of(root, uid), [(7, uid, 1)] * len(uid))
+
+    def publish(uid: str, term: int = 1) -> list[str]:
+        destination(roots[uid], at, uid=uid).publish(Time(1), WriterTerm(term))
+        return sorted({str(row["name"]) for row in DeltaTable(at).to_pyarrow_table().to_pylist()} & set(roots))
+
+    assert publish("one", 5) == ["one"]
+    assert publish("two") == ["two"]
+    for term in (5, 6):
+        with pytest.raises(PublishedByAnother, match=r"such as one of another cluster, has taken .* over"):
+            publish("one", term)
+        assert publish("two") == ["two"]
+    remove_published(at, OWNER, "one")
+    assert publish("two") == ["two"]
+    assert publish("three") == ["three"], "a later Dataflow of the name takes over"
+    with pytest.raises(PublishedByAnother, match="give one of both views another location"):
+        publish("two")
+    remove_published(at, OWNER, "three")
+    assert publish("two") == ["two"], "the table was deleted, so it is made anew"
+
+
+@pytest.mark.parametrize("link", ["the folder", "above it", "in it", "to itself"])
+def test_no_link_leads_a_table_elsewhere(tmp_path: Path, link: str) -> None:
+    """Whoever can write near the location would say where the table lies, and what its clean-up deletes."""
+    root, lake, theirs = f"{tmp_path}/data", tmp_path / "lake", tmp_path / "theirs"
+    view_of(root)
+    (theirs / "spent").mkdir(parents=True)
+    at = lake / "spent"
+    if link == "above it":
+        lake.symlink_to(theirs)
+    elif link == "the folder":
+        lake.mkdir()
+        at.symlink_to(theirs)
+    else:
+        at.mkdir(parents=True)
+        for name in ("a", "b"):
+            (at / name).symlink_to(theirs if link == "in it" else ".")
+    with pytest.raises(PublishedByAnother, match=r"another location|a location without links"):
+        destination(root, str(at)).publish(Time(0), WriterTerm(1))
+    assert [path for path in tmp_path.rglob("*.parquet") if "data" not in path.parts] == []
+    assert list(theirs.iterdir()) == [theirs / "spent"]
+
+
+def test_a_damaged_note_is_listed_and_the_others_are_too(place: Place) -> None:
+    root, places = f"{place.location}/data", [f"{place.location}/lake/{name}" for name in ("one", "two")]
+    view_of(root)
+    for at in places:
+        destination(root, at).publish(Time(0), WriterTerm(1))
+    for damage in ({}, [], {"location": 7, "owner": OWNER}):
+        Storage.at(f"{root}/shop/_elsewhere/flow/{location_hash(places[0])}").write_json("table.json", damage)
+        answer = list_shards(pb.ListShardsRequest(location=f"{root}/shop", published=True, elsewhere=True))
+        assert not answer.error
+        notes = [shard for shard in answer.shards if "/_elsewhere/" in shard.location]
+        assert [(shard.table, "delete the file" in shard.error) for shard in notes if shard.error] == [("", True)]
+        assert [shard.table for shard in notes if not shard.error] == places[1:]
+
+
+def test_the_note_goes_with_its_table(place: Place) -> None:
+    """Not with a deletion that leaves the table, as a later Dataflow of the name has it; a note that a late deletion
+    took is written again after the next clean-up."""
+    root, at = f"{place.location}/data", f"{place.location}/lake/spent"
+    view_of(root, "later")
+
+    def delete(uid: str) -> None:
+        command = DeleteShard(removal_id(uid, OWNER, at), at)
+        storage_state._delete_table(command, time.monotonic(), lambda: root)
+
+    def notes() -> list[Path]:
+        return [path for path in place.left() if path.name == "table.json"]
+
+    later = destination(root, at, uid="later")
+    later.publish(Time(0), WriterTerm(1))
+    delete("u")
+    assert len(notes()) == 1
+    notes()[0].unlink()
+    later.clean()
+    later.publish(Time(0), WriterTerm(1))
+    assert len(notes()) == 1
+    delete("later")
+    assert notes() == []
+    assert [path for path in place.left() if "/lake/" in str(path)] == []
+    delete("later")

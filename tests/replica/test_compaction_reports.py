@@ -24,7 +24,7 @@ def compacting(loop: Loop, folder: Path, since: int) -> tuple[StorageState, str]
     made = create_or_open(str(folder / "s"), pa.schema([("k", pa.int64())]), shard_id=ID)
     made.compare_and_append(None, expected_upper=0, new_upper=50, term=1)
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
-    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append, lambda: "/nowhere")
     state.apply(AllowShardCompaction(ID, made.location, Frontier.at(since)))
     return state, made.location
 

@@ -78,7 +78,7 @@ def test_a_shard_is_deleted_while_an_ingestion_waits_for_its_store(store: Hangin
     """The command loop takes the command, and all that come after it."""
     loop = Loop()
     ingestions = hanging(loop, store, tmp_path, 1)
-    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append, lambda: "/nowhere")
     (location,) = store.asked
 
     command = DeleteShard(ShardId("remap"), location)

@@ -165,7 +165,7 @@ def test_compacting_a_deleted_shard_does_not_make_it_again(tmp_path: Path) -> No
 
 def compacting(loop: Loop, folder: Path, location: str, wanted: int) -> StorageState:
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
-    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append, lambda: "/nowhere")
     state.apply(AllowShardCompaction(OLD, location, Frontier.at(wanted)))
     return state
 

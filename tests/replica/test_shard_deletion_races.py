@@ -58,7 +58,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowStore]:
 
 def state_of(loop: Loop, folder: Path) -> StorageState:
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
-    return StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+    return StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append, lambda: "/nowhere")
 
 
 def dropped(loop: Loop, store: SlowStore, folder: Path) -> tuple[StorageState, IngestionDescription]:

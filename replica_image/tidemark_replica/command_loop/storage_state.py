@@ -34,8 +34,9 @@ from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFr
 from tidemark_protocol.plan.publish import is_chosen, removal_of
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
+from tidemark_replica.shards.published_notes import Note, remove_note
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.published.table_removal import remove_published
+from tidemark_replica.sinks.published.table_removal import is_published, remove_published
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
@@ -67,7 +68,10 @@ class StorageState:
         watch: ShardWatch,
         jobs: Jobs,
         send: Callable[[Response], None],
+        storage: Callable[[], str],
     ) -> None:
+        """`storage`: the location of the instance's shards."""
+        self._storage = storage
         self._ingestions, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
         self._running: set[GlobalId] = set()
         self._compactions: dict[ShardId, _Compaction] = {}
@@ -129,7 +133,7 @@ class StorageState:
             self._forget(command.location)
             self._jobs.submit(
                 f"delete shard {command.id}",
-                partial(_delete_table, command, arrived),
+                partial(_delete_table, command, arrived, self._storage),
                 partial(self._deleted, command),
             )
 
@@ -203,12 +207,14 @@ def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontie
     return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))
 
 
-def _delete_table(command: DeleteShard, arrived: float) -> None:
+def _delete_table(command: DeleteShard, arrived: float, storage: Callable[[], str]) -> None:
     """Runs on a pool, perhaps much later than the command `arrived`, in monotonic seconds. Deletes the shard, or the
-    published table that the id names. Raises PersistError, OSError."""
+    published table that the id names, then the note of it. Raises PersistError, OSError."""
     if (published := removal_of(command.id)) is not None:
         uid, owner = published
         shared = is_chosen(command.location)
         remove_published(command.location, owner, uid, arrived + SECONDS_MAX, shared=shared)
+        if shared and not is_published(command.location, owner):
+            remove_note(storage(), Note(command.location, owner))
     else:
         delete_shard(command.location, command.id)

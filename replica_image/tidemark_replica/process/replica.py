@@ -225,7 +225,7 @@ class Replica:
         read_together = LookupReader(self._renderer.find, self._renderer.open_batches)
         targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek, read_together)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
-        storage = StorageState(self._ingestions, handles, watch, io, respond)
+        storage = StorageState(self._ingestions, handles, watch, io, respond, lambda: self._state.storage_location)
         store = StoreWatch(self._store_jobs, respond)
         self._executor_watch = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
         return ComputeState(

@@ -2,14 +2,15 @@
 
     <storage>/<namespace>/_elsewhere/<dataflow>/<hash of the location>/table.json    {"location": ..., "owner": ...}
 
-A note is written before the table: a table without one would be found by nobody. One without a table means nothing.
+A note is written before the table: a table without one would be found by nobody. One without a table means nothing, and
+goes with the deletion of its table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_persist import Storage
+from tidemark_persist import Storage, StorageError
 from tidemark_protocol.plan.publish import ELSEWHERE, location_hash
 
 _FILE = "table.json"
@@ -34,6 +35,22 @@ def write_note(shard_location: str, note: Note) -> None:
 
 
 def read_note(folder: str) -> Note | None:
-    """The note in a folder; None where there is none. Raises StorageError."""
-    found = Storage.at(folder).read_json(_FILE)
-    return None if found is None else Note(str(found["location"]), str(found["owner"]))
+    """The note in a folder; None where there is none. Raises StorageError, also where it is damaged."""
+    match Storage.at(folder).read_json(_FILE):
+        case None:
+            return None
+        case {"location": str(location), "owner": str(owner)}:
+            return Note(location, owner)
+    raise StorageError(
+        f"{folder}/{_FILE} is no note of a published table: another program wrote it, or it is damaged; delete the file"
+    )
+
+
+def remove_note(storage_location: str, note: Note) -> None:
+    """Removes the note of a table that is gone. `storage_location`: of the instance. Raises StorageError."""
+    namespace, _, rest = note.owner.partition(".")
+    dataflow = rest.rpartition(".")[0]
+    root = f"{storage_location.rstrip('/')}/{namespace}"
+    folder = Storage.at(f"{root}/{ELSEWHERE}/{dataflow}/{location_hash(note.location)}")
+    folder.remove(_FILE)
+    folder.remove_empty_folders()

@@ -4,7 +4,8 @@
     txn   tidemark.version/<shard>     the version that this commit made: a later version is of another program
     txn   tidemark.emptied/<shard>     the time, where the view had errors then, and the table is empty for that reason
     txn   tidemark.term/<uid>          the writer term, by the Dataflow: a publisher of an older revision is refused
-    txn   tidemark.dataflow            a number of the Dataflow that has published last: only it deletes the table
+    txn   tidemark.dataflow            a number of the Dataflow that has published last: only it deletes the table, and
+                                       one that published before it, as in another cluster, is refused
     commitInfo tidemark.time           the same time, for people
 
 A commit takes exactly the version after the one that was read, or none, so of two publishers one wins, and the other
@@ -33,6 +34,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from tidemark_persist import PersistError, ShardId, Storage
 from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR
 from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.publish import is_chosen
 from tidemark_replica.sinks.published.hash_prefix import is_data_file, prefix_of
 from tidemark_replica.sinks.published.partitions import Partition, partition_text
 
@@ -45,7 +47,7 @@ RESERVED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timest
 
 
 class PublishedByAnother(PersistError):
-    """The location holds a table that is not of this view."""
+    """The location holds a table that is not of this view, or that another Dataflow of its name has taken over."""
 
 
 class ColumnsNotSupported(PersistError):
@@ -145,11 +147,19 @@ class PublishedTable:
         return sum(file.size for file in self.files)
 
     def check_term(self) -> None:
-        """Raises PublishedByLater where a later revision has published."""
+        """Raises PublishedByLater where a later revision has published, PublishedByAnother where another Dataflow of
+        the name has published after this one: it goes on alone, and this one does not take the table back."""
         with self._storage.errors("reading the table"):
             term = self._table.transaction_version(_term_id(self._options))
+            last = self._table.transaction_version(DATAFLOW)
         if term == LAST_TERM:
             raise PublishedByLater(f"{self._options.location} is being deleted with its Dataflow")
+        if term is not None and last not in (None, _dataflow_number(self._options.uid)):
+            raise PublishedByAnother(
+                f"another Dataflow of this name, such as one of another cluster, has taken {self._options.location}"
+                " over: give one of both views another location; or, where the other Dataflow is gone, delete the "
+                "table, and this view is published again"
+            )
         if term is not None and int(term) > self._options.term:
             raise PublishedByLater(
                 f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
@@ -266,6 +276,11 @@ def is_table(storage: Storage, folder: str) -> bool:
     return bool(storage.list(f"{folder}/{LOG_DIR}"))
 
 
+def is_link(storage: Storage, path: str) -> bool:
+    """Whether the path below the location is a symbolic link; never in an object store."""
+    return storage.local_path is not None and (storage.local_path / path).is_symlink()
+
+
 def open_table(options: TableOptions) -> PublishedTable | None:
     """The table at the location; None where there is none. Raises PublishedByAnother, StorageError."""
     storage = Storage.at(options.location)
@@ -286,7 +301,14 @@ def open_table(options: TableOptions) -> PublishedTable | None:
 
 def refuse_foreign(storage: Storage) -> None:
     """Check, where there is no table, that the location has no files but those of publishers that died: a later
-    clean-up would delete them. Raises PublishedByAnother, StorageError."""
+    clean-up would delete them. No link leads to a location that a manifest chose: whoever can write near it would say
+    where the table lies. Raises PublishedByAnother, StorageError."""
+    local = storage.local_path
+    if local is not None and is_chosen(storage.location) and local.resolve() != local:
+        raise PublishedByAnother(
+            f"a symbolic link lies on the way to {storage.location}: give the view a location without links, whose "
+            "prefix publish.locations of the ComputeInstance names without links, too"
+        )
     if (found := next(_foreign(storage, ""), None)) is not None:
         raise PublishedByAnother(
             f"{storage.location} has no table, and holds {found}, which is not Tidemark's: give the view another "
@@ -297,7 +319,10 @@ def refuse_foreign(storage: Storage) -> None:
 def _foreign(storage: Storage, folder: str) -> Iterator[str]:
     yield from (file.path for file in storage.list(folder) if not _is_own(file.path))
     for name in storage.folders(folder):
-        if (path := f"{folder}/{name}" if folder else name) != OWN_DIR:
+        path = f"{folder}/{name}" if folder else name
+        if is_link(storage, path):
+            yield path
+        elif path != OWN_DIR:
             yield from _foreign(storage, path)
 
 

@@ -25,6 +25,7 @@ from tidemark_replica.sinks.published.published_table import (
     PublishedByAnother,
     PublishedByLater,
     TableOptions,
+    is_link,
     is_table,
     open_table,
 )
@@ -75,6 +76,14 @@ def remove_published(
     _check_deadline(location, until)
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
+
+
+def is_published(location: str, owner: str) -> bool:
+    """Whether the view's table is at the location. Raises StorageError."""
+    try:
+        return open_table(TableOptions(location, owner)) is not None
+    except PublishedByAnother:
+        return False
 
 
 def refuse_deleted(storage: Storage) -> None:
@@ -136,8 +145,7 @@ def _require_no_table_below(storage: Storage) -> None:
 def _tables_below(storage: Storage, folder: str) -> Iterator[str]:
     for name in storage.folders(folder):
         path = f"{folder}/{name}" if folder else name
-        is_link = storage.local_path is not None and (storage.local_path / path).is_symlink()
-        if is_link or path == LOG_DIR:
+        if path == LOG_DIR or is_link(storage, path):
             continue
         if is_table(storage, path):
             yield path
@@ -150,5 +158,5 @@ def _files_in(storage: Storage, folder: str) -> Iterator[str]:
     yield from (file.path for file in storage.list(folder))
     for name in storage.folders(folder):
         path = f"{folder}/{name}" if folder else name
-        if storage.local_path is None or not (storage.local_path / path).is_symlink():
+        if not is_link(storage, path):
             yield from _files_in(storage, path)
