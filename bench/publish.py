@@ -1,18 +1,25 @@
 """What a published table costs: the bytes written for changes, beside Spark's MERGE of the same changes.
 
-    python -m bench.publish [--rows 10000000] [--json] [--quick]
+    python -m bench.publish [--rows 10000000] [--every 10] [--json] [--quick]
 
 A view of `--rows` rows with a unique key gets 1,000 random updates a second, and is published after one minute and
 after ten. `write_amplification_1m`, `_10m`: bytes written over the bytes of the changes, as Parquet. `merge_ratio_...`:
 CPU over that of Spark's MERGE INTO of the same changes, into a Delta table of the same rows. `scan_ratio`: the
 CPU of DuckDB's scan of the published files over that of the rows written once. `first_s`: the first publication.
+`written_anew_...`: true where the changes are so many for the view that it was written anew, as it is to be.
+
+`lag_s`: the greatest time by which the table was behind the view's frontier, while the view changed so for COMMITS
+commits, one each `--every` seconds, by a replica's publisher.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import duckdb
@@ -26,14 +33,25 @@ from bench.harness.clock import Cost, measured, p50
 from bench.harness.context import bench_parser, context, load, progress, report
 from tests.storage.spark_writer import SparkWriter
 from tidemark_persist import DIFF, TIME, Shard, create_or_open, write_staged
-from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.published.publication import Publication, Published
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column
+from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.destinations.publisher import Publisher
+from tidemark_replica.sinks.published.publication import FEW_ROWS, Publication, Published
 from tidemark_replica.sinks.published.published_table import TableOptions
+from tidemark_replica.sinks.published.table_destination import TableDestination
 
 PER_SECOND = 1_000
 MINUTES = (1, 10)
 SCANS = 5
 PIECE = 1_000_000
+COMMITS = 4
+OWNER = "b.p.v"
+COLUMNS = (Column("id", BIGINT), Column("customer", BIGINT), Column("price", DOUBLE), Column("comment", STRING))
 
 
 def rows_of(ids: np.ndarray, price: float) -> pa.Table:
@@ -49,34 +67,35 @@ class View:
         self.shard: Shard = create_or_open(str(folder / "shard"), rows_of(np.arange(1), 1.0).schema, shard_id="v")
         self.random = np.random.default_rng(7)
         pieces = np.array_split(np.arange(rows), max(1, rows // PIECE))
-        self._append([self._updates(rows_of(ids, 1.0), 1) for ids in pieces])
+        self._append([(rows_of(ids, 1.0), 1) for ids in pieces], self.upper)
 
-    def _updates(self, rows: pa.Table, diff: int) -> pa.Table:
-        upper = self.shard.refresh().upper
-        count = rows.num_rows
-        return rows.append_column(TIME, pa.array(np.full(count, upper))).append_column(
-            DIFF, pa.array(np.full(count, diff))
-        )
+    @property
+    def upper(self) -> int:
+        return self.shard.refresh().upper
 
-    def _append(self, tables: list[pa.Table]) -> None:
+    def _append(self, rows: list[tuple[pa.Table, int]], at: int) -> None:
+        """Rows and their diffs, at the time `at`."""
+        tables = []
+        for table, diff in rows:
+            times, diffs = (pa.array(np.full(table.num_rows, value)) for value in (at, diff))
+            tables.append(table.append_column(TIME, times).append_column(DIFF, diffs))
         files = [write_staged(self.shard.location, table, schema=self.shard.schema) for table in tables]
-        upper = self.shard.refresh().upper
         staged = [file for file in files if file is not None]
-        self.shard.compare_and_append(staged, expected_upper=upper, new_upper=upper + 1, term=1)
+        self.shard.compare_and_append(staged, expected_upper=self.upper, new_upper=at + 1, term=1)
 
-    def change(self, count: int, price: float) -> pa.Table:
-        """Gives random keys a new price; returns their new rows."""
+    def change(self, count: int, price: float, at: int | None = None) -> pa.Table:
+        """Gives random keys a new price, at the next time or at `at`; returns their new rows."""
         ids = np.unique(self.random.integers(0, len(self.prices), count))
         old = rows_of(ids, 0.0)
         old = old.set_column(2, "price", pa.array(self.prices[ids]))
         self.prices[ids] = price
         new = rows_of(ids, price)
-        self._append([self._updates(old, -1), self._updates(new, 1)])
+        self._append([(old, -1), (new, 1)], self.upper if at is None else at)
         return new
 
     def publish(self) -> Published:
-        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), "b.p.v"))
-        return publication.publish(Time(self.shard.refresh().upper - 1))
+        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), OWNER, uid="u", term=1))
+        return publication.publish(Time(self.upper - 1))
 
     def check(self) -> None:
         """Raises WrongAnswer where the published table does not have the view's rows."""
@@ -85,6 +104,59 @@ class View:
         expected = (len(self.prices), len(self.prices), self.prices.sum())
         if found[:2] != expected[:2] or abs(found[2] - expected[2]) > 1e-3:
             raise WrongAnswer(f"the published table has {found}; the view {expected}")
+
+
+class CommandLoop:
+    """Publications run on a thread; their ends are handled in turns."""
+
+    def __init__(self) -> None:
+        self._pool, self._ends = ThreadPoolExecutor(1), SimpleQueue[Callable[[], None]]()
+
+    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
+        def run() -> None:
+            try:
+                outcome: Outcome[Any] = Done(work())
+            except Exception as error:
+                outcome = Failed(error)
+            self._ends.put(lambda: done(outcome))
+
+        self._pool.submit(run)
+        return Job(name)
+
+    def turn(self) -> None:
+        while not self._ends.empty():
+            self._ends.get()()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def lag(view: View, every_s: int) -> float:
+    """The greatest seconds by which the published time was behind the view's frontier, from the first commit on."""
+    loop, times, lags = CommandLoop(), list[int](), list[float]()
+
+    def heard(response: Response) -> None:
+        if not isinstance(response, Status) or "problem" in response.fields:
+            raise WrongAnswer(f"the view is not published: {response}")
+        times.append(int(response.fields["time"]))
+
+    every_ms, metadata = every_s * 1000, ShardMetadata(ShardId("v"), view.shard.location, COLUMNS)
+    options, handles = PublishedView(str(view.folder / "published"), OWNER, every_ms, 24), ShardHandles()
+    table = TableDestination(GlobalId("u/v/1"), metadata, options, handles)
+    publisher = Publisher(GlobalId("u/v/1"), metadata, every_ms, table, handles, loop, heard)
+    base, began, seconds = -(-view.upper // every_ms) * every_ms, time.monotonic(), 0
+    while len(set(times)) <= COMMITS:
+        if time.monotonic() >= began + seconds:
+            view.change(PER_SECOND, 10.0 + seconds, at=base + int((time.monotonic() - began) * 1000))
+            seconds += 1
+            publisher.appended(view.upper)
+        publisher.advance(view.upper, WriterTerm(1))
+        lags += [(view.upper - 1 - times[-1]) / 1000] if times else []
+        loop.turn()
+        time.sleep(0.05)
+    publisher.stop()
+    loop.close()
+    return max(lags)
 
 
 def merged(spark: SparkWriter, folder: Path, new: pa.Table) -> Cost:
@@ -110,7 +182,7 @@ def scans(view: View) -> float:
     return both[0] / both[1]
 
 
-def figures(rows: int, folder: Path) -> dict[str, Any]:
+def figures(rows: int, every_s: int, folder: Path) -> dict[str, Any]:
     progress(f"{rows:,} rows")
     view = View(folder, rows)
     began = time.perf_counter()
@@ -125,8 +197,10 @@ def figures(rows: int, folder: Path) -> dict[str, Any]:
             new = view.change(minutes * 60 * PER_SECOND, 2.0 + number)
             own, published = measured(view.publish)
             view.check()
-            if published.anew_because:
-                raise WrongAnswer(f"the table was written anew: {published.anew_because}")
+            is_much = 2 * new.num_rows > max(FEW_ROWS, rows // 4)
+            if bool(published.anew_because) != is_much:
+                raise WrongAnswer(f"{new.num_rows:,} changes, and written anew: {published.anew_because or 'no'}")
+            results |= {f"written_anew_{minutes}m": True} if is_much else {}
             theirs = merged(spark, folder, new)
             size = (folder / "changes.parquet").stat().st_size
             results |= {
@@ -135,6 +209,10 @@ def figures(rows: int, folder: Path) -> dict[str, Any]:
                 f"publish_{minutes}m_s": round(own.wall / 1e3, 1),
             }
     results["scan_ratio"] = round(scans(view), 2)
+    progress(f"{COMMITS} commits, one each {every_s} s")
+    results["lag_s"] = round(lag(view, every_s), 1)
+    view.publish()
+    view.check()
     return results
 
 
@@ -142,12 +220,13 @@ def main() -> None:
     """Measures and prints."""
     parser = bench_parser(__doc__, "100,000 rows")
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--every", type=int, default=10, help="seconds between commits while the lag is measured")
     arguments = parser.parse_args()
     rows = 100_000 if arguments.quick else arguments.rows
     before = load()
     with tempfile.TemporaryDirectory() as folder:
-        results = figures(rows, Path(folder))
-    report("publish", results, {**context(), "rows": rows, "load": before}, arguments.json)
+        results = figures(rows, arguments.every, Path(folder))
+    report("publish", results, {**context(), "rows": rows, "every_s": arguments.every, "load": before}, arguments.json)
 
 
 if __name__ == "__main__":

@@ -175,8 +175,8 @@ class GatewayLink:
         """A DefineReply. Raises WireError. A lost call is asked again by the same id."""
         return await self._written(lambda stub: stub.Define(request, **_call(token)), request.sql)
 
-    async def drop(self, token: str, request: pb.DropRequest) -> str:
-        """What became of the object. Raises WireError. A call after a lost one finds the object deleted, perhaps."""
+    async def drop(self, token: str, request: pb.DropRequest) -> Any:
+        """A DropReply. Raises WireError. A call after a lost one finds the object deleted, perhaps."""
 
         async def ask(stub: GatewayStub) -> Any:
             nonlocal request
@@ -185,7 +185,7 @@ class GatewayLink:
             request.repeated = True
             return await stub.Drop(asked, **_call(token))
 
-        return str((await self._written(ask)).outcome)
+        return await self._written(ask)
 
     @asynccontextmanager
     async def query(self, token: str, request: pb.QueryRequest) -> AsyncIterator[tuple[Any, Any]]:

@@ -65,9 +65,10 @@ class Place:
         return defined.outcome
 
     async def drop(self, name: str = "v", kind: str = "materializedView", **more: Any) -> str:
-        return await self.definitions.drop(
-            self.access, DropRequest(namespace=self.namespace, name=name, kind=kind, **more)
-        )
+        request = DropRequest(namespace=self.namespace, name=name, kind=kind, **more)
+        dropped = await self.definitions.drop(self.access, request)
+        self.warning = dropped.warning
+        return dropped.outcome
 
     async def body(self, name: str = "v") -> Body:
         found = await self.kube.get(DATAFLOWS, self.namespace, name)

@@ -22,10 +22,10 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSe
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.auth.access import Forbidden
-from tidemark_operator.gateway.definitions import readiness
+from tidemark_operator.gateway.definitions import readiness, shared_source
 from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, Body
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, Body, Conflict
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.planning.table_edit import MAX_REMOVED
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
@@ -187,9 +187,10 @@ def test_what_does_not_fit_the_source_is_refused(run: Callable[..., None], unpin
         await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))
         many = of_tables("shop", *(f"t{number}" for number in range(32)))
         for more, message, sqlstate in (
-            ({"options": {"tick": "5s"}}, "DataSource shop is there, with tick 1s", "22023"),
-            ({"options": {"instance": "other"}}, "with instance default", "22023"),
-            ({"options": {"adopt": "true"}}, "with adopt False", "22023"),
+            ({"options": {"tick": "5s"}}, "is there, with tick 1s: leave out the option, or edit it by", "22023"),
+            ({"options": {"tick": "soon"}}, "is there, with tick 1s", "22023"),
+            ({"options": {"instance": "other"}}, "default: leave out the option, or create a DataSource of", "22023"),
+            ({"options": {"adopt": "true"}}, "that is added to it is empty: leave out the option adopt", "22023"),
             ({"options": {"sekret": "1"}}, "is not of instance", "22023"),
             ({"table": "order_lines"}, "cannot be the name of a table", "42602"),
             ({"table": ""}, "cannot be the name of a table", "42602"),
@@ -199,10 +200,11 @@ def test_what_does_not_fit_the_source_is_refused(run: Callable[..., None], unpin
             with pytest.raises(DefinitionRefused, match=message) as refused:
                 await add(place, more.pop("table", "lines"), **more, id="1")
             assert refused.value.sqlstate == sqlstate
-        assert (
-            await add(place, "lines", options={"tick": "1s", "adopt": "false", "deletion_policy": "retain"})
-            == "created"
-        )
+        same = {"tick": "1000ms", "adopt": "false", "deletion_policy": "retain"}
+        assert await add(place, "lines", options=same) == "created"
+        await place.kube.patch(DATA_SOURCES, place.namespace, "shop", {"spec": {"adopt": True}})
+        with pytest.raises(DefinitionRefused, match="leave out the option adopt"):  # it adopts its first tables alone
+            await add(place, "adopting", options={"adopt": "true"})
         await place.kube.patch(DATA_SOURCES, place.namespace, "shop", {"spec": many["spec"]})
         with pytest.raises(DefinitionRefused, match="has 32 tables") as refused:
             await add(place, "more")
@@ -230,8 +232,9 @@ def test_a_view_and_a_source_do_not_come_to_share_a_name(run: Callable[..., None
         await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders", "lines"))
         with pytest.raises(DefinitionRefused, match="would mean table shop, too"):
             await add(place, "shop")
-        with pytest.raises(DefinitionRefused, match="would mean table orders, too"):
+        with pytest.raises(DefinitionRefused, match="would then mean table orders, too: drop Dataflow shop") as refused:
             await drop(place, "shop", table="lines")
+        assert refused.value.sqlstate == "2BP01"
         views = {
             "views": [{"name": "w", "sql": "SELECT 1 AS a"}],
             "exports": [{"name": "new", "index": {"from": "w"}}],
@@ -403,6 +406,65 @@ def test_no_table_is_added_whose_name_may_have_rows(run: Callable[..., None], un
         with pytest.raises(DefinitionRefused, match="had are not known: its format is not known") as failed:
             await add(place, "lines")
         assert failed.value.sqlstate == "55000"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_a_table_that_still_takes_rows_is_dropped_with_a_warning(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Dataflow began to read it meanwhile, for example. So it is with a whole DataSource."""
+    monkeypatch.setattr(readiness, "KNOWN_SECONDS", 0.3)
+
+    async def scenario(place: Place) -> None:
+        made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders", "lines"))
+        known = source(place.namespace, made["metadata"]["uid"], "orders", "lines", name="shop")
+        known.edit = IngestionFailure("TableInUse", "table lines: Dataflow late reads it")
+        place.registry.put_source(known)
+        assert await drop(place, "shop", table="lines") == "deleted"
+        assert place.warning == (
+            "DataSource shop is stored without table lines, and rows are still taken for it: TableInUse: table lines: "
+            "Dataflow late reads it"
+        )
+        known.edit = None
+        assert await drop(place, "shop") == "deleted"
+        assert place.warning.startswith("shop is being deleted, and rows are still taken for it: ")
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_what_keeps_the_api_server_from_creating_a_source_is_told(
+    run: Callable[..., None], unpinned: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota that others change at the same time is a conflict, too."""
+    monkeypatch.setattr(shared_source, "PAUSE_SECONDS", 0)
+
+    async def scenario(place: Place) -> None:
+        async def conflicting(*_: Any) -> Body:
+            raise Conflict(409, '409: {"message": "the object has been modified: quota small"}')
+
+        monkeypatch.setattr(place.kube, "create", conflicting)
+        with pytest.raises(DefinitionRefused, match=r"did not create DataSource shop: .*quota small") as failed:
+            await add(place, "lines")
+        assert failed.value.sqlstate == "40001"
+
+    run(scenario)
+
+
+@pytest.mark.cluster
+def test_refusals_of_a_drop_name_the_table_as_the_statement_does(run: Callable[..., None], unpinned: None) -> None:
+    """Also where the whole DataSource would go."""
+
+    async def scenario(place: Place) -> None:
+        with pytest.raises(DefinitionRefused, match=r'table "shop\.lines" does not exist'):
+            await drop(place, "shop", table="lines")
+        await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "lines"))
+        reads(place, "view", "lines")
+        assert await place.define("view") == "created"
+        with pytest.raises(DefinitionRefused, match=r'cannot drop "shop\.lines" because Dataflow view reads it'):
+            await drop(place, "shop", table="lines")
 
     run(scenario)
 

@@ -18,6 +18,7 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.gateway.definitions import readiness
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.types import Column, SqlType
 
 MAY_DEFINE = ("create datasources in namespace ns", "create dataflows in namespace ns")
@@ -166,6 +167,31 @@ def test_objects_of_kubectl_are_dropped_unless_they_are_more_than_a_table(server
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="anne may not delete datasources other"):
             connection.execute("DROP TABLE other")
     assert list(stored) == ["shop", "topic"]
+
+
+def test_a_dropped_table_that_still_takes_rows_is_told(server: Served) -> None:
+    columns = [{"name": "id", "type": "BIGINT"}]
+    tables = [{"name": name, "columns": columns} for name in ("orders", "lines")]
+    metadata = {"name": "shop", "namespace": "ns", "uid": "shop", "generation": 1, "resourceVersion": "1"}
+    server.objects.sources["shop"] = {"metadata": metadata, "spec": {"instance": "i", "table": {"tables": tables}}}
+    known = [replace(ingested(name), table=replace(ingested(name).table, name=name)) for name in ("orders", "lines")]
+    state = SourceState(Key(DATA_SOURCES, "ns", "shop"), "shop", "i", pinned=replace(PINNED, tables=tuple(known)))
+    state.edit = IngestionFailure("TableInUse", "Dataflow late reads it")
+    notices = list[str]()
+    server.loop.call(lambda: server.registry.put_source(state))
+    try:
+        with server.connect() as connection:
+            connection.add_notice_handler(lambda each: notices.append(f"{each.sqlstate} {each.message_primary}"))
+            assert connection.execute("DROP TABLE shop.lines").statusmessage == "DROP TABLE"
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction) as refused:
+                connection.execute("CREATE SCHEMA IF NOT EXISTS shop")
+    finally:
+        server.loop.call(lambda: server.registry.forget(state.key))
+    assert notices == [
+        "01000 DataSource shop is stored without table lines, and rows are still taken for it: TableInUse: Dataflow "
+        "late reads it"
+    ]
+    assert "a schema comes with its first table" in str(refused.value.diag.message_hint)
 
 
 def test_a_table_and_a_view_have_no_name_in_common(server: Served) -> None:

@@ -63,8 +63,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
         _notice(session, "42P07", f'relation "{command.relation}" already exists, skipping')
     elif reply.outcome == "absent":
         _notice(session, "00000", f'relation "{command.relation}" does not exist, skipping')
-    if reply.warning:
-        session.wire.write(backend.notice(reply.warning, "01000", "WARNING"))
+    _warn(session, reply.warning)
     return command.tag
 
 
@@ -80,11 +79,12 @@ async def drop(session: Session, command: Drop, parameters: Sequence[Parameter])
         table=command.table,
     )
     try:
-        outcome = await session.link.drop(session.token, request)
+        reply = await session.link.drop(session.token, request)
     finally:
         session.forget_relations()
-    if outcome == "absent":
+    if reply.outcome == "absent":
         _notice(session, "00000", f'{command.what.lower()} "{command.relation}" does not exist, skipping')
+    _warn(session, reply.warning)
     return command.tag
 
 
@@ -103,6 +103,11 @@ def _wait(session: Session, given: str | None) -> bool:
     if (found := BOOLS.get(given.strip().lower())) is None:
         raise WireError(errors.INVALID_PARAMETER, f"option wait is on or off, not {given:.40}")
     return found == "on"
+
+
+def _warn(session: Session, text: str) -> None:
+    if text:
+        session.wire.write(backend.notice(text, "01000", "WARNING"))
 
 
 def _notice(session: Session, sqlstate: str, text: str) -> None:

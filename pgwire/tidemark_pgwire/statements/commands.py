@@ -203,7 +203,7 @@ def _parse(statement: Statement) -> Command:
             READ_ONLY,
             f"cannot execute {first.word}: connections of this kind read, insert, update and delete rows, and define "
             "views, indexes and tables",
-            hint="Apply other objects with kubectl.",
+            hint="Apply other objects with kubectl; a schema comes with its first table.",
         )
     if first.word == "LISTEN":
         raise WireError(FEATURE_NOT_SUPPORTED, "LISTEN is not supported")

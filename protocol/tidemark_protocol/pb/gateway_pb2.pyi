@@ -682,7 +682,9 @@ class DropRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., if_present: _Optional[bool] = ..., wait: _Optional[bool] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...
 
 class DropReply(_message.Message):
-    __slots__ = ("outcome",)
+    __slots__ = ("outcome", "warning")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     outcome: str
-    def __init__(self, outcome: _Optional[str] = ...) -> None: ...
+    warning: str
+    def __init__(self, outcome: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...

@@ -23,7 +23,7 @@ CHANGED_BY = f"{GROUP}/changed-by"
 CHANGE_ID = f"{GROUP}/change-id"
 """The annotation with the ids of the last KEPT_IDS calls that wrote the object, the last one first."""
 MAX_ID, KEPT_IDS = 64, 16
-Fields = Mapping[str, Callable[[str], Body]]
+Options = Mapping[str, Callable[[str], Body]]
 """What an option of SQL puts into a spec, by its name in SQL."""
 TABLE, ADD = "table", "add"
 KINDS_OF_SQL = (MATERIALIZED_VIEW, INDEX, TABLE)
@@ -97,7 +97,7 @@ class Definition(Asked):
         return {**fields, "views": [{**spec["views"][0], "sql": self.sql}]}
 
 
-def fields_of(options: Mapping[str, str], known: Fields) -> Body:
+def fields_of(options: Mapping[str, str], known: Options) -> Body:
     """The fields of a spec. Raises DefinitionRefused: an option is none, or its value cannot be."""
     fields: Body = {}
     for option, value in options.items():
@@ -157,12 +157,12 @@ def flag(field: str) -> Callable[[str], Body]:
     return put
 
 
-COMMON_OPTIONS: Fields = {
+COMMON_OPTIONS: Options = {
     "instance": lambda value: {"instance": value},
     "deletion_policy": lambda value: {"deletionPolicy": value.capitalize()},
     "adopt": flag("adopt"),
 }
-_OPTIONS: Fields = {
+_OPTIONS: Options = {
     **COMMON_OPTIONS,
     "refresh_every": lambda value: {"refresh": {"every": value}},
     "refresh_policy": lambda value: {"refreshPolicy": value.lower()},

@@ -40,7 +40,7 @@ from tidemark_operator.gateway.definitions.readiness import (
     until_refused,
     until_serving,
 )
-from tidemark_operator.gateway.definitions.refusals import absent, changed, exists, message, of_api_error
+from tidemark_operator.gateway.definitions.refusals import absent, changed, exists, not_created, of_api_error
 from tidemark_operator.gateway.definitions.shared_source import SharedSources
 from tidemark_operator.gateway.definitions.table_definition import (
     AddedColumns,
@@ -63,7 +63,8 @@ AnyDefinition = Definition | TableDefinition | AddedColumns
 
 @dataclass(frozen=True)
 class Defined:
-    """What became of the object. `warning`: why statements may not name a table yet; empty: they may."""
+    """What became of the object. `warning`: why statements may not name a table yet, or a dropped one still; empty:
+    they may, or may not."""
 
     outcome: str
     warning: str = ""
@@ -97,8 +98,8 @@ class Definitions:
         with _api_errors():
             return await self._define(access, request)
 
-    async def drop(self, access: Access, request: Any) -> str:
-        """Delete the Dataflow or DataSource, whoever created it; returns what became of it. Raises as `define`."""
+    async def drop(self, access: Access, request: Any) -> Defined:
+        """Delete the Dataflow or DataSource, whoever created it. Raises as `define`."""
         self._require_allowed()
         with _api_errors():
             return await self._drop(access, request)
@@ -162,22 +163,23 @@ class Definitions:
         source = await self._context.kube.get(DATA_SOURCES, key.namespace, key.name)
         return source is not None and named_alone(key.name, table_names(source)) is not None
 
-    async def _drop(self, access: Access, request: Any) -> str:
+    async def _drop(self, access: Access, request: Any) -> Defined:
         if request.kind not in KINDS_OF_SQL:
             raise DefinitionRefused("22023", f"kind {request.kind!r:.40} is not of {', '.join(KINDS_OF_SQL)}")
         resource = DATA_SOURCES if request.kind == TABLE else DATAFLOWS
         require_name(request.name, resource)
         key = Key(resource, request.namespace, request.name)
+        relation = f"{key.name}.{request.table}" if request.table else key.name
         found = await self._context.kube.get(resource, key.namespace, key.name)
         stays = await self._shared.check_drop(access, key, request.table, found)
         if found is None or "deletionTimestamp" in found["metadata"]:
             if not (request.repeated or request.if_present):
-                raise absent(key.name, request.kind)
+                raise absent(relation, request.kind)
             if found is None:
-                return DELETED if request.repeated else ABSENT
+                return Defined(DELETED if request.repeated else ABSENT)
         if request.table and "table" in found["spec"] and request.table not in table_names(found):
             if request.repeated or request.if_present:
-                return DELETED if request.repeated else ABSENT
+                return Defined(DELETED if request.repeated else ABSENT)
         elif request.repeated and "deletionTimestamp" not in found["metadata"]:
             raise DefinitionRefused(
                 "40001",
@@ -188,22 +190,21 @@ class Definitions:
             require_single(found, request.kind)
         elif stays:
             require_table(found, request.table)
-            await self._shared.take(access, key, request.table, found)
-            return DELETED
+            return Defined(DELETED, await self._shared.take(access, key, request.table, found))
         else:
             require_only_table(found, request.table)
         if (reader := await self._reader(key)) is not None:
             raise DefinitionRefused(
-                "2BP01", f'cannot drop "{key.name}" because Dataflow {reader} reads it: drop that first'
+                "2BP01", f'cannot drop "{relation}" because Dataflow {reader} reads it: drop that first'
             )
-        uid = found["metadata"]["uid"]
+        uid, warning = found["metadata"]["uid"], ""
         async with self._waiting(access, request.wait):
             await self._delete(key, found)
             if request.wait:
                 await until_gone(self._context, key, uid)
             elif request.kind == TABLE:
-                await until_refused(self._context, key, uid)
-        return DELETED
+                warning = await until_refused(self._context, key, uid)
+        return Defined(DELETED, warning)
 
     async def _delete(self, key: Key, found: Body) -> None:
         """Delete the object as it was checked: one whose spec was edited since then is another statement's to drop."""
@@ -264,8 +265,7 @@ class Definitions:
         except Conflict as conflict:
             found = await self._context.kube.get(resource, key.namespace, key.name)
             if found is None:  # it is gone again, or something else conflicts
-                text = f"the API server did not create {resource.kind} {key.name}: {message(conflict)}"
-                raise DefinitionRefused("40001", text) from None
+                raise not_created(key, conflict) from None
             if is_of(found, definition):
                 return CREATED, found
             if request.if_absent:

@@ -9,6 +9,8 @@ a DataSource             ──► Ready of n is True                           
 columns of its table     ──► the last table of the name has them, and where it is asked for also its rows
                          ──► an obstacle, or why the operator does not edit the tables                ──► it is told
 deleted, of this uid     ──► no object of this uid                                                   ──► gone
+a table, taken out       ──► the gateway takes no rows for it                                        ──► refused
+                         ──► it still does after KNOWN_SECONDS                                       ──► it is told
 """
 
 from __future__ import annotations
@@ -166,16 +168,20 @@ def _told(key: Key, failure: IngestionFailure) -> str:
     return f"DataSource {key.name} is stored, and takes no rows yet: {failure.reason}: {failure.message}"
 
 
-async def until_refused(context: ReconcileContext, key: Key, uid: str, table: str = "") -> None:
+async def until_refused(context: ReconcileContext, key: Key, uid: str, table: str = "") -> str:
     """Wait until the gateway takes no rows any more for a deleted DataSource, or for a table that was taken out of it,
-    for KNOWN_SECONDS at most."""
+    for KNOWN_SECONDS at most. Returns why it may still take some, empty where it does not."""
     end = time.monotonic() + KNOWN_SECONDS
-    while time.monotonic() < end:
-        known = context.registry.source(key)
-        if known is None or known.uid != uid or is_deleted(context.cache.get(key), uid):
-            return
+    while True:
+        known, found = context.registry.source(key), context.cache.get(key)
+        if known is None or known.uid != uid or is_deleted(found, uid):
+            return ""
         if table and known.pinned is not None and _last_table(known, table) is None:
-            return
+            return ""
+        if time.monotonic() >= end:
+            what = f"DataSource {key.name} is stored without table {table}" if table else f"{key.name} is being deleted"
+            why = known.edit or _waits_for(found)
+            return f"{what}, and rows are still taken for it: {why.reason}: {why.message}"
         await asyncio.sleep(POLL_SECONDS)
 
 

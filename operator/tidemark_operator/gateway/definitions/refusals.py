@@ -20,6 +20,11 @@ def changed(key: Key) -> DefinitionRefused:
     return DefinitionRefused("40001", text)
 
 
+def not_created(key: Key, conflict: ApiError) -> DefinitionRefused:
+    text = f"the API server did not create {key.resource.kind} {key.name}: {message(conflict)}"
+    return DefinitionRefused("40001", text)
+
+
 def dropped(key: Key, table: str) -> DefinitionRefused:
     return DefinitionRefused("55000", f"table {key.name}.{table} was created by this statement, and dropped since")
 

@@ -23,7 +23,7 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.definitions.definition import CHANGED_BY, is_of
 from tidemark_operator.gateway.definitions.readiness import settled, until_refused, until_table
-from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists
+from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists, not_created
 from tidemark_operator.gateway.definitions.table_definition import TableDefinition, table_names, without_table
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -53,11 +53,12 @@ class SharedSources:
             is_new, written = await self._added(access, asked, key, found, request.if_absent, request.instance)
             return is_new, await until_table(self._context, key, written, asked.table, request.wait)
 
-    async def take(self, access: Access, key: Key, table: str, found: Body) -> None:
-        """Take the table out of a DataSource that has others, too. Raises as `Definitions.drop`."""
+    async def take(self, access: Access, key: Key, table: str, found: Body) -> str:
+        """Take the table out of a DataSource that has others, too. Returns why rows may still be taken for it; empty:
+        they are not. Raises as `Definitions.drop`."""
         async with self._limits.definitions.hold(access.caller):
             await self._taken(access, key, table, found)
-            await until_refused(self._context, key, found["metadata"]["uid"], table)
+            return await until_refused(self._context, key, found["metadata"]["uid"], table)
 
     async def _taken(self, access: Access, key: Key, table: str, found: Body) -> None:
         entry, uid = _entry(found, table), found["metadata"]["uid"]
@@ -81,6 +82,7 @@ class SharedSources:
     ) -> tuple[bool, Body]:
         """Whether the table is new, and the DataSource as it is stored. `instance`: of a new DataSource, unless an
         option names one."""
+        conflict: Conflict | None = None
         for _ in range(ATTEMPTS):
             await self._check_add(access, asked, key, found, if_absent)
             if found is not None and "deletionTimestamp" in found["metadata"]:
@@ -93,8 +95,14 @@ class SharedSources:
                 if if_absent:
                     return False, found
                 raise exists(f"{asked.name}.{asked.table}")
-            written = await self._created(access, asked, key, instance) if found is None else None
-            if found is not None:
+            written = None
+            if found is None:
+                try:
+                    written = await self._created(access, asked, key, instance)
+                except Conflict as error:  # another one made it meanwhile, or something else conflicts
+                    conflict = error
+                    await _pause()
+            else:
                 self._require_new_name(key, found, asked.table)
                 await self._require_free(key, [*table_names(found), asked.table], asked.table)
                 annotations = asked.annotations(access.caller, found)
@@ -102,7 +110,7 @@ class SharedSources:
             if written is not None:
                 return True, written
             found = await self._get(key)
-        raise changed(key)
+        raise changed(key) if found is not None or conflict is None else not_created(key, conflict)
 
     async def _get(self, key: Key) -> Body | None:
         return await self._context.kube.get(key.resource, key.namespace, key.name)
@@ -137,8 +145,8 @@ class SharedSources:
         await self._check(access, key, "delete", "patch", found if stays else None)
         return stays
 
-    async def _created(self, access: Access, asked: TableDefinition, key: Key, default: str) -> Body | None:
-        """A new DataSource; None: another one made it meanwhile."""
+    async def _created(self, access: Access, asked: TableDefinition, key: Key, default: str) -> Body:
+        """A new DataSource. Raises Conflict, DefinitionRefused."""
         instance = asked.options.get("instance") or default or only_instance(self._context, key.namespace)
         if instance is None:
             text = f"namespace {key.namespace} does not have exactly one ComputeInstance"
@@ -146,11 +154,7 @@ class SharedSources:
         await self._require_free(key, [asked.table], asked.table)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": asked.annotations(access.caller)}
         body = {"metadata": metadata, "spec": asked.spec(instance)}
-        try:
-            return await self._context.kube.create(key.resource, key.namespace, body)
-        except Conflict:
-            await _pause()
-            return None
+        return await self._context.kube.create(key.resource, key.namespace, body)
 
     async def _patched(self, key: Key, found: Body, annotations: dict[str, str], spec: Body) -> Body | None:
         """The DataSource after the edit; None: it is not as it was found."""
@@ -210,6 +214,9 @@ class SharedSources:
             text = f'relation "{key.name}.{new}" already exists: Dataflow {key.name} exports it'
             raise DefinitionRefused("42P07", text)
         if (alone := named_alone(key.name, tables)) is not None:
+            if not new:
+                text = f'cannot drop the table: "{key.name}" is a Dataflow, and would then mean table {alone}, too'
+                raise DefinitionRefused("2BP01", f"{text}: drop Dataflow {key.name} first, or this table later")
             text = f'relation "{key.name}" already exists: it is a Dataflow, and would mean table {alone}, too'
             raise DefinitionRefused("42P07", text)
 

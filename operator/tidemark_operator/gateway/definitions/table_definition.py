@@ -19,18 +19,21 @@ from tidemark_operator.gateway.definitions.definition import (
     COMMON_OPTIONS,
     TABLE,
     Asked,
-    Fields,
+    Options,
     fields_of,
     flag,
     require_id,
     require_name,
 )
 from tidemark_operator.kube.client import DATA_SOURCES, Body, Resource
+from tidemark_operator.resources.manifest.durations import duration_ms
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.fields import Fields
 
-_OF_TABLE: Fields = {"append_only": flag("appendOnly")}
+_OF_TABLE: Options = {"append_only": flag("appendOnly")}
 MAX_TABLES = 32
 """Of a spec."""
-_OPTIONS: Fields = {**COMMON_OPTIONS, "tick": lambda value: {"tick": value}, **_OF_TABLE}
+_OPTIONS: Options = {**COMMON_OPTIONS, "tick": lambda value: {"tick": value}, **_OF_TABLE}
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,13 @@ class TableDefinition(Asked):
         cannot be, or the DataSource has another value, or it has too many tables."""
         fields, entry = self._parts()
         spec, tables = body["spec"], body["spec"]["table"]["tables"]
+        if fields.pop("adopt", False):
+            text = f"DataSource {self.name} is there, and a table that is added to it is empty: leave out the option"
+            raise DefinitionRefused("22023", f"{text} adopt")
         for field, value in fields.items():
-            if spec.get(field) != value and (value or spec.get(field)):
-                text = f"DataSource {self.name} is there, with {field} {_shown(spec.get(field))}: edit it with kubectl"
+            if not _is_same(field, value, spec.get(field)):
+                text = f"DataSource {self.name} is there, with {field} {_shown(spec.get(field))}: leave out the option"
+                text += ", or create a DataSource of another name" if field == "instance" else ", or edit it by kubectl"
                 raise DefinitionRefused("22023", text)
         if len(tables) >= MAX_TABLES:
             text = f"DataSource {self.name} has {MAX_TABLES} tables, as many as it may have: create another one"
@@ -150,6 +157,17 @@ def _entry(body: Body, table: str) -> Body:
 def without_table(body: Body, table: str) -> Body:
     """The fields of the spec to merge, so that the DataSource has its other tables alone."""
     return {"table": {"tables": [each for each in body["spec"]["table"]["tables"] if each["name"] != table]}}
+
+
+def _is_same(field: str, value: str, found: str | None) -> bool:
+    """Whether the value of an option means what the spec has."""
+    if field != "tick" or found is None:
+        return value == found
+    try:
+        asked, there = (duration_ms(Fields({field: text}, ""), field) for text in (value, found))
+    except InvalidValue:
+        return False
+    return asked == there
 
 
 def _shown(value: object) -> str:

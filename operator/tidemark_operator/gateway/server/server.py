@@ -243,7 +243,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Drop(self, request: Any, rpc: Any) -> Any:
         """Delete a Dataflow for the caller."""
         async with self._admitted(rpc) as access:
-            return gateway_pb2.DropReply(outcome=await self._definitions.drop(access, request))
+            dropped = await self._definitions.drop(access, request)
+            return gateway_pb2.DropReply(outcome=dropped.outcome, warning=dropped.warning)
 
     async def Insert(self, requests: Any, rpc: Any) -> Any:
         """Pass a call that writes rows on to the ingester."""
