@@ -1,6 +1,7 @@
 """A missing tool is reported in one line, with the command that installs it."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -76,9 +77,22 @@ def test_a_python_without_venv_is_told_which_package_to_install(tmp_path: Path) 
     assert answer.stderr.count("\n") == 1
 
 
-def test_the_check_of_every_change_runs_the_command_of_a_user() -> None:
-    """`.ci/run` is `make test`, and `make help` names every target that it lists."""
-    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test </dev/null")
+@pytest.mark.parametrize(("fails", "ended"), [(False, 0), (True, 2)])
+def test_the_check_of_every_change_is_make_test_and_an_eighth_of_the_slow_tests(
+    tmp_path: Path, fails: bool, ended: int
+) -> None:
+    """The eighth follows from the commit. Where `make test` fails, nothing else is run."""
+    (check := tmp_path / ".ci" / "run").parent.mkdir()
+    shutil.copy(ROOT / ".ci" / "run", check)
+    script(tmp_path / "make", f'echo "$@" >>calls; exit {ended}')
+    script(tmp_path / "git", "echo 000affffffffffffffffffffffffffffffffffff")
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run([check], env=environ, check=False).returncode == ended
+    slow = [] if fails else ["test-slow EIGHTH=3 LANES=--slow-minutes=20"]
+    assert (tmp_path / "calls").read_text().splitlines() == ["test", *slow]
+
+
+def test_the_list_of_targets_names_those_of_users() -> None:
     listed = subprocess.run(["make", "-C", ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
     for target in ("demo", "test", "test-fast", "venv", "control-plane"):
         assert f"  {target} " in listed

@@ -32,7 +32,7 @@ BEGAN = pytest.StashKey[float]()
 """When the session, or the worker, began, on the monotonic clock."""
 BOUNDED = ("broad", "slow")
 """Marks of tests that are left out where they would begin too late."""
-LONGEST_SECONDS = 1500
+LONGEST_SECONDS = 1200
 """The longest slow test takes 600 s on a busy machine. Some that wait for several processes may take an hour."""
 REASON_LINES = 25
 """The lines of a failure's report, counted from its end, that the ledger keeps."""
