@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -167,13 +168,16 @@ class Run:
             self.at += 100
             assert self.one.tick(Time(self.at))
 
-    def until(self, holds: Any, ticks: int = 400) -> None:
-        """Ticks until the condition holds."""
-        for _ in range(ticks):
-            if holds():
-                return
+    def until(self, holds: Any, ticks: int = 400, seconds: float = 0.0) -> None:
+        """Ticks until the condition holds: `ticks` at most, or more until `seconds` are over, where another process has
+        to write what is waited for."""
+        began, made = time.monotonic(), 0
+        while not holds():
+            if made >= ticks and time.monotonic() - began > seconds:
+                found = f"{self.source.warning()} {dict(self.source.stopped())}"
+                raise AssertionError(f"not after {made} ticks: {found}")
             self.tick()
-        raise AssertionError(f"not after {ticks} ticks: {self.source.warning()} {dict(self.source.stopped())}")
+            made += 1
 
     def catch_up(self) -> None:
         """Ticks until every table that can has read all that there is."""
