@@ -7,19 +7,23 @@
                 the share of eight whose turn it is at this commit
 --share K/N     the K-th of N shares of each lane, by file and by recorded seconds
 --ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
+--pauses        stop random processes of the tests for moments, as on a busy machine
 anything else   is an argument of pytest in every lane, as -k; or of plugin.py, as --slow-minutes N
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from tests.lanes.ledger import CHECKOUT, commit_of_checkout
+from tests.lanes.pauses import pauses
 from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
 from tests.lanes.shares import turn_of
@@ -59,6 +63,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lanes", default=",".join(lane.name for lane in LANES), help="names, with commas between")
     parser.add_argument("--broad", default="", help="a share of the broad tests, as 3/8, or all")
     parser.add_argument("--ledger", type=Path, default=CHECKOUT / ".tidemark" / "lanes" / "ledger.jsonl")
+    parser.add_argument("--pauses", action="store_true", help="stop random processes of the tests for moments")
     given, others = parser.parse_known_args(arguments)
     wanted = given.lanes.split(",")
     if unknown := set(wanted) - {lane.name for lane in (*LANES, SLOW)}:
@@ -68,7 +73,8 @@ def main(arguments: list[str]) -> int:
     broad = given.broad or f"{turn_of(commit_of_checkout(), BROAD_SHARES)}/{BROAD_SHARES}"
     lanes = [with_share(lane, broad, others) for lane in (*LANES, SLOW) if lane.name in wanted]
     try:
-        return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
+        with pauses(os.getpid()) if given.pauses else nullcontext():
+            return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
 

@@ -24,16 +24,17 @@ def of_tree() -> float:
     """The CPU seconds that this process and its descendants used so far; 0 without /proc."""
     if not Path("/proc/self/stat").exists():
         return 0.0
-    ticks = sum(_ticks(pid) for pid in _tree(os.getpid()))
+    ticks = sum(_ticks(pid) for pid in tree_of(os.getpid()))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _tree(pid: int) -> Iterator[int]:
+def tree_of(pid: int) -> Iterator[int]:
+    """The process and its descendants; none are found below it without /proc."""
     yield pid
     for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in of_thread.read_text().split():
-                yield from _tree(int(child))
+                yield from tree_of(int(child))
 
 
 def _ticks(pid: int) -> int:
