@@ -183,9 +183,10 @@ class Connector:
         begun = {"status": "BEGIN", "id": begin, "event_count": None, "data_collections": None, "ts_ms": number}
         yield Message(self.transaction_topic, {"id": begin}, begun, (number, 0))
         counts = self._counted[number, first].copy() if goes_on and first else Counter[str]()
+        self._counted[number, first] = counts.copy()
         for at, change in enumerate(changes[first:], first):
-            self._counted[number, at] = counts.copy()
             counts[change.table] += 1
+            self._counted[number, at + 1] = counts.copy()
             block = {"id": f"{id}:{place(number, at)}", "total_order": counts.total()}
             block["data_collection_order"] = counts[change.table]
             value = {
@@ -199,7 +200,6 @@ class Connector:
             yield Message(self.topic(change.table), key, value | {"source": origin, "transaction": block}, (number, at))
             if change.after is None:
                 yield Message(self.topic(change.table), key, None, (number, at))
-        self._counted[number, len(changes)] = counts.copy()
         each = [{"data_collection": f"public.{name}", "event_count": count} for name, count in counts.items()]
         ended = {"status": "END", "id": end, "event_count": counts.total(), "data_collections": each, "ts_ms": number}
         yield Message(self.transaction_topic, {"id": end}, ended, (number, len(changes)))
