@@ -29,8 +29,11 @@ def nothing_is_left_running(request: pytest.FixtureRequest, tmp_path_factory: py
 
 
 def left(folder: bytes) -> dict[int, str]:
-    """Our descendants, and processes that nobody owns any more but that speak of the session's folder."""
-    orphans = {int(p.name) for p in Path("/proc").glob("[0-9]*") if folder in command(int(p.name))}
+    """Our descendants, and processes that nobody owns any more but that speak of the session's folder. Those of another
+    lane have a folder of the same name in a mount namespace of their own (tests/lanes/memory_folder.py)."""
+    ours = namespace(os.getpid())
+    named = {int(p.name) for p in Path("/proc").glob("[0-9]*") if folder in command(int(p.name))}
+    orphans = {pid for pid in named if namespace(pid) == ours}
     found = alive((descendants(os.getpid()) | orphans) - {os.getpid()})
     return {pid: command(pid).replace(b"\0", b" ").decode(errors="replace")[:200] for pid in sorted(found)}
 
@@ -41,3 +44,11 @@ def command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
+
+
+def namespace(pid: int) -> str:
+    """Its mount namespace; nothing of one that is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/mnt")
+    except OSError:
+        return ""
