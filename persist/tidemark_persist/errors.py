@@ -110,11 +110,12 @@ class IndeterminateCommit(PersistError):
 
 
 class StoreProblem(Enum):
-    """The known problems of object stores, each with advice."""
+    """The known problems of object stores and disks, each with advice."""
 
     DENIED = "AccessDenied"
     NO_BUCKET = "BucketNotFound"
     UNREACHABLE = "Unreachable"
+    FULL = "DiskFull"
 
     @property
     def advice(self) -> str:
@@ -126,6 +127,7 @@ _ADVICE = {
     StoreProblem.DENIED: "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights on the bucket",
     StoreProblem.NO_BUCKET: "create the bucket, or check its name and AWS_ENDPOINT_URL",
     StoreProblem.UNREACHABLE: "check AWS_ENDPOINT_URL, and whether the network leads there",
+    StoreProblem.FULL: "make room on its disk, or enlarge its volume",
 }
 
 

@@ -242,7 +242,7 @@ class DeltaLog:
             self.load()  # the log was cleaned up beyond this version, or the shard was deleted
             return False
         if entry is None:
-            raise SlotUnknown(f"{type(error).__name__}: {self.storage.redacted(error)}") from None
+            raise SlotUnknown(f"{type(error).__name__}: {self.storage.advised(error)}") from None
         logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
         if entry.commit_id != change.commit_id:
             self.follow()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark_persist.errors import ShardDeleted, StorageError
+from tidemark_persist.errors import ShardDeleted, StorageError, StoreProblem
 from tidemark_persist.storage import object_store
 from tidemark_persist.storage.delta_rs_panic import is_panic
 from tidemark_persist.storage.mounted_settings import MountedSettings, Options, read_mounted
@@ -36,6 +37,8 @@ LAST_CHECKPOINT = f"{LOG_DIR}/_last_checkpoint"
 FIRST_ENTRY = f"{LOG_DIR}/{0:020}.json"
 _SMALL = (TOMBSTONE, VACUUM_MARK, LAST_CHECKPOINT, FIRST_ENTRY)
 _READS = 5
+_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+"""What the texts of Arrow's, delta-rs's and Python's errors share where a disk is full."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,22 @@ class Storage:
             raise self.failed(f"{doing}{guess}", error) from None
 
     def failed(self, doing: str, error: BaseException, more: str = "") -> StorageError:
-        """The failure of an object store as an error without secrets. `more`: advice beside that of the problem."""
+        """The failure of a store as an error without secrets. `more`: advice beside that of the problem."""
         text = self.redacted(error)
-        problem = None if self.local_path is not None else object_store.problem(text)
+        problem = self._problem(text)
         advice = f"; {problem.advice}" if problem else ""
         return StorageError(f"{self.location}: {doing} failed: {text}{advice}{more}", problem)
+
+    def advised(self, error: BaseException) -> str:
+        """The error's text without secrets, with advice where its problem is known."""
+        text = self.redacted(error)
+        problem = self._problem(text)
+        return f"{text}; {problem.advice}" if problem else text
+
+    def _problem(self, text: str) -> StoreProblem | None:
+        if self.local_path is None:
+            return object_store.problem(text)
+        return StoreProblem.FULL if any(full in text for full in _FULL) else None
 
     def redacted(self, error: BaseException) -> str:
         """The error's text without secrets."""
@@ -189,6 +203,9 @@ class Storage:
             draft.replace(target)
         except FileNotFoundError as error:
             raise self._gone(path) from error
+        except OSError:
+            draft.unlink(missing_ok=True)  # a disk that is full would fill further with each attempt
+            raise
 
     def read_json(self, path: str) -> Any:
         """The parsed file; None if there is no file. Raises StorageError where it is not JSON.
