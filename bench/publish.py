@@ -36,7 +36,7 @@ from tidemark_persist import DIFF, TIME, Shard, create_or_open, write_staged
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.shards.shards import ShardHandles

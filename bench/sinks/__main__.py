@@ -28,7 +28,7 @@ from tests.kafka.topics import consumed
 from tests.schema_registry.registry import registry
 from tidemark_persist import DIFF, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.kafka.publication import KafkaTopic
 
 PER_TIME = 10_000

@@ -15,7 +15,7 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.controller_events import DataflowGone
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages import commands as c

@@ -36,8 +36,8 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
+from tidemark_operator.fleet.clients.status_meaning import failure
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
-from tidemark_operator.fleet.status_meaning import failure
 from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.readable_relations import _index
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop

@@ -22,10 +22,11 @@ from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
-from tidemark_operator.fleet import fleet, quarantined_readers
+from tidemark_operator.fleet import fleet
+from tidemark_operator.fleet.clients import quarantined_readers
+from tidemark_operator.fleet.clients.quarantined_readers import SETTLED_SECONDS
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.quarantined_readers import SETTLED_SECONDS
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.readable_relations import _index
@@ -191,7 +192,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = now_ms()
-        for where in ("fleet.running_instance", "fleet.quarantined_readers"):
+        for where in ("fleet.running_instance", "fleet.clients.quarantined_readers"):
             monkeypatch.setattr(f"tidemark_operator.{where}.now_ms", lambda: self.ms)
         monkeypatch.setattr(quarantined_readers, "SETTLED_SECONDS", SETTLED_SECONDS)
 

@@ -20,7 +20,7 @@ from tests.waiting import BOUND
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.query_death_count import MOST, ClientWork, QueryDeathCount
+from tidemark_operator.fleet.clients.query_death_count import MOST, ClientWork, QueryDeathCount
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages import commands as c

@@ -15,8 +15,8 @@ from tests.waiting import BOUND
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import AnswerLost
-from tidemark_operator.fleet.pending_queries import Answer
-from tidemark_operator.fleet.result_stash_reader import pieces
+from tidemark_operator.fleet.clients.pending_queries import Answer
+from tidemark_operator.fleet.clients.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 from tidemark_operator.gateway.streams.answer_stream import send_answer

@@ -21,10 +21,10 @@ from tests.waiting import BOUND
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import AnswerLost
+from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
-from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Authenticator
 from tidemark_operator.gateway.query.statement_cache import StatementCache

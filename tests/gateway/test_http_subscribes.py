@@ -14,7 +14,7 @@ from tests.gateway.served_http import MARK, SUBSCRIBE, Served, broken_off, play,
 from tests.gateway.test_stream_limits import Planner
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.subscription import Backlog
+from tidemark_operator.fleet.clients.subscription import Backlog
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId

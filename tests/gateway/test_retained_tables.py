@@ -25,7 +25,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.pb.compute_pb2 import ListedShard, ListShardsResponse
-from tidemark_protocol.plan.publish import location_hash, removal_id, removal_of
+from tidemark_protocol.plan.sinks.publish import location_hash, removal_id, removal_of
 
 ROOT = "/data/ns"
 

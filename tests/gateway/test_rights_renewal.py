@@ -14,7 +14,7 @@ from tests.gateway.test_access import ApiServer
 from tests.gateway.test_slow_subscribers import batch
 from tests.waiting import BOUND
 from tidemark_operator.errors import SubscribeRevoked
-from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_operator.gateway.auth import rights_renewal
 from tidemark_operator.gateway.auth.access import TTL_SECONDS, Access, Authenticator
 from tidemark_operator.gateway.auth.rights_renewal import ReadSet, while_allowed

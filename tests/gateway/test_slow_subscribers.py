@@ -10,7 +10,7 @@ import pytest
 from tests.controller.harness import at
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind
-from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_operator.gateway.streams import subscribe
 from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscriber
 from tidemark_protocol.frontier import Frontier

@@ -62,7 +62,6 @@ from tidemark_protocol.plan.ingestion import (
     WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
-from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.lir import (
     Changes,
     Constant,
@@ -89,8 +88,6 @@ from tidemark_protocol.plan.lir import (
     Window,
 )
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
-from tidemark_protocol.plan.postgres_sink import PostgresSink
-from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.reductions import (
     AccumulableReduce,
     Aggregate,
@@ -103,6 +100,9 @@ from tidemark_protocol.plan.reductions import (
     WindowFrame,
 )
 from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
 
 MONEY = SqlType("decimal", 15, 2)

@@ -13,7 +13,7 @@ from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import SlotOccupants, Standing
-from tidemark_operator.fleet.query_death_count import ClientWork
+from tidemark_operator.fleet.clients.query_death_count import ClientWork
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots, Process

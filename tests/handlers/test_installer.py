@@ -17,7 +17,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.plan.dataflow import IndexImport, MaterializedViewSink
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 REPORT = GlobalId("report/v")
 

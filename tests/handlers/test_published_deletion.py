@@ -23,7 +23,7 @@ from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
-from tidemark_protocol.plan.publish import PublishedView, published_location
+from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
 
 AT = published_location("/data", "ns", "d", "v")
 

@@ -16,7 +16,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.topics import consumed
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import Reached
 from tidemark_replica.sinks.kafka.publication import PIECE_ROWS, KafkaTopic
 

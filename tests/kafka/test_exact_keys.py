@@ -16,10 +16,10 @@ from tests.kafka.test_kafka_schema_keys import keyed, record
 from tests.kafka.topics import no_secret, spec_of
 from tidemark_protocol.plan.kafka import KafkaSchema
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka import schemas
-from tidemark_replica.storage.kafka.encodings import key_of
-from tidemark_replica.storage.kafka.framing import WriterUnfit
 from tidemark_replica.storage.kafka.inspect import tables_of
+from tidemark_replica.storage.kafka.values import schemas
+from tidemark_replica.storage.kafka.values.encodings import key_of
+from tidemark_replica.storage.kafka.values.framing import WriterUnfit
 from tidemark_replica.storage.schema_registry import RegisteredSchema
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.kafka.by_key.debezium import UNAVAILABLE, may_be_unavailable, unavailable
-from tidemark_replica.storage.kafka.decoded import Unreadable
-from tidemark_replica.storage.kafka.json_values import JsonValues
+from tidemark_replica.storage.kafka.values.decoded import Unreadable
+from tidemark_replica.storage.kafka.values.json_values import JsonValues
 
 DAY = datetime.date(2020, 2, 3)
 NUMBERS = list(UNAVAILABLE.encode())

@@ -15,8 +15,8 @@ from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
 from tidemark_replica.storage.kafka.by_key.opened import open_upsert
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords
-from tidemark_replica.storage.kafka.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.kafka.rows import columns_of
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.update_rows import error_rows
 from tidemark_replica.values.arrow_types import arrow_schema
 

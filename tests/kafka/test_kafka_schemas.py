@@ -19,9 +19,10 @@ from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage import schema_registry
-from tidemark_replica.storage.kafka import followed_topic, framing, schemas
+from tidemark_replica.storage.kafka import followed_topic
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
+from tidemark_replica.storage.kafka.values import framing, schemas
 
 pytestmark = pytest.mark.kafka
 

@@ -17,7 +17,7 @@ from tests.kafka.topics import COLUMNS, SECONDS, Run, new_topic, produce, upper
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.publication import KafkaTopic
 from tidemark_replica.storage.kafka import source as kafka_source

@@ -16,7 +16,7 @@ from tests.kafka.broker import Broker, broker
 from tests.kafka.sink_views import View, check_upserts, progress, publish, sink_of, topic_of
 from tests.kafka.topics import SECONDS
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.stop import Overtaken
 
@@ -29,7 +29,7 @@ from tests.kafka.sink_views import topic_of
 from tidemark_persist import open_shard
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.session import Session
 from tidemark_replica.sinks.kafka.stop import Overtaken

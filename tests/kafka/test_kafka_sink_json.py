@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.json_text import objects, texts
-from tidemark_replica.storage.kafka.json_values import JsonValues
+from tidemark_replica.storage.kafka.values.json_values import JsonValues
 from tidemark_replica.values.arrow_types import arrow_type
 
 TYPES: dict[str, st.SearchStrategy[Any]] = {

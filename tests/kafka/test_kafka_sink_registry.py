@@ -21,7 +21,7 @@ from tests.storage.ingestion_samples import oks
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_protocol.types import BIGINT, INT, STRING, Column
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationStopped

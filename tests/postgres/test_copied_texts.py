@@ -14,7 +14,7 @@ from tests.postgres.test_text_values import CASES
 from tidemark_persist import ERROR
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.contents.copied_rows import parsed
-from tidemark_replica.storage.postgres.updates import updates
+from tidemark_replica.storage.postgres.values.updates import updates
 
 ROWS = [["xx\r\nyy", "1"], ["\r\n", ""], ["\r\r\n\n\r", "2"], ["é\r\n\ufeff", "3"], ["\r", "4"]]
 

@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from tidemark_replica.storage.postgres import tuples
 from tidemark_replica.storage.postgres.pgoutput import BODY
-from tidemark_replica.storage.postgres.tuples import decode
+from tidemark_replica.storage.postgres.values import tuples
+from tidemark_replica.storage.postgres.values.tuples import decode
 
 
 def insert(*values: bytes | None) -> bytes:

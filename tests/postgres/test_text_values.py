@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_replica.storage.postgres.text_values import parse
+from tidemark_replica.storage.postgres.values.text_values import parse
 
 UTC = pa.timestamp("us", "UTC")
 LIST = pa.list_(pa.field("element", pa.int32()))

@@ -12,7 +12,7 @@ from tidemark_persist import PersistError, open_shard
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.postgres.postgres_destination import PostgresDestination
 

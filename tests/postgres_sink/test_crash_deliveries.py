@@ -21,7 +21,7 @@ from tests.postgres.databases import Database
 from tests.postgres_sink.views import Row, View, kept, sink_to
 from tests.waiting import BOUND
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.sinks.postgres.progress import WrittenByLater
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]

@@ -11,7 +11,7 @@ import pytest
 from tests.postgres.databases import Database
 from tests.postgres_sink.views import Row, View, kept, sink_to
 from tidemark_persist import PersistError
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.postgres.progress import WrittenByLater
 from tidemark_replica.sinks.postgres.statements import Statements

@@ -14,7 +14,7 @@ from tests.postgres.databases import Database, connect
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached

@@ -13,9 +13,9 @@ from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.plan.ingestion import IntrospectionSource, SourceSpec
-from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import wire_name_of
 from tidemark_protocol.wire.describe import description_from_proto, description_to_proto

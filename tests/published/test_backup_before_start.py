@@ -20,7 +20,7 @@ from tests.replica.plans import copies, shard
 from tests.replica.tables import Row, Table
 from tidemark_persist import StorageError, open_shard
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.plan.publish import PublishedView, published_location
+from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
 from tidemark_replica.sinks.destinations import first_look, publisher
 from tidemark_replica.sinks.published.table_destination import TableDestination
 

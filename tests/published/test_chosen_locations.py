@@ -20,7 +20,7 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView, location_hash, removal_id, removal_of
+from tidemark_protocol.plan.sinks.publish import PublishedView, location_hash, removal_id, removal_of
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.command_loop import storage_state
 from tidemark_replica.shards.shard_listing import list_shards

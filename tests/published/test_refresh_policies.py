@@ -17,8 +17,8 @@ from tests.replica.one_view import OneView
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Row, persisted, small_table
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.plan.publish import PublishedView, published_location
 from tidemark_protocol.plan.refresh import AUTO, FULL, RefreshSchedule
+from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
 from tidemark_replica.sinks.destinations import publisher
 
 OFTEN = RefreshSchedule(every_ms=10)

@@ -22,7 +22,7 @@ from tidemark_protocol.messages.commands import DeleteShard, DropIngestion, RunI
 from tidemark_protocol.messages.responses import ShardDeleted as Deleted
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestionDescription, TpchSource
-from tidemark_protocol.plan.publish import removal_id
+from tidemark_protocol.plan.sinks.publish import removal_id
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.command_loop import storage_state
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands

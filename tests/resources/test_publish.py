@@ -14,7 +14,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_protocol.plan.plan_features import required_features
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import BIGINT, DATE, Column, SqlType
 
 

@@ -19,8 +19,8 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
-from tidemark_protocol.plan.kafka_sink import KafkaSink
-from tidemark_protocol.plan.postgres_sink import PROGRESS_TABLE, PostgresSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PROGRESS_TABLE, PostgresSink
 
 LEAST = {"host": "db.shop.svc", "database": "shop", "secret": "kept-db", "table": "spent", "key": ["name"]}
 SQL = {"sql": "SELECT 1 AS name"}

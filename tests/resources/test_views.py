@@ -32,8 +32,8 @@ from tidemark_protocol.plan.ingestion import (
     WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
-from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_protocol.types import STRING, Column, SqlType
 
 

@@ -21,10 +21,10 @@ from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage import schema_registry
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka import framing, schemas
-from tidemark_replica.storage.kafka.decoding import decoder_of, value_columns
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.rows import letters_of
+from tidemark_replica.storage.kafka.values import framing, schemas
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, value_columns
 from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 
 

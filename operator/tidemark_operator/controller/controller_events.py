@@ -10,8 +10,8 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
-from tidemark_protocol.plan.kafka_sink import KafkaSink
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 QUIET = frozenset(
     {"steps", "arrangements", "operators", "rows", "hydration", "catch_up", "published"}

@@ -8,9 +8,9 @@ from functools import partial
 
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.fleet import quarantined_readers
+from tidemark_operator.fleet.clients import quarantined_readers
+from tidemark_operator.fleet.clients.subscription import Backlog
 from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
-from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.messages.commands import InstanceConfig

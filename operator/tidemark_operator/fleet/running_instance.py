@@ -26,17 +26,17 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
 from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.fleet.any_replica import ask_any
+from tidemark_operator.fleet.clients.any_replica import ask_any
+from tidemark_operator.fleet.clients.pending_queries import PendingQueries
+from tidemark_operator.fleet.clients.pending_streams import PendingStreams
+from tidemark_operator.fleet.clients.query_death_count import ClientWork, QueryDeathCount
+from tidemark_operator.fleet.clients.status_meaning import is_hydrated
+from tidemark_operator.fleet.clients.subscription import Backlog
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.instance_facade import InstanceFacade
 from tidemark_operator.fleet.lag_histogram import LagHistogram
-from tidemark_operator.fleet.pending_queries import PendingQueries
-from tidemark_operator.fleet.pending_streams import PendingStreams
-from tidemark_operator.fleet.query_death_count import ClientWork, QueryDeathCount
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.status_meaning import is_hydrated
-from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import Command, FileRequest, InstanceConfig, RunIngestion, UpdateConfiguration

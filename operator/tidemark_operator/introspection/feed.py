@@ -18,8 +18,8 @@ from zlib import crc32
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.errors import OperatorError, QueryNotReady
+from tidemark_operator.fleet.clients.row_calls import send_rows
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.fleet.row_calls import send_rows
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.shared_documents import SharedDocuments
 from tidemark_operator.kube.cache import Key

@@ -35,7 +35,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.pb.compute_pb2 import ListedShard
-from tidemark_protocol.plan.publish import ELSEWHERE, FOLDER, removal_of
+from tidemark_protocol.plan.sinks.publish import ELSEWHERE, FOLDER, removal_of
 
 MAX_TABLES = 1000
 LIST_SECONDS = 25.0

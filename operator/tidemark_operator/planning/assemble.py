@@ -23,8 +23,8 @@ from tidemark_protocol.plan.dataflow import (
     ShardMetadata,
     SinkExport,
 )
-from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import INCREMENTAL, RefreshSchedule
+from tidemark_protocol.plan.sinks.publish import PublishedView
 
 ID_DIGITS = 16
 

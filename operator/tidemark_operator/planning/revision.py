@@ -9,7 +9,7 @@ from functools import cached_property
 from tidemark_protocol.ids import Digest, GlobalId, ShardId
 from tidemark_protocol.messages.planning import PlannedExport
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, ShardSink
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.vocabulary import wire_name
 
 

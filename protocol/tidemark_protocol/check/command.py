@@ -3,7 +3,7 @@
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
-    views      schedules of refreshes are valid (plan/refresh.py), and so is how a view is published (plan/publish.py)
+    views      schedules of refreshes (plan/refresh.py), and how a view is published (plan/sinks/publish.py), are valid
 
 Settings are not checked: a newer operator may send more of them (messages/replica_settings.py). `check.plan` checks
 what a plan computes: a dataflow that fails there is installed as refused, while a command that fails here ends its
@@ -27,8 +27,8 @@ from tidemark_protocol.messages.commands import (
     UpdateConfiguration,
 )
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, OutsideSink, SubscribeSink
-from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.plan.sinks.publish import PublishedView
 
 MAX_ID_LENGTH = 1024
 

@@ -218,8 +218,8 @@ class AllowShardCompaction:
 
 @dataclass(frozen=True)
 class DeleteShard:
-    """Delete the shard and its files, or the published table that the id names (`plan/publish.removal_id`). The replica
-    answers with ShardDeleted, also if it was gone already."""
+    """Delete the shard and its files, or the published table that the id names (`plan/sinks/publish.removal_id`). The
+    replica answers with ShardDeleted, also if it was gone already."""
 
     id: ShardId
     location: str

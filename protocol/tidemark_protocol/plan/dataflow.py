@@ -17,12 +17,12 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
-from tidemark_protocol.plan.kafka_sink import KafkaSink
 from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import required_features
-from tidemark_protocol.plan.postgres_sink import PostgresSink
-from tidemark_protocol.plan.publish import PublishedView
 from tidemark_protocol.plan.refresh import FULL, INCREMENTAL, POLICIES, RefreshSchedule
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.vocabulary import wire_name
 

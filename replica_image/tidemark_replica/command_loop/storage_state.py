@@ -31,7 +31,7 @@ from tidemark_protocol.messages.commands import (
     StorageCommand,
 )
 from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFrontiers
-from tidemark_protocol.plan.publish import is_chosen, removal_of
+from tidemark_protocol.plan.sinks.publish import is_chosen, removal_of
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards.published_notes import Note, remove_note

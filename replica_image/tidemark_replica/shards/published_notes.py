@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_persist import Storage, StorageError
-from tidemark_protocol.plan.publish import ELSEWHERE, location_hash
+from tidemark_protocol.plan.sinks.publish import ELSEWHERE, location_hash
 
 _FILE = "table.json"
 

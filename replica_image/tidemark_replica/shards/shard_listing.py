@@ -23,8 +23,8 @@ from deltalake.exceptions import TableNotFoundError
 from tidemark_persist import PersistError, ShardNotFound, Storage, open_shard
 from tidemark_persist.storage.storage import TOMBSTONE
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.plan.publish import ELSEWHERE, removal_id
-from tidemark_protocol.plan.publish import FOLDER as PUBLISHED
+from tidemark_protocol.plan.sinks.publish import ELSEWHERE, removal_id
+from tidemark_protocol.plan.sinks.publish import FOLDER as PUBLISHED
 from tidemark_replica.shards.published_notes import read_note
 from tidemark_replica.values.failure_text import public_text
 

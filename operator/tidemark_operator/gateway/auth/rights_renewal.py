@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError, SubscribeRevoked
-from tidemark_operator.fleet.subscription import Subscription
+from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
 from tidemark_operator.gateway.auth.rights import check_rights
 from tidemark_operator.planning.revision import Parent

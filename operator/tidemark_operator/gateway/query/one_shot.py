@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged
-from tidemark_operator.fleet.quarantined_readers import why_in_vain
+from tidemark_operator.fleet.clients.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.handlers.revisions.import_frontiers import import_names

@@ -20,7 +20,7 @@ from functools import partial
 
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.fleet.pending_queries import Answer
+from tidemark_operator.fleet.clients.pending_queries import Answer
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_online, when_possible
 from tidemark_operator.gateway.auth.access import Access

@@ -12,7 +12,7 @@ from functools import partial
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged
-from tidemark_operator.fleet.quarantined_readers import why_in_vain
+from tidemark_operator.fleet.clients.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import require_online
 from tidemark_operator.gateway.query.read_time import Span

@@ -27,7 +27,7 @@ from tidemark_operator.errors import (
     WriteStopped,
     WriteUnknown,
 )
-from tidemark_operator.fleet.row_calls import send_rows
+from tidemark_operator.fleet.clients.row_calls import send_rows
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tidemark_operator.errors import AnswerIsError
-from tidemark_operator.fleet.result_stash_reader import pieces
+from tidemark_operator.fleet.clients.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold

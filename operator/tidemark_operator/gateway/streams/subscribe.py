@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeNotWhole, SubscribeRevoked
-from tidemark_operator.fleet.subscription import Subscription
+from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed

@@ -27,7 +27,7 @@ from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import removal_id
+from tidemark_protocol.plan.sinks.publish import removal_id
 
 POLL_SECONDS = 1.0
 

@@ -8,7 +8,7 @@
 
 A death is known by its incarnation, so a new operator that finds it again does not count it twice. A process that was
 told to end did not die. A revision that shared the process, or its memory, with a client's query
-(fleet/query_death_count.py) was not alone there.
+(fleet/clients/query_death_count.py) was not alone there.
 """
 
 from __future__ import annotations

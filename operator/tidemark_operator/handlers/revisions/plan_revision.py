@@ -61,7 +61,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.plan.sinks.publish import PublishedView
 
 
 @dataclass(frozen=True)

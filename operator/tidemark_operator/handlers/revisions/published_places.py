@@ -30,7 +30,7 @@ from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.locations import overlaps
 from tidemark_protocol.plan.ingestion import FilesSource
-from tidemark_protocol.plan.publish import PublishedView, published_location
+from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
 
 LOG = logging.getLogger(__name__)
 NOT_ALLOWED, TAKEN = "LocationNotAllowed", "LocationTaken"

@@ -18,8 +18,8 @@ from tidemark_operator.resources.addresses.address import (
 )
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, OutsideSink, SinkExport
-from tidemark_protocol.plan.kafka_sink import KafkaSink
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 
 def refusal(sink: OutsideSink, allowed: AllowedHosts) -> str:

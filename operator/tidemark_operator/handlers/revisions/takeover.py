@@ -16,8 +16,8 @@ from tidemark_operator.catalogue.replacement_closure import closure, dependants
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.fleet.clients.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.fleet.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import exporters_first, install

@@ -13,8 +13,8 @@ from tidemark_operator.controller.frontiers.collection import Collection, failur
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.reports.publication import PublicationReport, furthest, publication_report
-from tidemark_operator.fleet.incompatible_readers import missing_features_text, too_old
-from tidemark_operator.fleet.quarantined_readers import why_waiting
+from tidemark_operator.fleet.clients.incompatible_readers import missing_features_text, too_old
+from tidemark_operator.fleet.clients.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import ReconcileContext

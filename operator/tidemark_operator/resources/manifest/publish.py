@@ -16,7 +16,7 @@ from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.locations import published_location
 from tidemark_operator.resources.manifest.quantities import size_bytes
-from tidemark_protocol.plan.publish import PARTITION_TYPES, PublishedView
+from tidemark_protocol.plan.sinks.publish import PARTITION_TYPES, PublishedView
 from tidemark_protocol.types import Column
 
 ON_COMMIT = "onCommit"

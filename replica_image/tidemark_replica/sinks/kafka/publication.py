@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, Part, ShardReader, consolidate
 from tidemark_persist.files.spill import divide, row_hash
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import (
     IDLE_MS,
     DestinationFailed,

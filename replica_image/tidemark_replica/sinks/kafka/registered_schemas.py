@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.avro_schema import key_schema, value_schema
 from tidemark_replica.sinks.kafka.envelopes import DEBEZIUM

@@ -17,7 +17,7 @@ from contextlib import suppress
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from tidemark_protocol.plan.kafka import KafkaSource
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.envelopes import Records
 from tidemark_replica.sinks.kafka.progress import Progress, has_records, last_progress

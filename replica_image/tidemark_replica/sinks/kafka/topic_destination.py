@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationStopped, Reached
 from tidemark_replica.sinks.kafka.publication import KafkaTopic

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ShardReader
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_protocol.types import Column
 from tidemark_replica.sinks.destinations.destination import IDLE_MS, DestinationStopped, Reached
 from tidemark_replica.sinks.destinations.shard_contents import (

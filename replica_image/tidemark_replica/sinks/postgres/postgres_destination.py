@@ -9,7 +9,7 @@ import psycopg
 
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, Reached
 from tidemark_replica.sinks.postgres.delivery import Delivery

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from tidemark_persist import PersistError
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.postgres_sink import PROGRESS_TABLE, PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PROGRESS_TABLE, PostgresSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.postgres.target_table import Connection
 

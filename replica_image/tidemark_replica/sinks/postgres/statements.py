@@ -16,7 +16,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from tidemark_persist import DIFF
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_protocol.types import Column
 from tidemark_replica.sinks.postgres.column_types import created_type
 from tidemark_replica.sinks.postgres.copied_rows import copied_blocks

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_protocol.types import Column
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.postgres.column_types import NAME_BYTES_MAX, created_type, takes

@@ -34,7 +34,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from tidemark_persist import PersistError, ShardId, Storage
 from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.publish import is_chosen
+from tidemark_protocol.plan.sinks.publish import is_chosen
 from tidemark_replica.sinks.published.hash_prefix import is_data_file, prefix_of
 from tidemark_replica.sinks.published.partitions import Partition, partition_text
 

@@ -8,7 +8,7 @@ from threading import Event
 from tidemark_persist import ShardId
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.publish import PublishedView
+from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_replica.shards.published_notes import Note, write_note
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached

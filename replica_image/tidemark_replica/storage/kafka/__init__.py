@@ -5,7 +5,6 @@
               └── topics: the topic's id, its partitions, where to start                 └──► source.stage
 
 Read `source.py` first, then `followed_topic.py` (one table), `reader.py` (records of a topic), `rows.py` (from records
-to updates), `by_key/` (the same where a table has a key), `decoding.py` and `json_values.py` (from values to columns),
-`schemas.py` and `framing.py` (by a schema), `topics.py` (what a topic is), `positions.py` (what a binding holds),
-`connection.py` (settings of the client) and `stop.py` (why a table stops).
+to updates), `by_key/` (the same where a table has a key), `values/` (from values to columns), `topics.py` (what a topic
+is), `positions.py` (what a binding holds), `connection.py` (settings of the client) and `stop.py` (why a table stops).
 """

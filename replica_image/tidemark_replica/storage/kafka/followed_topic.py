@@ -18,8 +18,6 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key.debezium import DebeziumEnvelopes
 from tidemark_replica.storage.kafka.by_key.opened import open_upsert
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
-from tidemark_replica.storage.kafka.decoding import decoder_of, key_decoder_of
-from tidemark_replica.storage.kafka.framing import TooManySchemas
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import BATCH_BYTES, BATCH_RECORDS, TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
@@ -35,6 +33,8 @@ from tidemark_replica.storage.kafka.stop import (
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead, Recall, Run
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of
+from tidemark_replica.storage.kafka.values.framing import TooManySchemas
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 

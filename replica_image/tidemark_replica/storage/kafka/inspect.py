@@ -11,11 +11,11 @@ from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
-from tidemark_replica.storage.kafka.decoding import key_columns, value_columns
-from tidemark_replica.storage.kafka.encodings import Encoding, key_of, values_of
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
-from tidemark_replica.storage.kafka.schemas import FORMATS, found_text
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
+from tidemark_replica.storage.kafka.values.decoding import key_columns, value_columns
+from tidemark_replica.storage.kafka.values.encodings import Encoding, key_of, values_of
+from tidemark_replica.storage.kafka.values.schemas import FORMATS, found_text
 from tidemark_replica.storage.keyed_rows.unique import NO_KEY
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema

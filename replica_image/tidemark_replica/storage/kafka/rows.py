@@ -17,8 +17,8 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import MALFORMED_RECORD
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column, SqlType
-from tidemark_replica.storage.kafka.decoded import Decoded, Decoder
-from tidemark_replica.storage.kafka.decoding import key_columns, plain_array, value_columns
+from tidemark_replica.storage.kafka.values.decoded import Decoded, Decoder
+from tidemark_replica.storage.kafka.values.decoding import key_columns, plain_array, value_columns
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.calendar import FIRST_US, LAST_US

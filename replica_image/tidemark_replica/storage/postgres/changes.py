@@ -22,8 +22,8 @@ from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
-from tidemark_replica.storage.postgres.tuples import RowNotFound, decode, decode_keyed
-from tidemark_replica.storage.postgres.updates import updates
+from tidemark_replica.storage.postgres.values.tuples import RowNotFound, decode, decode_keyed
+from tidemark_replica.storage.postgres.values.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 FLUSH_BYTES = 32 << 20

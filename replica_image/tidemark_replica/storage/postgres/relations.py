@@ -19,7 +19,6 @@ from tidemark_protocol.types import Column
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.catalogue.membership import Membership, find_membership
 from tidemark_replica.storage.postgres.catalogue.printed_types import PrintedType, printed_types
-from tidemark_replica.storage.postgres.column_types import TypeDefinition, sql_type
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.stop import (
     COLUMN_CHANGED,
@@ -29,6 +28,7 @@ from tidemark_replica.storage.postgres.stop import (
     TABLE_MISSING,
     TYPE_NOT_SUPPORTED,
 )
+from tidemark_replica.storage.postgres.values.column_types import TypeDefinition, sql_type
 
 Connection = psycopg.Connection[Any]
 _NO_KEYS = ("float", "double", "array")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_protocol.plan.kafka_sink import KafkaSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
 
 PROGRESS = "-tidemark-progress"
 DEFAULT_HISTORY = "1h"

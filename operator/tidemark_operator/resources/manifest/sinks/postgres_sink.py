@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.publish import ON_COMMIT, every_ms
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 
 def parse_postgres_sink(fields: Fields, owner: str) -> PostgresSink:

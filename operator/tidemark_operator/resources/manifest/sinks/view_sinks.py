@@ -12,8 +12,8 @@ from tidemark_operator.resources.manifest.publish import history_ms
 from tidemark_operator.resources.manifest.sinks.kafka_sink import parse_kafka_sink
 from tidemark_operator.resources.manifest.sinks.postgres_sink import parse_postgres_sink
 from tidemark_protocol.plan.dataflow import OutsideSink
-from tidemark_protocol.plan.kafka_sink import KafkaSink
-from tidemark_protocol.plan.postgres_sink import PostgresSink
+from tidemark_protocol.plan.sinks.kafka import KafkaSink
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 
 @dataclass(frozen=True, slots=True)

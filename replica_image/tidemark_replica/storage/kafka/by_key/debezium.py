@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key.opened import Opened
-from tidemark_replica.storage.kafka.json_values import without_data
 from tidemark_replica.storage.kafka.stop import TRUNCATED
+from tidemark_replica.storage.kafka.values.json_values import without_data
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """The text in place of a TOASTed value of PostgreSQL that an update did not change. Of an array its only element is the

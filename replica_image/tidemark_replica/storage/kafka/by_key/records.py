@@ -23,9 +23,9 @@ from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.kafka.by_key.debezium import may_be_unavailable, unavailable, unwrapped_key
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
 from tidemark_replica.storage.kafka.by_key.opened import Open, Opened
-from tidemark_replica.storage.kafka.decoded import Decoder
-from tidemark_replica.storage.kafka.decoding import key_columns
 from tidemark_replica.storage.kafka.rows import Metadata, letters_at, letters_of, place_of
+from tidemark_replica.storage.kafka.values.decoded import Decoder
+from tidemark_replica.storage.kafka.values.decoding import key_columns
 from tidemark_replica.storage.keyed_rows.changes import GONE, KEPT
 from tidemark_replica.storage.keyed_rows.table import KeyedTable
 from tidemark_replica.storage.update_rows import error_rows, stamped

@@ -24,7 +24,7 @@ from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.contents.copied_rows import copied_blocks, parsed
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
-from tidemark_replica.storage.postgres.updates import updates
+from tidemark_replica.storage.postgres.values.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 COPIES = 4

@@ -25,9 +25,9 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.storage.keyed_rows.changes import places_by_key
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
-from tidemark_replica.storage.postgres.text_values import parse
-from tidemark_replica.storage.postgres.tuples import UNCHANGED, KeyedTuples, RowNotFound
-from tidemark_replica.storage.postgres.updates import updates_of
+from tidemark_replica.storage.postgres.values.text_values import parse
+from tidemark_replica.storage.postgres.values.tuples import UNCHANGED, KeyedTuples, RowNotFound
+from tidemark_replica.storage.postgres.values.updates import updates_of
 
 Ints = npt.NDArray[np.int64]
 _NOT_THERE, _IS_ERROR = -1, -2

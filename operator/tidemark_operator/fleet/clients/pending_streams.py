@@ -17,8 +17,8 @@ from tidemark_operator.controller.controller_events import DataflowChanged, Data
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.status_meaning import failure
-from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_operator.fleet.clients.status_meaning import failure
+from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed
 

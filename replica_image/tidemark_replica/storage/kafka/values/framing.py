@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemark_replica.storage.avro.bodies import combined
-from tidemark_replica.storage.kafka.decoded import Decoded
+from tidemark_replica.storage.kafka.values.decoded import Decoded
 from tidemark_replica.storage.schema_registry import NotRegistered, RegisteredSchema, RegistryAway, SchemaRegistry
 
 FRAME_BYTES = 5

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.kafka.decoded import Decoded, Decoder, Unreadable, decoded_with
-from tidemark_replica.storage.kafka.encodings import Encoding, key_of, values_of
-from tidemark_replica.storage.kafka.framing import UnframedJson
-from tidemark_replica.storage.kafka.json_values import JsonValues
-from tidemark_replica.storage.kafka.schemas import FORMATS, schema_columns, schema_decoder
+from tidemark_replica.storage.kafka.values.decoded import Decoded, Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.values.encodings import Encoding, key_of, values_of
+from tidemark_replica.storage.kafka.values.framing import UnframedJson
+from tidemark_replica.storage.kafka.values.json_values import JsonValues
+from tidemark_replica.storage.kafka.values.schemas import FORMATS, schema_columns, schema_decoder
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.keyed.digests import with_digests
-from tidemark_replica.storage.postgres.text_values import parse
+from tidemark_replica.storage.postgres.values.text_values import parse
 from tidemark_replica.storage.update_rows import stamped
 from tidemark_replica.values.error_text import error_text
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.fleet import incompatible_readers
+from tidemark_operator.fleet.clients import incompatible_readers
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance

@@ -15,8 +15,8 @@ from tidemark_operator.controller.controller_events import DataflowChanged, Data
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import NoReplicaAnswers
+from tidemark_operator.fleet.clients.status_meaning import failure
 from tidemark_operator.fleet.instance_counters import InstanceCounters
-from tidemark_operator.fleet.status_meaning import failure
 from tidemark_protocol import tracing
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import Peek

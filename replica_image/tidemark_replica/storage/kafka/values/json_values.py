@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from tidemark_protocol.types import INTEGRAL_WIDTH, Column, SqlType
-from tidemark_replica.storage.kafka.decoded import Unreadable
+from tidemark_replica.storage.kafka.values.decoded import Unreadable
 from tidemark_replica.values.arrow_types import arrow_schema
 
 

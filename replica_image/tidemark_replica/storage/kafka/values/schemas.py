@@ -21,9 +21,9 @@ from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
-from tidemark_replica.storage.kafka.decoded import Decoder, Unreadable, decoded_with
-from tidemark_replica.storage.kafka.encodings import Encoding
-from tidemark_replica.storage.kafka.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
+from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.values.encodings import Encoding
+from tidemark_replica.storage.kafka.values.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
 from tidemark_replica.storage.protobuf.descriptors import (
     DescriptorRefused,
     Descriptors,
