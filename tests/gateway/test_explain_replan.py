@@ -216,3 +216,13 @@ def test_a_dry_replan_says_that_the_manifest_would_be_refused_or_wait() -> None:
     plan, same = of_view({"publish": {"location": "/elsewhere/v"}}, ("/lake",))
     assert not same
     assert plan.notes[0].startswith("replan would wait (LocationNotAllowed): location /elsewhere/v is not allowed")
+    with pytest.raises(QueryRefused, match=r"would be refused: .*publish.location: must be an absolute path"):
+        of_view({"publish": {"location": "nonsense"}})
+
+
+def test_a_dry_replan_of_an_instance_that_does_not_run_would_wait() -> None:
+    context, admission = made(Planner())
+    with_counts(context, 1024, 1024, name="view-d")
+    cast(Any, context).running = lambda *_: None
+    with pytest.raises(QueryRefused, match="replan would wait: ComputeInstance default does not run"):
+        ask(context, admission, "view-d")

@@ -48,9 +48,11 @@ def is_reduced(catalyst: Catalyst, sql: str, rows: Mapping[str, int] = TPCH) -> 
     return any(reduced_first(built.plan) for built in planned(catalyst, sql, rows).objects)
 
 
-def together(catalyst: Catalyst, views: Sequence[str], *, short: bool = False) -> tuple[BuildDesc, ...]:
+def together(
+    catalyst: Catalyst, views: Sequence[str], *, short: bool = False, rows: Mapping[str, int] = TPCH
+) -> tuple[BuildDesc, ...]:
     """The objects of one Dataflow of these views. `short`: they name tables without their source."""
-    relations = tuple(replace(r, rows=TPCH.get(r.id)) for r in CATALOGUE.relations)
+    relations = tuple(replace(r, rows=rows.get(r.id)) for r in CATALOGUE.relations)
     if short:
         relations = tuple(replace(r, parent=r.name, short=True) for r in relations if r.id in TPCH)
     names = [f"v{n}" for n in range(len(views))]
@@ -201,6 +203,18 @@ def test_a_table_that_another_view_joins_anyway_is_joined_as_it_is(catalyst: Cat
         assert reduced_first(objects[-1].plan) is is_reduced, view
     summed = OF_BRANDS.replace("count(*)", "sum(l_tax)")
     assert reduced_first(together(catalyst, [beside, summed])[-1].plan), "the other view keeps no taxes"
+
+
+def test_one_of_two_arrangements_is_not_enough(catalyst: Catalyst) -> None:
+    """The other view keeps the lines by supplier alone: for the join with nations they would be kept once more."""
+    few = {**TPCH, "tpch.nation": 4, "tpch.supplier": 1000}
+    suppliers = "FROM tpch.lineitem JOIN tpch.supplier ON l_suppkey = s_suppkey"
+    beside = f"SELECT s_name, l_partkey {suppliers}"
+    rollup = (
+        f"SELECT s_name, n_name, count(*) AS n {suppliers} JOIN tpch.nation ON l_partkey = n_nationkey GROUP BY 1, 2"
+    )
+    for views in ([rollup], [beside, rollup]):
+        assert reduced_first(together(catalyst, views, rows=few)[-1].plan)
 
 
 def test_both_halves_of_a_query_join_the_same_arrangement(catalyst: Catalyst) -> None:

@@ -33,8 +33,8 @@ class _Read:
     keys: frozenset[frozenset[int]]
 
     def serves(self, other: _Read) -> bool:
-        """Whether an arrangement of it is one that the other reads, too."""
-        return self.rows == other.rows and other.columns <= self.columns and not self.keys.isdisjoint(other.keys)
+        """Whether its arrangements are all that the other reads."""
+        return self.rows == other.rows and other.columns <= self.columns and other.keys <= self.keys
 
 
 def kept_anyway(objects: Sequence[BuildDesc], imports: Imports) -> frozenset[ReducedInput]:

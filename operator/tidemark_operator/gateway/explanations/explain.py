@@ -23,6 +23,7 @@ from tidemark_operator.planning.assemble import describe
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.planning.shards import is_kept
 from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_protocol.explain import explain_dataflow, explain_planned
 from tidemark_protocol.explained_plan import ExplainedPlan
 from tidemark_protocol.ids import Digest, GlobalId, ShardId
@@ -65,15 +66,21 @@ async def explain_replan(
     destinations.
 
     Raises:
-        QueryRefused: as `explain`, or the manifest is refused with this plan.
+        QueryRefused: as `explain`, or the manifest is refused, or its instance does not run.
         TooMany, PlannerUnavailable: as `explain`.
     """
     state, revision = _planned(context, namespace, name)
     body = context.cache.get(state.key)
     if body is None:
         raise QueryRefused(f"Dataflow {name} is being deleted")
+    running = context.running(namespace, state.instance)
+    if running is None:
+        raise QueryRefused(f"replan would wait: ComputeInstance {state.instance} does not run")
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
-    dataflow = Dataflow.parse(body)
+    try:
+        dataflow = Dataflow.parse(body)
+    except ResourceError as error:
+        raise QueryRefused(f"replan would be refused: {error}") from None
     rows = counts_of_now(revision, current_row_counts(context, namespace, named_in(dataflow).lower()))
     request = plan_request(dataflow, sources, dataflows, rows=rows)
     text = " ".join(("replan", name, *(view.sql for view in request.views)))
@@ -84,7 +91,7 @@ async def explain_replan(
     try:
         check_published(dataflow, planned)
         check_cycle(state, dataflows, parents(sources, dataflows, planned.references))
-        description, identity = _described(context, state, dataflow, planned)
+        description, identity = _described(context, running.config.storage_location, state, dataflow, planned)
     except Rejected as rejected:
         raise QueryRefused(f"replan would be refused ({rejected.reason}): {rejected}") from None
     except Waiting as waiting:
@@ -94,7 +101,7 @@ async def explain_replan(
 
 
 def _described(
-    context: ReconcileContext, state: DataflowState, dataflow: Dataflow, planned: Planned
+    context: ReconcileContext, storage: str, state: DataflowState, dataflow: Dataflow, planned: Planned
 ) -> tuple[DataflowDescription, Digest]:
     """The dataflow that `replan` would make of the plan, but for the places of tables that it has not yet, and its
     identity.
@@ -102,8 +109,7 @@ def _described(
     Raises:
         Waiting: a view cannot be published where the manifest says.
     """
-    active, running = state.active, context.running(state.key.namespace, state.instance)
-    storage = "" if running is None else running.config.storage_location
+    active = state.active
     named = named_as(state, dataflow, published_places(context, state, dataflow, storage))
     shards = dict[str, ShardMetadata]()
     for export in planned.exports:
