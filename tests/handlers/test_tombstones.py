@@ -13,7 +13,7 @@ from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
 from tests.waiting import BOUND
 from tidemark_operator.controller.controller_events import ShardRemoved
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.handlers.deletion import table_deletion
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
@@ -321,3 +321,31 @@ class KeepsTheFirst(Buried):
         if name == "tombstone-0":
             raise ApiError(500, "not now")
         self.bodies = [body for body in self.bodies if body["metadata"]["name"] != name]
+
+
+@pytest.mark.parametrize("by", ["another program", "an answer that is lost"])
+def test_a_tombstone_that_is_gone_is_waited_for_no_more(by: str) -> None:
+    """A person deletes it, or its namespace; or the API server does, and the operator does not learn of it."""
+
+    class Lost(Buried):
+        async def delete(self, *arguments: Any) -> None:
+            await super().delete(*arguments)
+            raise ApiError(504, "lost")
+
+    async def scenario() -> None:
+        harness, buried = OperatorHarness(), Lost("/lake/spent")
+        buried.spaces = ["other"]
+        harness.put(READABLE, ONE)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        with pytest.raises(Waiting):
+            await tables.finish("ns", "/lake/spent", everywhere=True)
+        if by == "another program":
+            buried.bodies = []
+        else:
+            (tombstone,) = await tables._tombstones.list("other")
+            with pytest.raises(ApiError):
+                await tables._tombstones.remove("other", tombstone)
+        await tables.finish("ns", "/lake/spent", everywhere=True)
+        await harness.fleet.close()
+
+    asyncio.run(scenario())

@@ -170,7 +170,8 @@ def test_the_deletion_of_a_table_that_was_never_made_leaves_files_of_a_publicati
 
 
 def test_a_dataflow_that_another_one_of_its_name_took_over_from_publishes_no_more(place: Place) -> None:
-    """As in two clusters that share a manifest and a lake: the later one goes on alone, and keeps its table."""
+    """As in two clusters that share a manifest and a lake: the later one goes on alone, until an edit of the other one
+    makes a revision, which takes the table back."""
     roots, at = {uid: f"{place.location}/{uid}" for uid in ("one", "two", "three")}, f"{place.location}/lake/spent"
     for uid, root in roots.items():
         append(view_of(root, uid), [(7, uid, 1)] * len(uid))
@@ -181,17 +182,21 @@ def test_a_dataflow_that_another_one_of_its_name_took_over_from_publishes_no_mor
 
     assert publish("one", 5) == ["one"]
     assert publish("two") == ["two"]
-    for term in (5, 6):
+    for _ in range(2):
         with pytest.raises(PublishedByAnother, match=r"such as one of another cluster, has taken .* over"):
-            publish("one", term)
+            publish("one", 5)
         assert publish("two") == ["two"]
+    assert publish("one", 6) == ["one"]
+    with pytest.raises(PublishedByAnother, match="its next revision takes the table back"):
+        publish("two")
+    assert publish("two", 2) == ["two"]
     remove_published(at, OWNER, "one")
-    assert publish("two") == ["two"]
+    assert publish("two", 2) == ["two"]
     assert publish("three") == ["three"], "a later Dataflow of the name takes over"
     with pytest.raises(PublishedByAnother, match="give one of both views another location"):
-        publish("two")
+        publish("two", 2)
     remove_published(at, OWNER, "three")
-    assert publish("two") == ["two"], "the table was deleted, so it is made anew"
+    assert publish("two", 2) == ["two"], "the table was deleted, so it is made anew"
 
 
 @pytest.mark.parametrize("link", ["the folder", "above it", "in it", "to itself"])
@@ -255,3 +260,13 @@ def test_the_note_goes_with_its_table(place: Place) -> None:
     assert notes() == []
     assert [path for path in place.left() if "/lake/" in str(path)] == []
     delete("later")
+
+
+def test_a_late_deletion_leaves_the_note_of_another_view(tmp_path: Path) -> None:
+    root, at = f"{tmp_path}/data", f"{tmp_path}/lake/spent"
+    view_of(root)
+    destination(root, at).publish(Time(0), WriterTerm(1))
+    remove_published(at, OWNER)
+    destination(root, at, owner=f"{OWNER}2").publish(Time(0), WriterTerm(2))
+    storage_state._delete_table(DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root)
+    assert set(listed(root)) == {at}

@@ -47,10 +47,14 @@ def read_note(folder: str) -> Note | None:
 
 
 def remove_note(storage_location: str, note: Note) -> None:
-    """Removes the note of a table that is gone. `storage_location`: of the instance. Raises StorageError."""
+    """Removes the note of a table that is gone, unless another view of the Dataflow has a table there by now.
+    `storage_location`: of the instance. Raises StorageError."""
     namespace, _, rest = note.owner.partition(".")
     dataflow = rest.rpartition(".")[0]
     root = f"{storage_location.rstrip('/')}/{namespace}"
     folder = Storage.at(f"{root}/{ELSEWHERE}/{dataflow}/{location_hash(note.location)}")
+    match folder.read_json(_FILE):
+        case {"owner": str(owner)} if owner != note.owner:
+            return
     folder.remove(_FILE)
     folder.remove_empty_folders()

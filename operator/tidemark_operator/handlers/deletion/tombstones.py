@@ -107,8 +107,11 @@ class Tombstones:
 
     async def remove(self, namespace: str, tombstone: Tombstone) -> None:
         """Raises ApiError."""
-        await self._kube.delete(REVISIONS, namespace, tombstone.name, tombstone.uid)
-        self._forget(namespace)
+        try:
+            await self._kube.delete(REVISIONS, namespace, tombstone.name, tombstone.uid)
+        finally:  # also where the answer is lost
+            self._writes += 1
+            self._forget(namespace)
 
     def _forget(self, namespace: str) -> None:
         self._locations.pop(namespace, None)

@@ -148,21 +148,23 @@ class PublishedTable:
 
     def check_term(self) -> None:
         """Raises PublishedByLater where a later revision has published, PublishedByAnother where another Dataflow of
-        the name has published after this one: it goes on alone, and this one does not take the table back."""
+        the name has published after this revision. Only the next one takes the table back: somebody edits the Dataflow
+        for it, so two Dataflows do not replace each other's rows for ever."""
         with self._storage.errors("reading the table"):
             term = self._table.transaction_version(_term_id(self._options))
             last = self._table.transaction_version(DATAFLOW)
         if term == LAST_TERM:
             raise PublishedByLater(f"{self._options.location} is being deleted with its Dataflow")
-        if term is not None and last not in (None, _dataflow_number(self._options.uid)):
-            raise PublishedByAnother(
-                f"another Dataflow of this name, such as one of another cluster, has taken {self._options.location}"
-                " over: give one of both views another location; or, where the other Dataflow is gone, delete the "
-                "table, and this view is published again"
-            )
         if term is not None and int(term) > self._options.term:
             raise PublishedByLater(
                 f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
+            )
+        is_others = last not in (None, _dataflow_number(self._options.uid))
+        if term is not None and int(term) == self._options.term and is_others:
+            raise PublishedByAnother(
+                f"another Dataflow of this name, such as one of another cluster, has taken {self._options.location}"
+                " over: give one of both views another location. Where the other view no longer publishes there, edit "
+                "this Dataflow: its next revision takes the table back"
             )
 
     def check_dataflow(self) -> None:
