@@ -187,7 +187,11 @@ def test_what_does_not_fit_the_source_is_refused(run: Callable[..., None], unpin
         await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))
         many = of_tables("shop", *(f"t{number}" for number in range(32)))
         for more, message, sqlstate in (
-            ({"options": {"tick": "5s"}}, "is there, with tick 1s: leave out the option, or edit it by", "22023"),
+            (
+                {"options": {"tick": "5s"}},
+                "is there, with tick 1s: leave out the option, or create a DataSource of another name",
+                "22023",
+            ),
             ({"options": {"tick": "soon"}}, "is there, with tick 1s", "22023"),
             ({"options": {"instance": "other"}}, "default: leave out the option, or create a DataSource of", "22023"),
             ({"options": {"adopt": "true"}}, "that is added to it is empty: leave out the option adopt", "22023"),

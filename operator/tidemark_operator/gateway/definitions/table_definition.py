@@ -80,7 +80,8 @@ class TableDefinition(Asked):
         for field, value in fields.items():
             if not _is_same(field, value, spec.get(field)):
                 text = f"DataSource {self.name} is there, with {field} {_shown(spec.get(field))}: leave out the option"
-                text += ", or create a DataSource of another name" if field == "instance" else ", or edit it by kubectl"
+                is_fixed = field in ("instance", "tick")  # a rule of the CRD
+                text += ", or create a DataSource of another name" if is_fixed else ", or edit it by kubectl"
                 raise DefinitionRefused("22023", text)
         if len(tables) >= MAX_TABLES:
             text = f"DataSource {self.name} has {MAX_TABLES} tables, as many as it may have: create another one"
