@@ -52,7 +52,7 @@ class CurrentRows:
         self._lock = threading.Lock()
         self._rows: dict[Cells, _Row] = {}
         self._bytes = 0
-        """Of the cells of `_rows`, at a byte a character."""
+        """The bytes of the cells of `_rows`, at a byte a character."""
         self._names: list[str] = []
         self._numeric: list[bool] = []
         self._next: tuple[list[str], list[bool]] | None = None
@@ -167,8 +167,8 @@ def follow(find: Callable[[], Gateway], request: SubscribeRequest, sort_by: str)
 def _changes(
     link: Link, request: SubscribeRequest, rows: CurrentRows, changed: Callable[[], None]
 ) -> Iterator[Changes]:
-    """Of one subscribe after the other. A later one begins at the newest time: `as_of` may be too old by then. Raises
-    Error where the first one is refused, or a later one for good."""
+    """The changes of one subscribe after the other. A later one begins at the newest time: `as_of` may be too old by
+    then. Raises Error where the first one is refused, or a later one for good."""
     has_begun = False
     while True:
         try:

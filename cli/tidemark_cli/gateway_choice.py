@@ -1,4 +1,4 @@
-"""Which gateway a command calls, by the options that it was given."""
+"""The choice of the gateway that a command calls, by the options that it was given."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
 from tidemark_protocol.times import EMPTY
 
 Batches = Iterator[tuple[SubscribeBatch, bytes]]
-"""Of a subscribe, each with the bytes of its updates."""
+"""The batches of a subscribe, each with the bytes of its updates."""
 _NO_HEADER = "the gateway's answer has no header: operator and client are of different versions"
 
 

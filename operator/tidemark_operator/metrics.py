@@ -144,7 +144,7 @@ _TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {
 
 
 def _tables(tables: Sequence[TableState], now: int) -> Iterator[Metric]:
-    """Of sources that are ingested now: others stand still because somebody suspended them."""
+    """The metrics of tables whose sources are ingested now: others stand still because somebody suspended them."""
     ingesting = [(_table_labels(table), table) for table in tables if table.ingesting]
     for name, (says, read) in _TABLES.items():
         gauge = GaugeMetricFamily(f"tidemark_source_table_{name}", says, labels=OF_TABLE)

@@ -65,7 +65,7 @@ def _channel(gateway: Gateway) -> grpc.Channel:
 
 
 def async_channel(gateway: Gateway) -> grpc.aio.Channel:
-    """As `connected`, for the running event loop; close it."""
+    """A channel like that of `connected`, for the running event loop; the caller closes it."""
     if gateway.authority is None:
         return grpc.aio.insecure_channel(gateway.address, options=KEEPALIVE)
     return grpc.aio.secure_channel(gateway.address, _credentials(gateway), options=_options(gateway))

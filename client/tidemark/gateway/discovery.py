@@ -71,7 +71,7 @@ class Location:
     file: Path | None = None
     server: str | None = None
     authority: Path | None = None
-    """Of `server`."""
+    """The file with the certificate of the authority of `server`."""
     operator_namespace: str = OPERATOR_NAMESPACE
     kubectl: Kubectl = field(default_factory=Kubectl)
 
@@ -82,11 +82,11 @@ class Credentials:
 
     service_account: str | None = None
     namespace: str = "default"
-    """Of the ServiceAccount."""
+    """The namespace of the ServiceAccount."""
     token_file: Path | None = None
     client_certificate: bool = False
     lifetime: str = TOKEN_LIFETIME
-    """Of a ServiceAccount's token, as kubectl writes durations."""
+    """The lifetime of a ServiceAccount's token, as kubectl writes durations."""
     text: str | None = field(default=None, repr=False)
     """The token itself."""
 

@@ -59,7 +59,7 @@ class TidemarkDataSource(DataSource):  # type: ignore[misc]
         return ChangeFeed(options, schema)
 
     def _options(self) -> ReadOptions:
-        """Those of the user, and the namespace, which this keeps: later plans and all tasks read the same one."""
+        """The user's options, and the namespace, which `options` keeps: later plans and all tasks read the same one."""
         options = ReadOptions.of(self.options)
         self.options["namespace"] = options.connection["namespace"]
         return options

@@ -44,7 +44,7 @@ def config(settings: Mapping[str, str], environ: Mapping[str, str]) -> HostConfi
 
 
 def read(environ: Mapping[str, str]) -> HostConfig:
-    """Of this machine, as its own pip sees it."""
+    """The settings of this machine, as its own pip sees them."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     answer = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=False)
     return config(parse(answer.stdout), environ)

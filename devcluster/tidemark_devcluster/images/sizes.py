@@ -20,7 +20,7 @@ class Size:
 
 
 def measure(archive: Path) -> Size:
-    """Of a docker archive, whose layers are not compressed."""
+    """The size of a docker archive, whose layers are not compressed."""
     with tarfile.open(archive) as tar:
         manifest = tar.extractfile("manifest.json")
         assert manifest is not None, "a docker archive has a manifest"

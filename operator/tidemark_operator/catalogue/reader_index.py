@@ -1,4 +1,4 @@
-"""Which Dataflows read an object. The index is kept between questions: of many Dataflows few have changed since.
+"""The Dataflows that read an object. The index is kept between questions: of many Dataflows few have changed since.
 
 What a Dataflow reads follows from `revisions` and `planning.reads`. Both are replaced and never changed in place, so an
 entry is out of date exactly when one of them is another object than before.

@@ -1,4 +1,4 @@
-"""Which Dataflows an edit replaces together: the edited one, and every Dataflow that imports what the edit takes away.
+"""The Dataflows that an edit replaces together: the edited one, and each that imports what the edit takes away.
 
     a (edited) ──index──► b ──index──► c          a', b' and c' run beside a, b and c, and take over at one moment
          ├──table, same columns──► d              d stays: the table still exists

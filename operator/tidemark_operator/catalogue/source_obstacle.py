@@ -44,6 +44,6 @@ def _lasting(cache: Cache, key: Key, found: Body) -> IngestionFailure | None:
 
 
 def conditions_of(body: Body, generation: int) -> dict[str, Body]:
-    """Those of this generation or a later one, by type."""
+    """The conditions of this generation or a later one, by type."""
     listed = (body.get("status") or {}).get("conditions") or ()
     return {each["type"]: each for each in listed if each.get("observedGeneration", 0) >= generation}

@@ -1,4 +1,4 @@
-"""Which object owns the table at a location. Ids do not tell: a table keeps its id when another object adopts it."""
+"""The object that owns the table at a location. Ids do not tell: a table keeps its id when another object adopts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica ingests a source, and under which term.
+"""The choice of the replica that ingests a source, and of its term.
 
 One replica at a time. The term grows with each new ingester (not when the same one restarts) and is stored before the
 replica receives it. Shards refuse an older term, so a replica that was cut off can write no more.

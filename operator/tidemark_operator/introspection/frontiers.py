@@ -28,7 +28,7 @@ def _namespaces(context: ReconcileContext) -> list[str]:
 
 
 def frontiers_of(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:
-    """Those of a namespace, one after another: whoever has enough of them stops."""
+    """The frontiers of a namespace's collections, one after another: a caller that has enough of them stops."""
     for source in sorted(context.registry.sources(namespace), key=lambda s: s.key.name):
         yield from _tables(context, source)
     for dataflow in sorted(context.registry.dataflows(namespace), key=lambda d: d.key.name):

@@ -61,7 +61,8 @@ ColumnFilter = Mapping[int, str]
 """The text that a column must have, by the column's position; rows with another text are not produced."""
 NO_FILTER: ColumnFilter = MappingProxyType({})
 MAX_BYTES = 4 * 1024 * 1024
-"""Of one relation's rows in a plan: thousands of rows, a second of the event loop. Several relations fit a plan."""
+"""The bytes of one relation's rows in a plan, at most: thousands of rows, a second of the event loop. Several relations
+fit a plan."""
 _LITERAL_BYTES = 48
 
 
@@ -346,7 +347,7 @@ def read_rows(
     column_filter: ColumnFilter = NO_FILTER,
     stored: Sequence[RetainedTable] = (),
 ) -> list[Row]:
-    """As `rows`, for the id of an introspection relation: its rows as Python values."""
+    """The rows of `rows`, as Python values, for the id of an introspection relation."""
     name = id.removeprefix(f"{SCHEMA}.")
     columns, made, size = COLUMNS[name], list[Row](), 0
     for row in map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name):
@@ -368,7 +369,7 @@ def columns_of(id: GlobalId) -> tuple[Column, ...]:
 
 
 def empty_rows(id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
-    """As `rows`, without rows: enough to decide when a plan can be computed, since rows may take a second."""
+    """The result of `rows` without rows: enough to decide when a plan can be computed, since rows may take a second."""
     return Constant((), _schema(columns_of(id))) if is_introspection(id) else None
 
 

@@ -1,4 +1,4 @@
-"""Which queries of one introspection relation the operator answers itself: selections. No replica need run for them.
+"""The queries of one introspection relation that the operator answers itself: selections. No replica need run for them.
 
 A selection has comparisons, AND, OR, NOT, IN, LIKE and tests for NULL over columns and literals: functions that cannot
 fail, and that mean in Arrow what they mean in Spark. It shows each column once, and literals that are short, so that
@@ -18,7 +18,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING
 PATTERNS = frozenset(("startswith", "endswith", "contains", "like"))
 FUNCTIONS = PATTERNS | {"=", "<", "<=", ">", ">=", "<=>", "in", "and", "or", "not", "is_null", "is_not_null"}
 NODES_MAX, COLUMNS_MAX = 200, 32
-"""Of all expressions together, and of the answer."""
+"""The nodes of all expressions together, and the columns of the answer, at most."""
 SHOWN_MAX, PATTERN_MAX = 64, 256
 """Characters of a literal that is shown, and of a pattern."""
 _TYPES = (STRING, BIGINT, INT, BOOLEAN)

@@ -26,7 +26,7 @@ PAUSE_FACTOR = 20
 SENDING_SECONDS_PER_BYTE = 5e-9
 """What a document takes of the event loop while it is sent."""
 KEPT_BYTES = 8 << 20
-"""Of documents that later sources of the namespace may take; the newest is kept in any case."""
+"""The bytes of documents that later sources of the namespace may take; the newest is kept in any case."""
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ def removable(
     read: Collection[str],
     has_begun: Callable[[IngestedTable], bool],
 ) -> tuple[IngestedTable, ...]:
-    """Those of the tables that the spec does not name, and that nobody reads, which nothing needs. `read`: names of
+    """The tables of `removed`, which the spec does not name, that nobody reads and nothing needs. `read`: names of
     tables with readers, or that may have some. A written table is needed by the next one of its name as long as that
     one stays and, as far as is known, has not begun with its rows; the last one by the name, which the spec may name
     again, as long as one before it is read."""

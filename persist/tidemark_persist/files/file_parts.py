@@ -144,7 +144,7 @@ class _Wanted:
 
     @property
     def few_rows(self) -> int:
-        """So many rows are read faster than threads are started or statistics evaluated."""
+        """The number of rows that are read faster than threads are started or statistics evaluated."""
         return self.batch_rows if self.sieve is None else min(self.batch_rows, FEW_ROWS)
 
 

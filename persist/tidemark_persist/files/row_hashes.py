@@ -182,7 +182,7 @@ def _of_dictionary(hashes: Sequence[_Hash], array: pa.DictionaryArray, level: in
 
 
 def _of_bytes(hashes: Sequence[_Hash], array: pa.Array, level: int) -> list[Words]:
-    """Of texts and bytes, whose last word is filled up with zeros."""
+    """The sums of texts and bytes, whose last word is filled up with zeros."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets).astype(np.int64)
     long = lengths > PIECE_BYTES
@@ -202,7 +202,8 @@ def _of_bytes(hashes: Sequence[_Hash], array: pa.Array, level: int) -> list[Word
 
 
 def _of_pieces(hashes: Sequence[_Hash], array: pa.Array, begin: int, end: int, level: int) -> list[Words]:
-    """Of one long text, as the list of its pieces: their words and keys are fewer. One array of one value for each."""
+    """The sums of one long text, as the list of its pieces: their words and keys are fewer. One array of one value for
+    each hash."""
     cuts = np.array([*range(begin, end, PIECE_BYTES), end], np.int32)
     pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), array.buffers()[2]])
     found = _of_rows(hashes, [pieces], len(pieces), level + 1)

@@ -111,9 +111,9 @@ class LogEntry:
     changes_rows: bool = True
     operation: str = ""
     timestamp: int = 0
-    """Of the commit, in milliseconds since 1970, as its writer says."""
+    """The time of the commit, in milliseconds since 1970, as its writer says."""
     digest: str = ""
-    """Of the entry's text; empty: the commit id names the entry."""
+    """The digest of the entry's text; empty: the commit id names the entry."""
 
     @property
     def name(self) -> str:

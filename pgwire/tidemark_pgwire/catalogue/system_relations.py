@@ -34,7 +34,7 @@ class SystemRelation:
 
     @property
     def stored_name(self) -> str:
-        """Of the table in DuckDB."""
+        """The name of the table in DuckDB."""
         return f"{self.schema}.{self.name}"
 
 

@@ -29,7 +29,7 @@ MAX_SAVEPOINTS, MAX_OF_NAME = 200, 10
 """Savepoints of a transaction; and of those of one name that follow each other, as some drivers set one before each
 statement, the newest ones that can be gone back to."""
 SECTION_BYTES = 24
-"""Of a section in the first message of a call, without the names of its columns."""
+"""The bytes of a section in the first message of a call, without the names of its columns."""
 LOST: tuple[Mark, ...] = ((-1, -1),)
 """The marks of older ones."""
 

@@ -33,15 +33,15 @@ from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.types import Column
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""Of a message beside COPY's data."""
+"""The bytes of a message beside COPY's data, at most."""
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
 MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
 """What the ingester takes of a call with sections."""
 HEADER_BYTES = 1 << 20
-"""Of the sections of a call, in its first message."""
+"""The bytes of the sections of a call in its first message, at most."""
 MOST_TABLES = 16
-"""Of a transaction."""
+"""The tables of a transaction, at most."""
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 

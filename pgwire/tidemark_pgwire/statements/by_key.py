@@ -24,7 +24,7 @@ from tidemark_pgwire.statements.words import Words
 MAX_ROWS = 100_000
 MAX_CELLS = 5 * MAX_ROWS
 MAX_DEPTH = 16
-"""Of parentheses around conditions."""
+"""The parentheses around a condition, at most."""
 _ENDS = ("AND", ")", "")
 Term = tuple[tuple[str, ...], list[tuple[Cell, ...]]]
 """Columns, and the tuples of values that they may have."""

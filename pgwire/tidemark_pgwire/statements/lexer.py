@@ -119,7 +119,7 @@ def significant(sql: str, dialect: str) -> list[Token]:
 
 
 def _end_of(kind: str | None, found: re.Match[str], sql: str) -> int:
-    """Of a comment or a text that the rules find the beginning of. Raises WireError."""
+    """The end of a comment or a text that the rules find the beginning of. Raises WireError."""
     at = found.start()
     if kind == "comment":
         return _end_of_comment(sql, at)

@@ -143,7 +143,7 @@ class BinaryBlocks:
         return self._refused(LIMIT_EXCEEDED, f"a row of COPY has at most {ROW_BYTES_MAX >> 20} MiB")
 
     def _refused(self, sqlstate: str, text: str, column: str = "") -> WireError:
-        """Of the tuple behind those that were read."""
+        """The error of the tuple behind those that were read."""
         line = self.rows + 1
         return WireError(sqlstate, f"{text} (line {line})", where=f"COPY {self._name}, line {line}{column}")
 

@@ -38,7 +38,8 @@ _CASTS: dict[str, tuple[str, ...]] = {
 """The types of columns for which the cast of a text means the text itself, or an error."""
 _ZONED = re.compile(ZONE)
 KEYED_CHARACTERS = 8 << 20
-"""Of the values of a statement that finds rows by their key: it may repeat one long value for each key."""
+"""The characters of the values, at most, of a statement that finds rows by their key: it may repeat one long value for
+each key."""
 
 
 def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:

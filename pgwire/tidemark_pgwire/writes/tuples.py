@@ -104,7 +104,7 @@ def _marked(data: pa.Array, columns: int) -> pa.Array:
 
 
 def _whole(data: pa.Array, columns: int, begins: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Those of the places at which a whole tuple could begin, and where it would end."""
+    """The places of `begins` at which a whole tuple could begin, and where it would end."""
     places = pc.add(begins, COUNT_BYTES)
     for _ in range(columns):
         begins, places = _only(pc.less_equal(places, len(data) - SIZE_BYTES), begins, places)

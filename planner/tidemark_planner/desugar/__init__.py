@@ -29,6 +29,6 @@ def _expand(node: Hir, names: NameSupply) -> Hir:
 
 
 def _intersection(left: Hir, right: Hir) -> Hir:
-    """Of n rows and m equal ones: n minus the excess of n over m."""
+    """The intersection: n rows and m equal ones make n minus the excess of n over m."""
     more = Threshold(Union((left, Negate(right))))
     return Union((left, Negate(more)))

@@ -188,7 +188,7 @@ class _Compared(Check):
             raise self.refused("a quotient of decimals (cast one side to double precision)", node)
 
     def _round(self, node: Any) -> None:
-        """Of doubles halves go to the even neighbour, and in Spark away from zero. Of integers it is a double."""
+        """Halves of doubles go to the even neighbour, and in Spark away from zero. A rounded integer is a double."""
         if self.kinds(node)[0] != "decimal":
             raise self.refused(f"round of {words(self.kinds(node))} (cast it to numeric(p, s))", node)
 

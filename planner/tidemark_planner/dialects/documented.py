@@ -210,7 +210,7 @@ class _Documented(Check):
             raise self.refused("UNION without ALL, which compares text by a collation,", node)
 
     def _alias(self, node: Any) -> None:
-        """Of a name that is a column's too, dialects take one or the other."""
+        """Dialects take an alias that is a column's name too for one or the other."""
         name = node.alias.lower()
         if name in self._columns and not (isinstance(node.this, exp.Column) and node.this.name.lower() == name):
             raise self.refused(f"the alias {node.alias}, which is a column's name too,", node)

@@ -96,9 +96,9 @@ class MatchKind(StrEnum):
     LEFT = "left"
     """The row beside each match, or beside NULLs if it has no match."""
     SINGLE = "single"
-    """As LEFT, but more than one match is an error."""
+    """The rows of LEFT, but more than one match is an error."""
     FULL = "full"
-    """As LEFT, and right rows without a match beside NULLs."""
+    """The rows of LEFT, and right rows without a match beside NULLs."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class TopK:
-    """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`; ties by the whole row.
+    """The rows `offset` to `offset + limit`, by `order`, of each group of equal `group_key`; ties by the whole row.
 
     `limit` None: all rows from `offset` on.
     """

@@ -106,7 +106,7 @@ class _Part:
     barred: bool
     """Whether there is something that is not shared inside."""
     sides: tuple[_Side, ...] = ()
-    """Of the node alone."""
+    """The sides of the node alone."""
 
     def may_be_shared(self, whole: frozenset[int]) -> bool:
         """Whether the plan may be an object of its own. `whole`: the numbers of plans that are objects."""

@@ -78,7 +78,7 @@ class TableRead:
     input: Plan
     rows: TableRows
     place: tuple[int, ...]
-    """Of each column of the input, the column of the table."""
+    """The column of the table for each column of the input."""
     columns: frozenset[int]
     keys: tuple[_Key, ...]
     linear: bool
@@ -223,7 +223,7 @@ class _Shared:
         return Get(self.built.id, self.built.plan.schema, tuple(row[self.held.index(c)] for c in sorted(read.keys[0])))
 
     def place(self, read: TableRead) -> Mapping[int, int]:
-        """Of each column of the input, the column of the object, where it has it."""
+        """The column of the object for each column of the input, where the object has it."""
         return {c: self.held.index(of_table) for c, of_table in enumerate(read.place) if of_table in self.held}
 
 

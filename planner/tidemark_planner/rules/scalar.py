@@ -28,7 +28,7 @@ def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
 
 
 def substitute_with_nullability(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
-    """As `substitute`, for replacements that are nullable where the column was not, or the other way round."""
+    """The same as `substitute`, for replacements that are nullable where the column was not, or the other way round."""
     if isinstance(expr, ColumnRef):
         return by[expr.index]
     if isinstance(expr, Call):

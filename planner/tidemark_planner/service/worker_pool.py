@@ -30,7 +30,7 @@ IDLE_SECONDS = 600.0
 START_PAUSE_SECONDS, MAX_START_PAUSE_SECONDS = 1.0, 30.0
 """The pause after a worker that could not be started; it doubles with each further one."""
 FIRST_STARTS = 3
-"""So many failed starts in a row, before any worker could plan, mean that this machine cannot run one."""
+"""The number of failed starts in a row, before any worker could plan, that shows this machine cannot run one."""
 
 
 class NoIdleWorker(Exception):

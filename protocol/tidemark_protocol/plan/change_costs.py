@@ -24,7 +24,7 @@ from tidemark_protocol.plan.lir import (
 
 
 def cost_of_change(plan: Plan) -> str:
-    """As the rest of a sentence that begins with `a change`; empty for an operator that keeps no state."""
+    """The cost as the rest of a sentence that begins with `a change`; empty for an operator that keeps no state."""
     match plan:
         case Reduce():
             return _of_reduce(plan.plan, "its group" if plan.key else "the only group")

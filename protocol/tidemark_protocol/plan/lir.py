@@ -242,7 +242,7 @@ class TopKPlan:
 @wire_name("TopK")
 @dataclass(frozen=True)
 class TopK:
-    """Of each group the rows `offset` to `offset + limit` by `order`; ties are broken by the whole row.
+    """The rows `offset` to `offset + limit` of each group, by `order`; ties are broken by the whole row.
 
     `limit` None: all rows from `offset` on. A row of multiplicity n counts n times.
     """

@@ -47,7 +47,7 @@ class TidemarkRelation(BaseRelation):
         return created
 
     def render(self) -> str:
-        """As SQL names it."""
+        """The relation's name in SQL."""
         if self.schema == SCHEMA and self.identifier:
             return str(self.quoted(self.identifier))
         rendered: str = super().render()

@@ -1,4 +1,4 @@
-"""Which revision finished a table: the one that is to write it, or one before it.
+"""The revision that finished a table: the one that is to write it, or one before it.
 
     r1   writes the table under term 6    ─────────────────► finished, under 6      just before r2 may write
     r2   continues it, under term 7       ──────────────────────────               the table holds r1's rows

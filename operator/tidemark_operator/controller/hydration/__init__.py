@@ -1,1 +1,1 @@
-"""Which dataflows hydrate on a replica, and which are quarantined."""
+"""The dataflows that hydrate on a replica, and the quarantined ones."""

@@ -1,4 +1,4 @@
-"""Which dataflow is blamed for the death of a replica, and what follows.
+"""The dataflow that is blamed for the death of a replica, and what follows.
 
     in a hydration slot when the replica died,          once          suspect: hydrates last, and alone
     or while a hydration there ran out of memory

@@ -86,7 +86,7 @@ class ExcludedDataflows:
         self._understands.pop(replica, None)
 
     def missing(self, replica: ReplicaId, features: frozenset[str]) -> frozenset[str]:
-        """Those of the features that the image of this connected replica does not know."""
+        """The `features` that the image of this connected replica does not know."""
         return features - self._understands.get(replica, frozenset())
 
     def ids(self, replica: ReplicaId, owners: Iterable[str]) -> set[GlobalId]:

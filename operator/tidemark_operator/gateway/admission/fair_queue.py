@@ -78,7 +78,7 @@ class FairQueue:
             hold.shrink(0)
 
     async def acquire(self, caller: str, units: int = 1) -> Hold:
-        """As `hold`; the caller releases it by `shrink(0)`."""
+        """Hold units like `hold`, until the caller releases them by `shrink(0)`."""
         units = min(units, self._share)
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         request = (units, granted)

@@ -49,7 +49,7 @@ class Asked:
     id: str
 
     def annotations(self, caller: str, before: Body | None = None) -> dict[str, str]:
-        """Of the write. `before`: the object that is edited."""
+        """The annotations of the write. `before`: the object that is edited."""
         earlier = ids_of(before)[: KEPT_IDS - 1] if before is not None else []
         return {CHANGED_BY: caller, CHANGE_ID: " ".join([self.id, *earlier])}
 

@@ -56,7 +56,7 @@ _SQLSTATES = {
     "WaitingForInputs": "42P01",
     "Cycle": "42P17",
 }
-"""Of the reasons of conditions; all others: 55000."""
+"""The SQLSTATEs of the reasons of conditions; all others: 55000."""
 
 
 async def until_serving(context: ReconcileContext, key: Key, written: Body, edited: bool = True) -> None:

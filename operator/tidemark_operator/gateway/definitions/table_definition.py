@@ -32,7 +32,7 @@ from tidemark_operator.resources.manifest.fields import Fields
 
 _OF_TABLE: Options = {"append_only": flag("appendOnly")}
 MAX_TABLES = 32
-"""Of a spec."""
+"""The tables of a spec, at most."""
 _OPTIONS: Options = {**COMMON_OPTIONS, "tick": lambda value: {"tick": value}, **_OF_TABLE}
 
 

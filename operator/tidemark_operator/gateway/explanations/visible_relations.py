@@ -22,7 +22,7 @@ from tidemark_protocol.pb import gateway_pb2
 MAX_REVIEWED = 100
 """Objects of one call: each is a review by the API server, which is asked again when its answer is ten seconds old."""
 MAX_BYTES = 3 * 1024 * 1024
-"""Of a reply; a message has at most 4 MiB."""
+"""The bytes of a reply, at most; a message has at most 4 MiB."""
 
 
 async def visible_relations(registry: Registry, access: Access, namespace: str) -> Any:

@@ -1,4 +1,4 @@
-"""Which relations a query with --skip-errors may read: those whose rows are computed one by one.
+"""The relations that a query with --skip-errors may read: those whose rows are computed one by one.
 
     DataSource table      each row is a record of a file
     filter, expression    each row comes from one row of what is read

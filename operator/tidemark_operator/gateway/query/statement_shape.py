@@ -117,7 +117,7 @@ def _literal(token: _Token) -> tuple[str, str] | None:
 
 
 def _cast(text: str, first: str, last: str) -> tuple[str, str] | None:
-    """Of a text that is cast to one type and then to another one, both of which have the value."""
+    """Kind and value of a text that is cast to one type and then to another one, both of which have the value."""
     (_, inner), (kind, of) = _CASTS[first], _CASTS[last.lower()]
     if inner == of == STRING:
         return kind, text.replace("''", "'")

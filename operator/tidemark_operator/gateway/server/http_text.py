@@ -29,9 +29,9 @@ from tidemark_protocol.times import EMPTY
 SLICE_ROWS, SLICE_BYTES = 1000, 256 << 10
 EVENTS = "text/event-stream"
 LAST_ID = "end"
-VOID_ID = "void"
-"""Of an event after which none may follow: another program changed what is read."""
 """The id of the last event: a client that connects again after it has everything."""
+VOID_ID = "void"
+"""The id of an event after which none may follow: another program changed what is read."""
 
 
 def slices(batch: Any) -> Iterator[Any]:
@@ -93,7 +93,7 @@ class JsonDocument(QueryText):
 
 
 class Csv(QueryText):
-    """As rows/csv.py of the protocol."""
+    """The rows as CSV, as rows/csv.py of the protocol writes them."""
 
     one_name_one_column = False
 

@@ -138,7 +138,7 @@ class ListenerConfig:
     tls: TlsFolder | IssuedCertificate | None = None
     clients: ClientAuthority | None = None
     http_port: int | None = None
-    """Of HTTP (http_server.py); 0: any free port; None: no HTTP."""
+    """The port of HTTP (http_server.py); 0: any free port; None: no HTTP."""
 
     def __post_init__(self) -> None:
         if self.tls is None and not _is_loopback(self.host):

@@ -58,7 +58,7 @@ from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
 LOG = logging.getLogger(__name__)
 REST_BYTES, REST_SECONDS = 1024 * 1024, 5.0
-"""Of a body that is read after its refusal."""
+"""The bytes of a body that are read after its refusal, and the seconds, at most."""
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),

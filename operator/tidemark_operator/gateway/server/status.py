@@ -72,7 +72,7 @@ _OF_WRITE = {
     "APPEND_ONLY": "0A000",
     "KEY_REUSED": "22023",
 }
-"""Of the codes with which rows are refused; all others: 42000."""
+"""The SQLSTATEs of the codes with which rows are refused; all others: 42000."""
 _STATUS: tuple[tuple[type[OperatorError], Status], ...] = (
     (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
     (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),

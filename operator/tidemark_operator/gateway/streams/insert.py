@@ -43,7 +43,7 @@ UPSERT = "upsert"
 VISIBLE_SECONDS = 5.0
 """The answer waits until the gateway knows that all tables have the rows, so that a query at the time finds them."""
 TABLES_MAX, TABLES_BYTES_MAX, SECTIONS_MAX = 16, 4 << 20, 10_000
-"""Of a call: its tables, the bodies of several, and its sections, as the ingester takes them."""
+"""The tables of a call, the bytes of the bodies of several, and its sections: at most what the ingester takes."""
 
 LOST_WITHOUT_KEY = (
     "the answer was lost, and the call had no key (Idempotency-Key over HTTP): the rows may be in the table, once or "
@@ -74,17 +74,17 @@ class WriteTarget:
     format: str
     key: str
     table_id: str = ""
-    """Of the table that the rows are made for; empty: any of the name."""
+    """The id of the table that the rows are made for; empty: any of the name."""
     must_find: int = 0
     """How many rows its deletes and updates must find; 0: any number."""
     sections: tuple[WriteSection, ...] = ()
-    """Of the rows, instead of one operation."""
+    """The sections of the rows, instead of one operation."""
     size: int = 0
     others: tuple[WriteTarget, ...] = ()
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Of this table. Raises QueryRefused."""
+        """The operations of this table. Raises QueryRefused."""
         if self.sections and self.operation:
             raise QueryRefused("a call has one operation, or sections with operations of their own")
         return tuple(dict.fromkeys(each.operation for each in self.sections)) or (self.operation,)
@@ -231,7 +231,7 @@ class Inserts:
 
 
 def _header(target: WriteTarget, pinned: IngestionDescription, tables: Sequence[str]) -> compute_pb2.WriteRowsHeader:
-    """Of the call, for the replica. `tables`: the names of its tables."""
+    """The header of the call, for the replica. `tables`: the names of its tables."""
     header = compute_pb2.WriteRowsHeader(ingestion=pinned.id, format=target.format, key=target.key or uuid.uuid4().hex)
     if not target.others:
         header.table, header.operation, header.must_find = tables[0], target.operation, target.must_find
@@ -266,8 +266,8 @@ def _stored(pinned: IngestionDescription, name: str) -> str:
 
 
 def _id_of(pinned: IngestionDescription, name: str) -> str:
-    """Of the table with this name: by its DataSource, its shard, its columns and its key; then, after a plus, how many
-    columns were added to it, if any were."""
+    """The id of the table with this name: by its DataSource, its shard, its columns and its key; then, after a plus,
+    how many columns were added to it, if any were."""
     assert isinstance(pinned.source, WrittenSource)
     stored = _stored(pinned, name)
     table = next(each for each in pinned.source.tables if each.name == stored)

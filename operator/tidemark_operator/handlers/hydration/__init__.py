@@ -1,1 +1,1 @@
-"""Which revisions hydrate on which replica, recorded before they are scheduled; and blame for deaths of replicas."""
+"""The revisions that hydrate on each replica, recorded before they are scheduled; and blame for deaths of replicas."""

@@ -1,4 +1,4 @@
-"""Which revisions a process of a ComputeReplica hydrates, as the ComputeReplica's status has it.
+"""The revisions that a process of a ComputeReplica hydrates, as the ComputeReplica's status has them.
 
     status.hydrating               {incarnation, dataflows: [{dataflow, revision}]}
     status.hydratingIn.<shape>     the same, where the process is one shape of several

@@ -152,7 +152,7 @@ class DataflowReconciler:
         return again
 
     async def _warn_or_wait(self, state: DataflowState, obstacle: Obstacle, again: float | None) -> float | None:
-        """Of an installation that has an obstacle: a failure is an Event, anything else is tried again."""
+        """Warn by an Event where the obstacle of an installation is a failure; anything else is tried again."""
         if not obstacle.failed:
             return POLL_SECONDS
         await self._context.events.warn(state.key, state.uid, obstacle.reason, obstacle.message)

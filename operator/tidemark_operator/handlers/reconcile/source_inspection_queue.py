@@ -1,4 +1,4 @@
-"""Which sources are being inspected: at most two, because each occupies a worker of the work queue.
+"""The sources that are being inspected: at most two, because each occupies a worker of the work queue.
 
 fewer than two   ► inspect: usually for a moment, but for minutes where a folder hangs
 two              ► stand in line: the source is reconciled when an inspection has ended, or after a while

@@ -69,7 +69,7 @@ EVOLVE_SECONDS = 60.0
 MAX_NAMED = 3
 """A message names so many tables."""
 ONE_BY_ONE_SECONDS = 20.0
-"""So long the tables of a source are asked for one by one, where they cannot be read together."""
+"""The seconds for which the tables of a source are asked for one by one, where they cannot be read together."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _select(
 
 
 def _uppers(running: RunningInstance, description: DataflowDescription) -> list[Frontier]:
-    """Of the tables that it writes, as far as they are known."""
+    """The uppers of the tables that the dataflow writes, as far as they are known."""
     known = (running.shards.frontiers(shard.shard_id) for shard in view_shards(description))
     return [frontiers.upper for frontiers in known if frontiers is not None]
 

@@ -1,4 +1,4 @@
-"""Which Dataflow is at the planner: one at a time, which is as many as the planner takes of plans that may be long.
+"""The Dataflow at the planner: one at a time, which is as many as the planner takes of plans that may be long.
 
     the planner is free               ► plan
     a plan that began just now runs   ► wait: most plans take milliseconds, and the next one follows at once

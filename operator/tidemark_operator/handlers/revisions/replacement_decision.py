@@ -1,4 +1,4 @@
-"""Which revision of a Dataflow is wanted, and whether a replacement may take over. Pure functions.
+"""The revision of a Dataflow that is wanted, and whether a replacement may take over. Pure functions.
 
     decide     the spec, and what other Dataflows are about to replace  ->  Serve, Keep or Replace
     judge      how far the members of a replacement are                 ->  None (take over), or the obstacle

@@ -241,7 +241,7 @@ def document(mark: ActiveRevision) -> dict[str, Any]:
 
 
 def pending_document(pending: PendingRevision) -> dict[str, Any]:
-    """As the status has it. Its exports are filled in by later reports."""
+    """The pending revision as the status has it. Later reports fill in its exports."""
     together = {"dataflow": pending.together.dataflow, "revision": pending.together.revision}
     return {"revision": document(pending.mark), "together": together, "exports": []}
 

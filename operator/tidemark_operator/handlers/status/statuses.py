@@ -390,7 +390,7 @@ def _hydration(collections: Sequence[Collection]) -> str:
 
 
 def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str:
-    """That it waits for a hydration slot on every replica, and which suspect hydrates alone there; else empty."""
+    """A note that it waits for a hydration slot on every replica, and which suspects hydrate alone; else empty."""
     if running is None or not running.awaits_slot(exports):
         return ""
     alone = [(name_of(owner), replica) for owner, replica in running.hydrating_suspects()]

@@ -1,4 +1,4 @@
-"""Which of its configured namespaces the operator manages: those in which it has rights.
+"""The configured namespaces that the operator manages: those in which it has rights.
 
     start   a namespace that keeps being refused is left out, and logged
     run     access to a namespace is lost, or comes back ─► the operator ends, and is started anew

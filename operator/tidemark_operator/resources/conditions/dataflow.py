@@ -158,7 +158,7 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
 
 
 def _published(publications: Sequence[Publication]) -> Verdict:
-    """Of the tables that readers outside find: whether each is there, and follows its view."""
+    """The verdict on the tables that readers outside find: whether each is there, and follows its view."""
     if failed := [each for each in publications if each.problem]:
         reason = next((each.reason for each in failed if each.reason), "PublicationFailed")
         return no(PUBLISHED, reason, "; ".join(f"{each.export}: {each.problem}" for each in failed))
@@ -168,7 +168,7 @@ def _published(publications: Sequence[Publication]) -> Verdict:
 
 
 def _delivered(publications: Sequence[Publication]) -> Verdict:
-    """Of the destinations outside of Tidemark: whether each has its view's rows, and follows it."""
+    """The verdict on the destinations outside of Tidemark: whether each has its view's rows, and follows it."""
     if failed := [each for each in publications if each.problem]:
         reason = next((each.reason for each in failed if each.reason), "DeliveryFailed")
         return no(DELIVERED, reason, "; ".join(f"{each.kind} of {each.export}: {each.problem}" for each in failed))

@@ -46,7 +46,7 @@ class ComputeInstance:
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
     log_level: LogLevel
-    """Of its replicas."""
+    """The log level of its replicas."""
     max_result_bytes: int
     """A query whose answer takes more is refused."""
     suspend: bool

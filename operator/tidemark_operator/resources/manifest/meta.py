@@ -13,11 +13,11 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 RELEASE = f"{GROUP}/release"
-"""Of a Dataflow: any new value takes it out of quarantine."""
+"""An annotation of a Dataflow: any new value takes it out of quarantine."""
 REPLAN = f"{GROUP}/replan"
-"""Of a Dataflow: any new value has it planned anew, with the row counts of now."""
+"""An annotation of a Dataflow: any new value has it planned anew, with the row counts of now."""
 _MAX_ANNOTATION_CHARACTERS = 1024
-"""Of an annotation that counts: the status or a revision stores it."""
+"""The characters of an annotation that count, at most: the status or a revision stores it."""
 
 Namespace = NewType("Namespace", str)
 Uid = NewType("Uid", str)

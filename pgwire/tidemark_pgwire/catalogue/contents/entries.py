@@ -59,12 +59,12 @@ class Entry:
 
     @property
     def full_name(self) -> str:
-        """As SQL names it."""
+        """The name in SQL, with the namespace."""
         return f"{quoted(self.relation.namespace)}.{quoted(self.name)}"
 
     @property
     def shown_name(self) -> str:
-        """As `oid::regclass` prints it: the shortest name that SQL takes."""
+        """The name that `oid::regclass` prints: the shortest name that SQL takes."""
         return self.shown(self.name)
 
     def shown(self, name: str) -> str:

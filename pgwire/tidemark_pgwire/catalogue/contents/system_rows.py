@@ -1,4 +1,4 @@
-"""Which rows each system relation has. The others are empty: Tidemark has nothing of their kind."""
+"""The rows of the system relations that have any. The others are empty: Tidemark has nothing of their kind."""
 
 from __future__ import annotations
 

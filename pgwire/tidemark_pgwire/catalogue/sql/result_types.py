@@ -40,7 +40,7 @@ class Scope:
     oids: dict[str, int] = field(default_factory=dict)
 
     def table_oid(self, table: str) -> int | None:
-        """Of a system relation of FROM. `table` may be empty where there is one alone."""
+        """The oid of a system relation of FROM. `table` may be empty where there is one alone."""
         if not table and len(self.oids) == 1:
             return next(iter(self.oids.values()))
         return self.oids.get(table, self.outer.table_oid(table) if self.outer else None)

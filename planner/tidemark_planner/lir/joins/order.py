@@ -86,7 +86,7 @@ def fewest_rows(lookup: Lookup) -> tuple[int, ...]:
 
 
 def fewest_arrangements(lookup: Lookup) -> tuple[int, ...]:
-    """As `fewest_rows`, but prefers arrangements that exist to unique keys."""
+    """Ranks like `fewest_rows`, but prefers arrangements that exist to unique keys."""
     return lookup.columns == 0, not lookup.arranged, not lookup.unique, *_by_rows(lookup)
 
 

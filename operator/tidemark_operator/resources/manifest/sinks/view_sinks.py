@@ -36,6 +36,6 @@ class ViewSinks:
 
     @property
     def history_ms(self) -> int:
-        """As Publish.history_ms; 0 where there is no sink."""
+        """The longest history of the sinks, as in Publish.history_ms; 0 where there is no sink."""
         postgres = 0 if self.postgres is None else history_ms(self.postgres.every_ms)
         return max(postgres, 0 if self.kafka is None else self.kafka.history_ms)
