@@ -92,7 +92,7 @@ class BatchWriter:
         return self._kept(write_batch(self._directory, file, layout, span, fitting), file)
 
     def write_run(self, arrangement: ArrangementId, layout: Layout, span: Span, rows: Any) -> BatchRef:
-        """As `write_scratch`, for one segment with rows."""
+        """Write one segment with rows, as `write_scratch` does."""
         file = self._next_file(arrangement)
         if is_small(rows):
             ref: BatchRef | None = write_small_batch(self._directory, file, layout, span, rows)

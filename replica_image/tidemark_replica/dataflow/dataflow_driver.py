@@ -105,7 +105,7 @@ class DataflowDriver:
         self._job: Job | None = None
         self._backoff, self._stopped = Backoff(), False
         self._failure: tuple[Failure, ...] = ()
-        """Of each export, while the last attempt to render or to step has failed."""
+        """The failure of each export, while the last attempt to render or to step has failed."""
         self._since: dict[GlobalId, Frontier] = {}
         self._cost_status = CostStatus(next(iter(dataflow.exports)), context.respond)
         self._catch_up_status = CatchUpStatus(dataflow.exports, context.respond)

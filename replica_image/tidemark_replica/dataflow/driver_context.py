@@ -33,7 +33,7 @@ class DriverContext:
     """Publications of destinations whose last one was short: so they seldom wait behind long ones."""
     respond: Callable[[Response], None]
     secrets: SourceSecrets
-    """Of the databases and brokers that views are written to."""
+    """The Secrets of the databases and brokers that views are written to."""
     metrics: Metrics
     clients: ClientSinks
     step_rows: int | None = None

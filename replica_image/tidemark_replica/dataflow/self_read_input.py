@@ -34,7 +34,7 @@ class SelfReadInput:
         self._fenced: WriterTerm | None = None
         self._written = 0
         self._epoch: int | None = None
-        """Of the output, as of the beginning of the hydration."""
+        """The epoch of the output, as of the beginning of the hydration."""
         self._times, self._known = np.empty(0, np.int64), as_of + 1
         self.needs = Frontier.minimum()
         """The next step waits until the output is written up to this frontier."""

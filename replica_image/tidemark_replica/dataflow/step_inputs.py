@@ -34,7 +34,7 @@ class StepInputs:
         self._imports, self._handles, self._self_read = tuple(imports), handles, own
         self._leases: list[Lease] = []
         self._epochs: dict[GlobalId, int] = {}
-        """Of the shards, as of the beginning of the hydration."""
+        """The epochs of the shards, as of the beginning of the hydration."""
 
     def check(self) -> None:
         """Raises ForeignCommit where another program is known to have changed a table since the hydration. Never

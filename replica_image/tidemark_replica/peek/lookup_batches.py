@@ -46,9 +46,9 @@ Stopped = Callable[[], bool]
 ReadOne = Callable[[Peek, Limits, Stopped], Answer]
 ReadTogether = Callable[[Sequence[Peek], Limits], Sequence[PeekRows] | None]
 LOOKUPS_MAX, ROWS_MAX, READ_BYTES_MAX = 64, 4096, 8 * 1024 * 1024
-"""Of one read. The bytes are those of rows of average width."""
+"""The limits of one read. The bytes are those of rows of average width."""
 ENVELOPE_BYTES = 16 * 1024
-"""Of Arrow's stream format, beside the rows."""
+"""The bytes of Arrow's stream format, beside the rows."""
 LOOKED_AT_MAX = 256
 """Lookups that are compared with the first one of a read."""
 

@@ -104,13 +104,13 @@ class Source(Protocol):
         return {}
 
     def progress(self) -> Mapping[str, TableReport]:
-        """What the source knows of its tables' progress, by the table's name: `behind` in `unit`, `snapshot_percent`
-        and `malformed`. The other fields are the ingester's."""
+        """The progress of the tables, as the source knows it, by the table's name: `behind` in `unit`,
+        `snapshot_percent` and `malformed`. The other fields are the ingester's."""
         return {}
 
     def activity(self) -> str:
-        """What the source has been busy with for ACTIVITY_SECONDS or more, for people; empty if with nothing. Callable
-        from any thread."""
+        """The work that the source has been busy with for ACTIVITY_SECONDS or more, for people; empty if there is none.
+        Callable from any thread."""
         return ""
 
     def interrupt(self) -> None:

@@ -1,4 +1,4 @@
-"""What an ingestion reports of each of its tables, and the count of their errors.
+"""The reports of an ingestion on each of its tables, and the count of their errors.
 
 shard ──► rows, bytes      source ──► behind, unit, snapshot_percent, malformed      failures ──► error, errors
 """

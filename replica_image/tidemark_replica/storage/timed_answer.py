@@ -21,7 +21,7 @@ def answer_of(connected: socket.socket, end: float) -> HTTPResponse:
 
 
 class _TimedSocket:
-    """As much of a socket as an answer uses."""
+    """The part of a socket that an answer uses."""
 
     def __init__(self, connected: socket.socket, end: float) -> None:
         self._connected, self._end = connected, end

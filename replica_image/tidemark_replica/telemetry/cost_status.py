@@ -23,10 +23,10 @@ from tidemark_replica.render.telemetry.operator_costs import OperatorCost
 
 REPORT_SECONDS = 10.0
 OPERATORS_MAX = 64
-"""Of more operators, those with the most time are listed, and the others as one entry."""
+"""The operators that are listed, at most: those with the most time; the others are one entry."""
 NAME_LENGTH_MAX = 128
 BUCKETS = 22
-"""Of durations: up to 1 ms, 2 ms, ... 17 minutes, and everything beyond."""
+"""The buckets of durations: up to 1 ms, 2 ms, ... 17 minutes, and everything beyond."""
 
 
 class CostStatus:

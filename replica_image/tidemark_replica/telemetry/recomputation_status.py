@@ -33,7 +33,7 @@ class Recomputation:
     hydration: float
 
     def fields(self) -> dict[str, str]:
-        """As a Status has them."""
+        """The fields of a Status."""
         return {
             "time": str(self.time),
             "rows": str(self.rows),

@@ -52,7 +52,7 @@ def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
 
 
 def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
-    """As `hash_rows`, but never ERRS_HASH."""
+    """The hashes of `hash_rows`, but never ERRS_HASH."""
     return np.maximum(hash_rows(columns, rows), U(1))
 
 

@@ -71,7 +71,7 @@ def _idle(manifest: Manifest, busy: Collection[str]) -> Manifest:
 
 
 def _newest(batches: tuple[BatchRef, ...], budget: int) -> tuple[BatchRef, ...]:
-    """As many of the newest batches as have at most `budget` rows."""
+    """The newest batches, as many as have at most `budget` rows together."""
     begin, rows = len(batches), 0
     while begin > 0 and (rows := rows + batches[begin - 1].rows) <= budget:
         begin -= 1

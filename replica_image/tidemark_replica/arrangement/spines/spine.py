@@ -150,7 +150,7 @@ def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]
 def ranges(
     runs: Sequence[Segment], layout: Layout, range_rows: int, *, whole_hashes: bool = False
 ) -> Iterator[list[Any]]:
-    """As `hash_ranges`, but hashes with too many rows are cut too. The updates of one row stay together."""
+    """The ranges of `hash_ranges`, but hashes with too many rows are cut too. The updates of one row stay together."""
     for parts in hash_ranges(runs, range_rows):
         fitting = _fitting(parts, range_rows)
         if layout.order is not None:

@@ -41,7 +41,7 @@ from tidemark_replica.telemetry.recomputation_status import Recomputation, Recom
 
 LOG = logging.getLogger(__name__)
 REFRESHES_MAX = 100
-"""So many refreshes of one step are looked at."""
+"""The refreshes of one step that are looked at, at most."""
 HEAVY_MAX = 1
 """A step over more times that may each cost more than a hydration is taken."""
 RETRY_SECONDS = 300.0

@@ -29,7 +29,7 @@ GROWTH_MAX = 8.0
 TRIAL_SHARE = 0.25
 """What steps that measure again may cost beyond a hydration, per second of recomputations."""
 WEIGHT = 0.5
-"""Of the newest measurement in an average."""
+"""The weight of the newest measurement in an average."""
 COLD_SHARE = 0.2
 """The first hydration of a process loads code and fills caches: this share of it counts, until there is another ..."""
 COLD_SECONDS = 20.0
@@ -42,8 +42,8 @@ _SEARCHED = tuple(sorted({int(2 ** (quarter / 4)) for quarter in range(4 * SIZES
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one step, in seconds: `step` incrementally, `hydration` anew. `rows`: updates of the step; `input_rows`: rows
-    that a hydration reads."""
+    """The estimated costs of one step, in seconds: `step` incrementally, `hydration` anew. `rows`: updates of the step;
+    `input_rows`: rows that a hydration reads."""
 
     rows: int
     input_rows: int
@@ -52,7 +52,7 @@ class Estimate:
 
 
 class _Average(NamedTuple):
-    """Of measurements: rows, and seconds."""
+    """The averages of measurements: rows, and seconds."""
 
     rows: float
     seconds: float

@@ -113,13 +113,13 @@ class Scope:
     around: int = 0
     """The number of loops around, each of which gives every row an iteration."""
     numbers: Iterator[int] = field(default_factory=count)
-    """Those of arrangements. A loop's body, a scope of its own, goes on with these counters."""
+    """The numbers of arrangements. A loop's body, a scope of its own, goes on with these counters."""
     loops: Iterator[int] = field(default_factory=count)
     spools: Iterator[int] = field(default_factory=count)
 
     @cached_property
     def retractions(self) -> RetractionAnalysis:
-        """Which plans of the dataflow may take rows back."""
+        """The analysis of which plans of the dataflow may take rows back."""
         return RetractionAnalysis(self.description)
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:

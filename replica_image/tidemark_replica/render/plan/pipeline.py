@@ -289,7 +289,7 @@ class LoopInTask:
     loop: Loop
     input: Pipeline
     trees: tuple[Pipeline, ...]
-    """Those of the parts, by their places."""
+    """The trees of the parts, by their places."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class StepDescription:
     busy: frozenset[str] = frozenset()
     """Files of batches in a background merge; the step does not merge them."""
     iteration: Iterations = ()
-    """That of a loop's round, after those of the loops around it; none outside of loops."""
+    """The iteration of a loop's round, after those of the loops around it; none outside of loops."""
     is_only_step: bool = False
     """Whether no later step, and no later round of a loop, reads what operators keep."""
     inputs_add_only: bool = False

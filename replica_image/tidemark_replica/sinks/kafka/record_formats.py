@@ -20,7 +20,7 @@ class RecordFormat(Protocol):
 
     @property
     def type(self) -> pa.DataType:
-        """Of the arrays that the methods give and take."""
+        """The type of the arrays that the methods give and take."""
 
     @property
     def key_schema(self) -> int:

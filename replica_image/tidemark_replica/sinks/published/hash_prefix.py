@@ -1,4 +1,4 @@
-"""Which file a row lies in: the files of a table are the leaves of a binary tree over the hash of the row.
+"""The file that a row lies in: the files of a table are the leaves of a binary tree over the hash of the row.
 
     prefix ""      any row
     prefix "01"    rows whose hash begins with the bits 01            part-01-<unique>.parquet
@@ -46,7 +46,7 @@ def hashes(rows: pa.Table) -> np.ndarray:
 
 
 def have_prefix(of: np.ndarray, prefix: str) -> np.ndarray:
-    """Which of the hashes begin with the prefix, bool."""
+    """The mask of the hashes that begin with the prefix, bool."""
     if not prefix:
         return np.ones(len(of), bool)
     found: np.ndarray = of >> np.uint64(_HASH_BITS - len(prefix)) == np.uint64(int(prefix, 2))

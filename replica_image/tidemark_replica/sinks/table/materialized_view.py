@@ -101,7 +101,7 @@ class MaterializedViewSink:
         self.correction_seconds = 0.0
         """How long the last append that compared the view with the shard ran."""
         self._epoch: int | None = None
-        """Of the table, when the sink first looked at its contents."""
+        """The epoch of the table, when the sink first looked at its contents."""
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
@@ -240,7 +240,7 @@ class MaterializedViewSink:
 
     @property
     def rows(self) -> int | None:
-        """As of the last append that this replica has tried."""
+        """The updates in the files of the shard, as of the last append that this replica has tried."""
         return self._rows
 
     def drop(self) -> Response | None:

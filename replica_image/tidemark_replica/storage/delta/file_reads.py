@@ -1,4 +1,4 @@
-"""Which rows of which files the change from one version to another consists of.
+"""The rows of files that the change from one version to another consists of.
 
     commits with cdc files        the rows of these files, each with its kind of change
     other commits, together       added files +, removed files -; the same file (and deletion vector) added and removed

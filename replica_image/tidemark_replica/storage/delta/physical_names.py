@@ -22,7 +22,7 @@ Inside = Mapping[str, list[Any]] | None
 
 
 def physical_of(field: Mapping[str, Any]) -> Physical:
-    """Of a field of the log's schema, under column mapping of mode `name`."""
+    """The physical names of a field of the log's schema, under column mapping of mode `name`."""
     name, inside = str(field["metadata"][PHYSICAL]), _inside(field["type"])
     return name if inside is None else [name, inside]
 

@@ -28,7 +28,7 @@ from tidemark_persist.files.row_hashes import RowHashes, Words
 from tidemark_replica.storage.delta.side_by_side import side_by_side
 
 SUMS_MAX = 1 << 23
-"""Of 8 bytes each, and a byte for the second pass."""
+"""The sums, at most: 8 bytes each, and a byte for the second pass."""
 DIFF_MAX = 1 << 20
 """Rows that count more often are not left out."""
 Updates = Generator[pa.RecordBatch, None, None]

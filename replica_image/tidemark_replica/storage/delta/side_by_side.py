@@ -13,7 +13,7 @@ Found = TypeVar("Found")
 
 
 def side_by_side(work: Callable[[Item], Found], parts: Iterable[Generator[Item, None, None]]) -> Iterator[Found]:
-    """What `work` makes of the items of all parts; those of one part are in order. Raises what a part raises."""
+    """Yield the results of `work` for the items of all parts, in order for each part. Raises what a part raises."""
     waiting = iter(parts)
     running: dict[Future[list[Found]], Generator[Item, None, None]] = {}
     with ThreadPoolExecutor(THREADS, "read") as pool:
@@ -40,7 +40,7 @@ def side_by_side(work: Callable[[Item], Found], parts: Iterable[Generator[Item, 
 
 
 def _next(work: Callable[[Item], Found], part: Generator[Item, None, None]) -> list[Found]:
-    """Of the part's next item; none at its end."""
+    """The result of `work` for the part's next item; none at its end."""
     for item in part:
         return [work(item)]
     return []

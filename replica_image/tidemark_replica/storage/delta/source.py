@@ -58,11 +58,11 @@ SHARE_BYTES = 32 << 20
 MEMORY_BYTES = 128 << 20
 """Changes of fewer bytes than this in memory are consolidated at once."""
 TWICE_BYTES = 1 << 20
-"""Of more data files than this, rows that may cancel are read twice, to leave out most before they are consolidated."""
+"""Data files of more bytes than this are read twice if rows may cancel, to leave out most before consolidation."""
 ROW_BYTES = 16
 """About how many bytes of a file that compresses well are a row."""
 SHARES_MAX = 256
-"""So many shares are open files at a time; more are made by dividing each of them again."""
+"""The shares that are open files at a time, at most; more are made by dividing each of them again."""
 ViolatingVersions = dict[str, tuple[BoundVersion, str]]
 """The version of a table that was found to violate its primary key last, and how, by the table's name."""
 

@@ -36,7 +36,8 @@ def arrivals_of(table: FilesTable, store: FileStore) -> Arrivals:
 
 
 class FolderArrivals:
-    """Of a folder: oldest first, once two looks saw the same version, and the file looks complete."""
+    """The arrivals of a table whose files are in a folder: oldest first, once two looks saw the same version, and the
+    file looks complete."""
 
     def __init__(self, table: FilesTable, folder: FileStore) -> None:
         self._table, self._store = table, folder

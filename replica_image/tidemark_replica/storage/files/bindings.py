@@ -47,7 +47,7 @@ class Row:
         return Row(self.table, self.kind, self.file, -1, self.request)
 
     def staged(self) -> StagedFile:
-        """Of a STAGED row."""
+        """The staged file of a STAGED row."""
         return StagedFile.from_json(self.file.name)
 
     @property

@@ -32,7 +32,7 @@ class Bucket:
         return True
 
     def list(self, pattern: str) -> Listing:
-        """Of the first INFERENCE_PAGES pages: `bucket_arrivals.py` lists everything, bit by bit."""
+        """The files of the first INFERENCE_PAGES pages: `bucket_arrivals.py` lists everything, bit by bit."""
         found = Listing()
         for number, (page, _) in enumerate(self.reader.pages(), 1):
             found.files.extend(version(each) for each in with_bytes(page) if is_candidate(each.name, pattern))

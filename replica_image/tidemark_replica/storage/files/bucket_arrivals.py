@@ -31,7 +31,7 @@ class BucketArrivals:
         """The place of the scan, perhaps behind a folder, and the last name before it: of an object with bytes."""
         self._pages, self._due = 0, 0.0
         self._changed, self._changed_before = 0, 0
-        """Of this scan so far, and of the scan before."""
+        """The numbers of changed files in this scan so far, and in the scan before."""
 
     def resume(self, bound: Iterable[FileVersion]) -> None:
         self._newest = max((file.name for file in bound), default="") if self._table.order == BY_NAME else ""

@@ -1,4 +1,4 @@
-"""What people want of files that are bound: to let one go, or to have it read again.
+"""Requests of people about files that are bound: to let one go, or to have it read again.
 
     release   1.csv    -1 its binding      - its rows and its errors
     reread    1.csv    -1 its binding      - its rows and its errors
@@ -58,7 +58,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class Reread:
-    """What a file gave that was read again."""
+    """The result of a file that was read again."""
 
     version: FileVersion
     rows: int
@@ -105,7 +105,7 @@ class FileRequests:
         return {row.file.name: row.file for (of, _), row in self._last.items() if of == table and row.kind == RELEASE}
 
     def forgotten(self, table: str, name: str) -> list[Row]:
-        """What retracts the last request about a file, since another version of it is bound."""
+        """The rows that retract the last request about a file, since another version of it is bound."""
         last = self._last.get((table, name))
         return [last.retracted()] if last is not None else []
 

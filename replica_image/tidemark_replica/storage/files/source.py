@@ -76,7 +76,7 @@ class FilesIngestion(Source):
         self._requests = FileRequests(self._specs, self._stores, session)
         self._changes: list[Change] = []
         self._staged: list[Row] = []
-        """Of the last binding: they are retracted in the next one."""
+        """The STAGED rows of the last binding: they are retracted in the next one."""
         self._shards: SourceShards | None = None
         self._knows_problems = False
         self._reading = (0.0, "")

@@ -75,7 +75,7 @@ class IntrospectionIngestion(Source):
         return self._counts
 
     def _contents(self, name: str, shard: Shard) -> pa.Table:
-        """What the table has: read once, then known."""
+        """The rows of the table: read once, then known."""
         if name not in self._held:
             upper = shard.refresh().upper
             empty = _held(shard.schema.empty_table())

@@ -82,7 +82,8 @@ class FollowedTopic:
         self._unbound = (0, 0)
         """Malformed records and repeated events that were read and are not bound yet."""
         self._records_max = BATCH_RECORDS
-        """Of a batch: a quarter after a batch of too many schemas, and twice as many after each read without one."""
+        """The records of a batch, at most: a quarter after a batch of too many schemas, and twice as many after each
+        read without one."""
 
     @property
     def problem(self) -> str:

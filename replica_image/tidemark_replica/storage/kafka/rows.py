@@ -203,4 +203,4 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "timestamp": _timestamp_unfit,
     "headers": _headers_unfit,
 }
-"""Of metadata that not every record has as a value: why it cannot be one."""
+"""The checks of metadata that not every record has as a value: each returns why it cannot be one, or None."""

@@ -75,7 +75,7 @@ def _kept(changes: pa.Table) -> list[str]:
 
 
 def _last_of_each(changes: pa.Table, keys: Sequence[str], rows: np.ndarray) -> pa.Array:
-    """Of `rows`, which ascend: the positions of the last one of each key, ascending."""
+    """The last position of each key among `rows`, ascending as `rows` do."""
     aliases = [f"k{i}" for i in range(len(keys))]  # user names may repeat ours
     keyed = changes.select(list(keys)).rename_columns(aliases).take(rows).append_column(_AT, pa.array(rows))
     positions = keyed.group_by(aliases).aggregate([(_AT, "max")]).column(_LAST).combine_chunks()

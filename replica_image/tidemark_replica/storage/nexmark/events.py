@@ -28,7 +28,7 @@ from tidemark_replica.values.arrow_types import arrow_schema
 GENERATOR = "nexmark 1"
 """Another version makes other rows."""
 EPOCH, PEOPLE, AUCTIONS = 50, 1, 3
-"""Of so many events so many make people and auctions."""
+"""The events of an epoch, and how many of them make people and auctions."""
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1000, 10, 5
 HOT_GROUP = 100
 """One of so many auctions, and of so many people, is hot at a time."""

@@ -24,7 +24,7 @@ from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.values.arrow_types import arrow_schema
 
 MAX_EVENTS = 1_000_000
-"""Of one tick."""
+"""The events of one tick, at most."""
 BATCH = 100_000
 """Events whose rows are in memory at a time."""
 _BEGAN, _COUNT = "began", "events"

@@ -85,7 +85,7 @@ class Address(Protocol):
     def database(self) -> str: ...
     @property
     def ssl_mode(self) -> str:
-        """As libpq calls it."""
+        """The mode, as libpq calls it."""
 
 
 class Upstream:

@@ -54,22 +54,22 @@ def relation_oid(data: bytes) -> int:
 
 
 def commit_lsn(data: bytes) -> int:
-    """Of a Begin: where the transaction's commit record begins."""
+    """The position at which the commit record of a Begin's transaction begins."""
     return int.from_bytes(data[BODY + 1 : BODY + 9], "big")
 
 
 def transaction_id(data: bytes) -> int:
-    """Of a Begin: the transaction (`xid`, without its epoch)."""
+    """The transaction of a Begin (`xid`, without its epoch)."""
     return int.from_bytes(data[BODY + 17 : BODY + 21], "big")
 
 
 def commit_end(data: bytes) -> int:
-    """Of a Commit: the position after the transaction."""
+    """The position after the transaction of a Commit."""
     return int.from_bytes(data[BODY + 10 : BODY + 18], "big")
 
 
 def truncated(data: bytes) -> tuple[int, ...]:
-    """Of a Truncate: the oids of the tables."""
+    """The oids of the tables of a Truncate."""
     (count,) = struct.unpack_from(">i", data, BODY + 1)
     return struct.unpack_from(f">{count}I", data, BODY + 6)
 

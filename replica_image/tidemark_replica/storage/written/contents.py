@@ -1,4 +1,4 @@
-"""What calls of one tick meet in a table, and the updates that they make of it."""
+"""The rows that calls of one tick meet in a table, and the updates that they make of it."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ INSERT, DELETE, UPSERT, UPDATE = "insert", "delete", "upsert", "update"
 OPERATIONS = (INSERT, DELETE, UPSERT, UPDATE)
 KEY_LENGTH_MAX = 200
 PARTS_MAX, PARTS_BYTES_MAX = 10_000, 4 << 20
-"""Of a call with parts, also of a single one: its rows are in memory. Of all its tables together."""
+"""The limits of a call with parts, also with a single one, for all its tables together: its rows are in memory."""
 TABLES_MAX = 16
-"""Of a call."""
+"""The tables of a call, at most."""
 DECODED_FACTOR = 8
 """Decoded rows of a call, in all its tables, take at most this many times the bytes that its body may have."""
 JSON_TURNS = threading.BoundedSemaphore(2)
@@ -84,7 +84,7 @@ class WriteHeader:
 
     @property
     def digest(self) -> str:
-        """What of it decides, beside the body, what is written."""
+        """The fields that decide, beside the body, what is written, as text."""
         return f"{self.table}/{self.operation}/{self.format}/{' '.join(map(str, self.parts))}"
 
 
@@ -104,12 +104,12 @@ class ReceivedWrite:
 
     @property
     def of_tables(self) -> tuple[ReceivedWrite, ...]:
-        """What it writes to each of its tables."""
+        """The writes of the call, one for each of its tables."""
         return self, *self.others
 
     @property
     def total_size(self) -> int:
-        """Of the rows of all tables in memory, in bytes."""
+        """The size of the rows of all tables in memory, in bytes."""
         return sum(each.size for each in self.of_tables)
 
     @property
@@ -168,7 +168,7 @@ class Receiver:
             raise WriteRefused(TOO_LARGE, f"a call has at most {PARTS_MAX} sections; divide it")
 
     def _of_table(self, header: WriteHeader, pieces: Iterable[bytes], before: int = 0) -> ReceivedWrite:
-        """What the call writes to one table. `before`: of the decoded rows of its other tables, in bytes."""
+        """Receive what the call writes to one table. `before`: of the decoded rows of its other tables, in bytes."""
         table = self._checked(header)
         limit = self._limit_of(header)
         where = (

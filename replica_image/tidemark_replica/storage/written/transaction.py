@@ -95,7 +95,7 @@ def _rounds(
 
 
 def _turns(key: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Of each row: how many parts before its own have its key. Two keys of one hash take turns as one key does."""
+    """The turn of each row: the count of earlier parts with its key. Two keys of one hash take turns as one does."""
     order = np.lexsort((part, key))
     new_key = np.diff(key[order], prepend=key[order][:1]) != 0
     turns = np.cumsum(new_key | (np.diff(part[order], prepend=0) != 0))

@@ -39,7 +39,7 @@ _UNAVAILABLE_UUID = str(uuid.UUID(bytes=hashlib.md5(UNAVAILABLE.encode()).digest
 _UNAVAILABLE_ELEMENTS = (UNAVAILABLE, _UNAVAILABLE_UUID)
 _NUMBERS = f"[{','.join(map(str, UNAVAILABLE.encode()))}]"
 _UNAVAILABLE_TEXTS = pa.array([UNAVAILABLE, _NUMBERS, *(f'["{each}"]' for each in _UNAVAILABLE_ELEMENTS)])
-"""Of a STRING: a text, or an array that is taken as JSON text."""
+"""The forms of UNAVAILABLE in a STRING: a text, or an array that is taken as JSON text."""
 LOGS_MAX = 16
 """Logs of databases whose places are kept for a partition: those that came last."""
 NAMES_LENGTH_MAX = 1_000

@@ -121,7 +121,7 @@ def mark_of(value: bytes | None) -> Mark | None:
 
 
 def boundary_of(value: bytes | None) -> Boundary | None:
-    """What a record of the topic of transactions says; None where it has no value. Raises NotUnderstood."""
+    """The boundary in a record of the topic of transactions; None where it has no value. Raises NotUnderstood."""
     if value is None:
         return None
     try:
@@ -140,7 +140,7 @@ def boundary_of(value: bytes | None) -> Boundary | None:
 
 
 def prefix_of(topic: str) -> str:
-    """What the names of a connector's topics begin with; `topic`: that of its transactions."""
+    """The prefix of the names of a connector's topics; `topic`: that of its transactions."""
     return topic.rpartition(".")[0] + "."
 
 
@@ -150,7 +150,7 @@ def is_of(table: str, topic: str, prefix: str) -> bool:
 
 
 def _payload(value: bytes) -> bytes | msgspec.Raw:
-    """What the value says, without a schema around it. Raises MsgspecError, RecursionError."""
+    """The payload of the value, without a schema around it. Raises MsgspecError, RecursionError."""
     if b'"payload"' not in value:
         return value
     payload = _decode_wrapped(value).payload

@@ -81,13 +81,13 @@ class Tally:
 
 
 FateOf = Callable[[Run, int], Fate]
-"""Of a run, and the greatest rank before it in its partition."""
+"""The fate of a run, given the greatest rank before it in its partition."""
 RankOf = Callable[[Run], int]
 """The rank of the run's transaction if it is pending, a greater one than of all that have ended if it is later than
 these; -1 of any other one."""
 Recall = Callable[[str, int, int], Sequence[int] | None]
-"""Of a transaction, a partition and the position of an event: the positions of the transaction's events that are bound
-there, none where they need not be known, None where they are not known."""
+"""The positions of a transaction's events that are bound in a partition, given the position of an event: none where
+they need not be known, None where they are not known."""
 
 
 class ReadAhead:
@@ -103,7 +103,7 @@ class ReadAhead:
         self._tables = set[str]()
         """The names of tables that are those of the topic."""
         self.bytes = 0
-        """Of the records that were read and not taken."""
+        """The bytes of the records that were read and not taken."""
         self.is_over = False
         """Whether records were dropped."""
 
@@ -149,7 +149,7 @@ class ReadAhead:
 
     @property
     def partitions(self) -> Collection[int]:
-        """Those of which records were read."""
+        """The partitions of which records were read."""
         return self._runs.keys()
 
     def front(self, partition: int, at: int, fate_of: FateOf) -> int:
@@ -215,7 +215,7 @@ class ReadAhead:
         return taken, counts
 
     def late(self, cut: Mapping[int, int], is_late: Callable[[Run], bool]) -> list[Run]:
-        """Of each transaction, a run before the cut of which this holds."""
+        """The runs before the cut for which `is_late` holds, one of each transaction."""
         runs = (run for partition, found in self._runs.items() for run in found if run.begin < cut[partition])
         return list({run.id: run for run in runs if is_late(run)}.values())
 

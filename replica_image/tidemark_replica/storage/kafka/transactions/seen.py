@@ -42,7 +42,7 @@ class SeenEvents:
 
     @property
     def positions(self) -> Sequence[int] | None:
-        """Those of all events, in order; None where they are not known."""
+        """The positions of all events, in order; None where they are not known."""
         return self._positions
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ import numpy as np
 TRANSACTIONS_MAX = 1_000
 """How many are remembered; events of earlier transactions come again."""
 BYTES_MAX = 1 << 20
-"""Of their texts; without positions the earlier ones of those that have more."""
+"""The bytes of their texts, at most; where they have more, the earlier ones are remembered without positions."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class TablePositions:
     by_partition: Mapping[int, Sequence[int]]
 
     def of(self, partition: int, count: int) -> Sequence[int]:
-        """Those of the events that come again in the partition, of `count`: where partitions were added, any one."""
+        """The positions of the events that come again in the partition, of `count`: where partitions were added, those
+        of all."""
         if count == self.count:
             return self.by_partition.get(partition, ())
         return sorted(at for found in self.by_partition.values() for at in found)

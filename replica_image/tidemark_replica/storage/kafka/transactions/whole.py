@@ -1,4 +1,4 @@
-"""Which transactions are whole, and up to where the records of each table may be bound.
+"""Whole transactions, and up to where the records of each table may be bound.
 
 Only what the topics say counts, never how long something takes:
 
@@ -227,7 +227,7 @@ class WholeTransactions:
         return self._tables[name].table.on_gap == "skip"
 
     def _remembered(self, id: str, members: Mapping[str, Position]) -> tuple[str, int, Positions]:
-        """What the next binding remembers of an undecided transaction: its id, its end, and the positions in the tables
+        """The entry of an undecided transaction in the next binding: its id, its end, and the positions in the tables
         that take it with this binding."""
         end = self.passing[id].end
         took = {name: seen for name, seen in self._seen[id].items() if name in members and members[name].joined < end}

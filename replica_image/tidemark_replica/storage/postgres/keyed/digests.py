@@ -1,4 +1,4 @@
-"""Which row an error row is of, where a table's changes name rows by key: a digest of the key, in the error's text.
+"""The row that an error row is of, where a table's changes name rows by key: a digest of the key, in the error's text.
 
 key texts ["7", "é"]  ──►  digest  ──►  {"code":"VALUE_NOT_REPRESENTABLE","expression":"amount","row":"9f.."}
 """

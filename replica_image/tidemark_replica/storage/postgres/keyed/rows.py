@@ -61,7 +61,7 @@ class KeyedRows:
 
     @property
     def row_bytes(self) -> float:
-        """Of an ok row, on average."""
+        """The bytes of an ok row, on average."""
         assert self._indexes is not None
         return self._indexes[0].bytes / max(1, self._indexes[0].rows)
 

@@ -94,8 +94,8 @@ def decode(messages: Sequence[bytes], columns: int) -> Iterator[tuple[Tuples, in
 
 @dataclass(frozen=True)
 class KeyedTuples:
-    """So many changes in order, of a table whose replica identity is a key. `old`: the keys of rows before, of the
-    changes `old_of`; an update that keeps its key has none. `new`: the rows after, of the changes `new_of`."""
+    """Changes in order, `count` of them, of a table whose replica identity is a key. `old`: the keys of rows before, of
+    the changes `old_of`; an update that keeps its key has none. `new`: the rows after, of the changes `new_of`."""
 
     count: int
     is_update: npt.NDArray[np.bool_]
