@@ -62,7 +62,7 @@ class _Request:
 
 
 class DeletionRequests:
-    """Which replicas were asked to delete which tables, and what they answered."""
+    """The replicas that were asked to delete tables, and their answers."""
 
     def __init__(self, clock: Callable[[], int] = now_ms) -> None:
         self._requests: dict[ShardId, _Request] = {}
