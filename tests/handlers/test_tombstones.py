@@ -349,3 +349,22 @@ def test_a_tombstone_that_is_gone_is_waited_for_no_more(by: str) -> None:
         await harness.fleet.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("named", "advice"),
+    [("other", " by ComputeInstance other, which published it: start a replica of it, or delete it"), (None, "")],
+)
+def test_a_place_that_is_waited_for_names_who_deletes_its_table(named: str | None, advice: str) -> None:
+    async def scenario() -> None:
+        harness, buried = OperatorHarness(), Buried("/lake/spent")
+        harness.put(READABLE, ONE)
+        if named is not None:
+            buried.bodies[0]["data"]["shards"][0]["instance"] = named
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        with pytest.raises(Waiting) as waiting:
+            await tables.finish("ns", "/lake/spent/more")
+        assert str(waiting.value) == f"waits until /lake/spent, whose object was deleted, is deleted too{advice}"
+        await harness.fleet.close()
+
+    asyncio.run(scenario())

@@ -237,13 +237,25 @@ class TableDeleter:
         """
         if any(overlaps(at, place) for at in await self.locations(namespace)):
             await self.collect(namespace)
-            if left := sorted(at for at in await self.locations(namespace) if overlaps(at, place)):
-                raise Waiting("TablesBeingDeleted", f"waits until {left[0]}, whose object was deleted, is deleted too")
-        if everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE)):
-            listed = [table.location for each in await self._tombstones.list(EVERYWHERE) for table in each.tables]
-            if any(overlaps(at, place) for at in listed):  # others may have deleted the tombstone, or its namespace
-                what = f"the table at {place} of another namespace's Dataflow, which was deleted"
-                raise Waiting("TablesBeingDeleted", f"waits until {what}, is deleted too")
+            if left := await self._left(namespace, place):
+                raise Waiting("TablesBeingDeleted", _waits_for(left[0]))
+        # what is remembered of all namespaces may be gone: others delete a tombstone, or its namespace
+        is_known = everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE))
+        if is_known and await self._left(EVERYWHERE, place):
+            what = f"the table at {place} of another namespace's Dataflow, which was deleted"
+            raise Waiting("TablesBeingDeleted", f"waits until {what}, is deleted too")
+
+    async def _left(self, namespace: str, place: str) -> list[TableAddress]:
+        """The tables at the place, in it or around it that are listed now, by location. Raises ApiError."""
+        tables = [table for each in await self._tombstones.list(namespace) for table in each.tables]
+        return sorted((t for t in tables if overlaps(t.location, place)), key=lambda table: table.location)
+
+
+def _waits_for(table: TableAddress) -> str:
+    text = f"waits until {table.location}, whose object was deleted, is deleted too"
+    if table.instance:
+        text += f" by ComputeInstance {table.instance}, which published it: start a replica of it, or delete it"
+    return text
 
 
 def waited_ms(body: Body) -> int:
