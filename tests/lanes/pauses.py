@@ -40,8 +40,9 @@ def pauses(pid: int) -> Iterator[None]:
 def _pause(pid: int, ended: threading.Event) -> None:
     paused: dict[int, float] = {}
     while not ended.wait(POLL_SECONDS):
+        busy = {pid, *paused}  # a process that goes on now runs until the next round
         _resume(paused, time.monotonic())
-        running = [one for one in tree_of(pid) if one != pid and one not in paused and _runs(one)]
+        running = [one for one in tree_of(pid) if one not in busy and _runs(one)]
         if running and len(paused) < AT_ONCE:
             chosen = random.choice(running)
             with suppress(ProcessLookupError):
