@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,8 @@ class Broker:
     port: int
     secure_port: int = 0
     """Where it listens for SASL over TLS, if it does."""
+    proxied_port: int = 0
+    """Where a proxy listens that leads to it, if one does: the broker advertises it to those who come that way."""
     identity: processes.Identity | None = None
     _admin: AdminClient | None = None
 
@@ -110,27 +112,42 @@ listener.name.secure.ssl.keystore.key={key}
 """
 
 
-def _properties(one: Broker, secure: Pair | None) -> str:
+_PROXIED = """listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+"""
+
+
+def _listening(text: str, one: Broker, name: str, port: int, advertised: int) -> str:
+    """The properties with one more listener."""
+    for key, end, at in (("listeners", ",", port), ("advertised.listeners", "\n", advertised)):
+        before = f"{key}=PLAINTEXT://127.0.0.1:{one.port}"
+        assert before + end in text
+        text = text.replace(before + end, f"{before},{name}://127.0.0.1:{at}{end}")
+    return text
+
+
+def _properties(one: Broker, secure: Pair | None, behind: Callable[[int], int] | None) -> str:
     text = _PROPERTIES.format(port=one.port, controller=free_port(), folder=one.folder)
+    if behind is not None:
+        port = free_port()
+        one.proxied_port = behind(port)
+        return _listening(text, one, "PROXIED", port, one.proxied_port) + _PROXIED
     if secure is None:
         return text
     one.secure_port = free_port()
-    for name, end in (("listeners", ","), ("advertised.listeners", "\n")):
-        before = f"{name}=PLAINTEXT://127.0.0.1:{one.port}{end}"
-        assert before in text
-        after = f"{name}=PLAINTEXT://127.0.0.1:{one.port},SECURE://127.0.0.1:{one.secure_port}{end}"
-        text = text.replace(before, after)
+    text = _listening(text, one, "SECURE", one.secure_port, one.secure_port)
     certificate, key = (pem.decode().replace("\n", "\\n") for pem in (secure.certificate, secure.key))
     return text + _SECURE.format(certificate=certificate, key=key)
 
 
 @contextmanager
-def broker(folder: Path, secure: Pair | None = None) -> Iterator[Broker]:
-    """A broker with empty data in a new folder. `secure`: with this certificate it listens for SASL over TLS, too."""
+def broker(folder: Path, secure: Pair | None = None, behind: Callable[[int], int] | None = None) -> Iterator[Broker]:
+    """A broker with empty data in a new folder. `secure`: with this certificate it listens for SASL over TLS, too.
+    Instead, `behind`: makes a proxy that leads to a port of the broker, and returns the proxy's port."""
     folder.mkdir(parents=True, exist_ok=True)
     for attempt in range(STARTS_MOST):
         one = Broker(folder, free_port())
-        text = _properties(one, secure)
+        text = _properties(one, secure, behind)
         (folder / "server.properties").write_text(text)
         if attempt == 0:
             tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"]
