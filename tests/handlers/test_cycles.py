@@ -115,6 +115,16 @@ class Two:
         found = tuple(DescribedShard(id, False, at(0), at(0), WriterTerm(0)) for id, _ in shards)
         return ReplicaId("r1"), Description("incarnation", None, 0, (), (), found)
 
+    async def serve(self, name: str) -> None:
+        """Plans the view, and reports its table."""
+        assert await self.edit(name, "nothing") == ""
+        active = self.state(name).active
+        assert active is not None
+        shard = active.revision.view_shard("v")
+        assert shard is not None
+        self.context.fleet.book("ns").register(shard.shard_id, shard.location)
+        self.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
+
     async def edit(self, name: str, sql: str, location: str = "") -> str:
         """The reason, where it is refused."""
         state, dataflow = self.state(name), Dataflow.parse(written(name, sql, location=location))
@@ -129,13 +139,7 @@ def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
     async def scenario() -> None:
         two = Two()
         for name in NAMES:
-            assert await two.edit(name, "nothing") == ""
-            active = two.state(name).active
-            assert active is not None
-            shard = active.revision.view_shard("v")
-            assert shard is not None
-            two.context.fleet.book("ns").register(shard.shard_id, shard.location)
-            two.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
+            await two.serve(name)
 
         refusals = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
         assert sorted(refusals) == ["", "Cycle"]
@@ -158,13 +162,7 @@ def test_of_two_edits_at_one_moment_to_one_place_one_waits(other: str, edited: b
         )
         if edited:
             for name in NAMES:
-                assert await two.edit(name, "nothing") == ""
-                active = two.state(name).active
-                assert active is not None
-                shard = active.revision.view_shard("v")
-                assert shard is not None
-                two.context.fleet.book("ns").register(shard.shard_id, shard.location)
-                two.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
+                await two.serve(name)
 
         edits = two.edit("a", "nothing", "/lake/spent"), two.edit("b", "nothing", other)
         done = await asyncio.gather(*edits, return_exceptions=True)

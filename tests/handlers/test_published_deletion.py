@@ -106,7 +106,8 @@ def test_what_is_published_in_its_place_waits_for_the_deletion(place: str, waits
 
 
 def test_at_a_chosen_location_it_waits_for_other_namespaces_too() -> None:
-    """Whose table lies there is not told. What comes and goes later is known, too."""
+    """The condition does not name the other namespace's object. The operator also learns of tombstones that come and go
+    later."""
 
     async def scenario() -> None:
         harness, buried = OperatorHarness(), Buried()

@@ -106,7 +106,7 @@ def is_written(shop: Shop) -> bool:
 
 
 def test_crash_the_database_with_a_transaction_open(shop: Shop, tmp_path: Path) -> None:
-    """What was committed comes, what was open never does; Connect connects again by itself."""
+    """Rows of committed transactions come, those of the open one never do; Connect connects again by itself."""
     root = tmp_path / "shards"
     with Run(root, source(shop.kafka)) as run:
         first = until_whole(run)

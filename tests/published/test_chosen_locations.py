@@ -201,7 +201,7 @@ def test_a_dataflow_that_another_one_of_its_name_took_over_from_publishes_no_mor
 
 @pytest.mark.parametrize("link", ["the folder", "above it", "in it", "to itself"])
 def test_no_link_leads_a_table_elsewhere(tmp_path: Path, link: str) -> None:
-    """Whoever can write near the location would say where the table lies, and what its clean-up deletes."""
+    """A program that can write near the location would choose where the table lies, and what its clean-up deletes."""
     root, lake, theirs = f"{tmp_path}/data", tmp_path / "lake", tmp_path / "theirs"
     view_of(root)
     (theirs / "spent").mkdir(parents=True)

@@ -123,8 +123,8 @@ class RunningInstance(InstanceFacade):
         self.clients, self.answers = PendingStreams(self, backlog or Backlog()), PendingQueries(self)
         self._answered_at = time.monotonic()
         self.in_vain: dict[str, int] = {}
-        """The clients that wait for what no replica has, or can be told of (quarantined_readers.py,
-        incompatible_readers.py), and since when."""
+        """The clients that wait for an index of a quarantined Dataflow (clients/quarantined_readers.py), or for a plan
+        that the image of no replica can compute (clients/incompatible_readers.py), and since when."""
 
     @property
     def online(self) -> list[ReplicaId]:
