@@ -15,11 +15,9 @@ commits, one each `--every` seconds, by a replica's publisher.
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import duckdb
@@ -38,7 +36,8 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column
-from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.events.jobs import Jobs
+from tidemark_replica.events.mailbox import Call, Mailbox
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.published.publication import FEW_ROWS, Publication, Published
@@ -106,34 +105,10 @@ class View:
             raise WrongAnswer(f"the published table has {found}; the view {expected}")
 
 
-class CommandLoop:
-    """Publications run on a thread; their ends are handled in turns."""
-
-    def __init__(self) -> None:
-        self._pool, self._ends = ThreadPoolExecutor(1), SimpleQueue[Callable[[], None]]()
-
-    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
-        def run() -> None:
-            try:
-                outcome: Outcome[Any] = Done(work())
-            except Exception as error:
-                outcome = Failed(error)
-            self._ends.put(lambda: done(outcome))
-
-        self._pool.submit(run)
-        return Job(name)
-
-    def turn(self) -> None:
-        while not self._ends.empty():
-            self._ends.get()()
-
-    def close(self) -> None:
-        self._pool.shutdown()
-
-
 def lag(view: View, every_s: int) -> float:
     """The greatest seconds by which the published time was behind the view's frontier, from the first commit on."""
-    loop, times, lags = CommandLoop(), list[int](), list[float]()
+    mailbox, times, lags = Mailbox(), list[int](), list[float]()
+    jobs = Jobs(mailbox, "publications", 1)
 
     def heard(response: Response) -> None:
         if not isinstance(response, Status) or "problem" in response.fields:
@@ -143,7 +118,7 @@ def lag(view: View, every_s: int) -> float:
     every_ms, metadata = every_s * 1000, ShardMetadata(ShardId("v"), view.shard.location, COLUMNS)
     options, handles = PublishedView(str(view.folder / "published"), OWNER, every_ms, 24), ShardHandles()
     table = TableDestination(GlobalId("u/v/1"), metadata, options, handles)
-    publisher = Publisher(GlobalId("u/v/1"), metadata, every_ms, table, handles, loop, heard)
+    publisher = Publisher(GlobalId("u/v/1"), metadata, every_ms, table, handles, jobs, heard)
     base, began, seconds = -(-view.upper // every_ms) * every_ms, time.monotonic(), 0
     while len(set(times)) <= COMMITS:
         if time.monotonic() >= began + seconds:
@@ -152,11 +127,21 @@ def lag(view: View, every_s: int) -> float:
             publisher.appended(view.upper)
         publisher.advance(view.upper, WriterTerm(1))
         lags += [(view.upper - 1 - times[-1]) / 1000] if times else []
-        loop.turn()
-        time.sleep(0.05)
+        turn(mailbox)
     publisher.stop()
-    loop.close()
+    ended = threading.Event()
+    jobs.submit("nothing", lambda: None, lambda _: ended.set())
+    while not ended.is_set():  # behind a publication that runs
+        turn(mailbox)
+    jobs.shutdown()
     return max(lags)
+
+
+def turn(mailbox: Mailbox) -> None:
+    """Run the end of a job, as the command loop does, if one comes soon."""
+    event = mailbox.take(time.monotonic() + 0.05)
+    if isinstance(event, Call):
+        event.run()
 
 
 def merged(spark: SparkWriter, folder: Path, new: pa.Table) -> Cost:
