@@ -1,4 +1,4 @@
-"""What a call lists: once, or again and again with `--watch`.
+"""The list that a call gives: once, or again and again with `--watch`.
 
     once                               a table, or the reply in another form
     again, on a terminal, as a table   live (output/live.py)

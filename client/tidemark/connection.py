@@ -89,7 +89,7 @@ class Connection:
         progress: bool = False,
         replica: str = "",
     ) -> AsyncGenerator[Changes, None]:
-        """What a query or an export holds, then every change to it: `async for time, changes in ...`.
+        """The rows of a query or an export, then every change to them: `async for time, changes in ...`.
 
         `subject`: SQL, or the name of a table or export. `progress`: times up to which nothing changed come, too, with
         no changes. To go on after a time: `as_of=time, snapshot=False`. Errors come from the iteration.

@@ -54,7 +54,7 @@ class ShardNotFound(PersistError):
 
 
 class ShardMismatch(PersistError):
-    """What is at this location is not the shard asked for."""
+    """The table at this location is not the shard asked for."""
 
 
 class ShardDeleted(PersistError):
@@ -119,7 +119,7 @@ class StoreProblem(Enum):
 
     @property
     def advice(self) -> str:
-        """What the user can do."""
+        """The advice to the user."""
         return _ADVICE[self]
 
 

@@ -124,7 +124,7 @@ class GatewayLink:
         return str(reply.text)
 
     async def relations(self, token: str, namespace: str) -> tuple[Relation, ...]:
-        """What the user may see of the namespace. Raises WireError."""
+        """The namespace's relations that the user may see. Raises WireError."""
         request = pb.RelationsRequest(namespace=namespace)
         reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
         return tuple(map(_relation, reply.relations))

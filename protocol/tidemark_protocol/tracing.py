@@ -39,7 +39,7 @@ Value = str | int
 
 
 class Span(Protocol):
-    """What code does with a span."""
+    """The operations of code on a span."""
 
     def add_event(self, name: str) -> Any: ...
 
@@ -179,7 +179,7 @@ def link(context: str) -> None:
 
 
 def metadata() -> tuple[tuple[str, str], ...]:
-    """What a call over gRPC carries for the span that is current here."""
+    """The metadata of a gRPC call for the span that is current here."""
     return ((HEADER, context),) if (context := current()) else ()
 
 

@@ -60,7 +60,7 @@ def replan(gateway: Callable[[], Gateway], namespace: str, name: str, dry_run: b
 
 
 def outcome(name: str, before: Status, status: Status) -> str | None:
-    """What became of the edit, by the status before and after it; None: nothing yet.
+    """The outcome of the edit, by the status before and after it; None: nothing yet.
 
     Raises:
         CliError: the planner refuses the Dataflow.

@@ -1,1 +1,1 @@
-"""What commands print: times, values, rows, tables and progress."""
+"""The output of commands: times, values, rows, tables and progress."""

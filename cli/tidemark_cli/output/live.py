@@ -36,7 +36,7 @@ class Frame:
     styles: Mapping[str, str] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
     right: Sequence[bool] = ()
-    """Which columns are aligned to the right; none where it is empty."""
+    """True for each column that is aligned to the right; empty: for none."""
 
 
 def is_possible() -> bool:

@@ -1,4 +1,4 @@
-"""What a terminal gets beyond plain text: bold headings, colours, and a clock while a command waits.
+"""Output that only a terminal gets: bold headings, colours, and a clock while a command waits.
 
 Output to a file or a pipe has none of it, whatever the environment says. rich heeds NO_COLOR and TERM on terminals.
 rich is imported where it is used, so that other output does not wait for it.

@@ -66,7 +66,7 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Location:
-    """What the command line says of the gateway's address."""
+    """The options of the command line about the gateway's address."""
 
     file: Path | None = None
     server: str | None = None
@@ -78,7 +78,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the command line says of credentials. With none, a call shows the operator's own token."""
+    """The options of the command line about credentials. With none, a call shows the operator's own token."""
 
     service_account: str | None = None
     namespace: str = "default"

@@ -33,7 +33,7 @@ _WORDS = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read, and how to reach the gateway. Executors receive it by pickle.
+    """The relation or query to read, and the way to the gateway. Executors receive the options by pickle.
 
     `subject`: a relation's name, or a SELECT. `connection`: parameters of `tidemark.connect`, `namespace` among them.
     """

@@ -1,4 +1,4 @@
-"""What a supervisor has restarted: a JSON file that `status` reads and the supervisor alone writes."""
+"""The restarts of a supervisor: a JSON file that `status` reads and the supervisor alone writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs, as `tidemark-devcluster status` prints it: one row for each program."""
+"""The table that `tidemark-devcluster status` prints: one row for each program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a namespace's names mean, and which object reads which.
+"""The objects of a namespace: what each name means, and which object reads which.
 
 dataflow_state       what the operator remembers of one Dataflow
 registry             ... and of every DataSource and Dataflow

@@ -1,4 +1,4 @@
-"""What the operator remembers of one Dataflow, in typed values. Each field has one writer.
+"""The operator's memory of one Dataflow, in typed values. Each field has one writer.
 
     value       what it holds                                      writer (below handlers/)
     spec        what the object asks for                           reconcile/dataflow.py
@@ -31,7 +31,7 @@ from tidemark_protocol.messages.planning import Planned
 
 @dataclass(frozen=True)
 class DataflowSpec:
-    """What the object asks for, as read last.
+    """The fields of the object, as read last.
 
     `digest`: of the spec. `deleting`: the object is deleted, and no Dataflow reads it. `as_of`: `spec.asOf`, in
     milliseconds since 1970. `lag_ms`: the read policy of its tables. `release`: the annotation that takes blame back.
@@ -127,7 +127,7 @@ class Obstacle:
 
 @dataclass
 class Obstacles:
-    """What stands between the spec and a revision that serves it.
+    """The obstacles between the spec and a revision that serves it.
 
     `planning`: why no revision of the spec is stored. `installing`: what keeps a revision off its instance, by the
     revision's name. `taking_over`: what a replacement waits for, by the name of the Dataflow's newest revision.
@@ -169,7 +169,7 @@ class DataflowState:
 
     @property
     def reads(self) -> tuple[Parent, ...]:
-        """What any of its revisions reads."""
+        """The objects that any of its revisions reads."""
         return self.planning.reads + tuple(parent for mark in self.marks for parent in mark.revision.reads)
 
     @property
@@ -189,7 +189,7 @@ class DataflowState:
 
     @property
     def plan(self) -> Plan:
-        """What the condition Planned says."""
+        """The state of planning that the condition Planned shows."""
         refused = self.installing(self.active)
         if refused is not None and refused.failed and (self.pending is None or not self.edited):
             return PlanRefused(refused.reason, refused.message)
@@ -201,7 +201,7 @@ class DataflowState:
 
     @property
     def preparing(self) -> Obstacle | None:
-        """What keeps a pending revision from being planned, or else from being installed."""
+        """The obstacle that keeps a pending revision from being planned, or else from being installed."""
         match self.obstacles.planning:
             case PlanRefused(message=message):
                 return Obstacle(message, failed=True)
@@ -214,11 +214,11 @@ class DataflowState:
 
     @property
     def taking_over(self) -> Obstacle | None:
-        """What the replacement that it is part of waits for."""
+        """The obstacle that the Dataflow's replacement waits for."""
         return self.obstacles.taking_over.get(self.marks[-1].name) if self.marks else None
 
     def installing(self, mark: ActiveRevision | None) -> Obstacle | None:
-        """What keeps one of its revisions off the instance."""
+        """The obstacle that keeps one of its revisions off the instance."""
         return self.obstacles.installing.get(mark.name) if mark else None
 
     def installation(self, mark: ActiveRevision) -> str:

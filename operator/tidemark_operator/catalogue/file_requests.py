@@ -50,7 +50,7 @@ def recorded(status: Mapping[str, Any] | None) -> Requests:
 
 
 def unfinished(requests: Iterable[RecordedRequest]) -> tuple[FileRequest, ...]:
-    """What the ingester is to do."""
+    """The requests that the ingester has still to fulfil."""
     return tuple(r.request for r in requests if not r.outcome)
 
 

@@ -47,7 +47,7 @@ class ReaderIndex:
 
 
 class _Entry:
-    """What one Dataflow read when the index looked at it last."""
+    """The objects that one Dataflow read when the index looked at it last."""
 
     __slots__ = ("_revisions", "_storing", "reads", "state")
 

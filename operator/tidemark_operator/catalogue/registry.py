@@ -20,7 +20,7 @@ from tidemark_protocol.plan.successors import display_names
 
 @dataclass
 class SourceState:
-    """What is remembered of one DataSource.
+    """The operator's memory of one DataSource.
 
     `pinned`: its tables and shards, as stored. `retired`: what was pinned before; some of its tables may be left to
     delete. `ingester`: as stored in the status. `failure`: what the ingester, or pinning, failed at. `edit`: why the

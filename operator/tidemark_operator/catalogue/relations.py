@@ -92,7 +92,7 @@ def names(
 
 
 def named_alone(parent: str, names: Sequence[str]) -> str | None:
-    """Which of its relations the name of the object alone means: the one of its name, or the only one. Dead letters are
+    """The relation that the name of the object alone means: the one of its name, or the only one. Dead letters are
     beside a table."""
     if parent in names:
         return parent

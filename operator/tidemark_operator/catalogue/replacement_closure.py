@@ -19,14 +19,15 @@ from tidemark_protocol.ids import GlobalId
 
 
 def taken_away(state: DataflowState) -> frozenset[GlobalId]:
-    """What the active revision provides and the pending one does not provide."""
+    """The collections that the active revision provides and the pending one does not."""
     if state.active is None or state.pending is None:
         return frozenset()
     return state.active.revision.provided - state.pending.mark.revision.provided
 
 
 def needed(state: DataflowState) -> frozenset[GlobalId]:
-    """What its active revision imports. A revision that ended needs nothing, once its pending one is given up."""
+    """The collections that its active revision imports. A revision that ended needs nothing, once its pending one is
+    given up."""
     if state.active is None or (state.has_ended and state.pending is None):
         return frozenset()
     return state.active.revision.imported

@@ -32,7 +32,7 @@ class ChannelFactory(Protocol):
         """A channel to the address, which connects on its first call."""
 
     async def explain(self, address: str) -> str:
-        """What is wrong with the peer's certificate; empty: it does not explain a failed connection."""
+        """The fault of the peer's certificate; empty: the certificate does not explain a failed connection."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _UNIX = "unix:"
 
 
 async def diagnose(address: str, peer: Identity, authorities: bytes) -> str:
-    """What is wrong with the certificate at the address; empty: nothing, or no process listens there."""
+    """The fault of the certificate at the address; empty: it has none, or no process listens there."""
     try:
         async with asyncio.timeout(SECONDS):
             shown = await _shown(address, peer, authorities)

@@ -1,4 +1,5 @@
-"""What an instance tells its host: news that somebody may wait for. Frontiers that merely advance are none."""
+"""Events that an instance sends to its host: news that somebody may wait for. Frontiers that merely advance are
+none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance knows of one of its replicas.
+"""An instance's knowledge of one of its replicas.
 
 attached ── unheard ──► greeted ──► heard: it reports the frontiers of its dataflows ──► lost ── unheard ──► ...
                            └── lost before that: still unheard, since the same time
@@ -15,7 +15,7 @@ from tidemark_protocol.messages.responses import Description
 
 @dataclass
 class ReplicaState:
-    """What is known of a replica's connection. `silent_since_ms`: when it was lost, 0 while it is online.
+    """The state of a replica's connection. `silent_since_ms`: when it was lost, 0 while it is online.
     `greeted_ms`: when its connection began. `recorded`: owners that are recorded as hydrating there.
     `unheard_since_ms`: since when it has reported no frontiers, 0 once it has on this connection;
     `first_greeted_ms`: when the first connection since then began, or when it was heard. A connection that ends

@@ -1,4 +1,4 @@
-"""What every reconciler works with. Built once, in main."""
+"""The services that every reconciler works with. `main` builds them once."""
 
 from __future__ import annotations
 

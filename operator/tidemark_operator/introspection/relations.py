@@ -315,7 +315,7 @@ def rows_of(context: ReconcileContext, namespace: str, name: str) -> Iterator[Ro
 
 
 def row_bytes(row: Row) -> int:
-    """What a row counts towards MAX_BYTES."""
+    """The bytes that a row counts towards MAX_BYTES."""
     return sum(_LITERAL_BYTES + len(str(value)) for value in row)
 
 

@@ -24,7 +24,7 @@ from tidemark_operator.introspection.documents import document, encoded
 PAUSE_FACTOR = 20
 """The pause after a document is so many times as long as the document took of the event loop."""
 SENDING_SECONDS_PER_BYTE = 5e-9
-"""What a document takes of the event loop while it is sent."""
+"""The event loop's time that sending a document takes."""
 KEPT_BYTES = 8 << 20
 """The bytes of documents that later sources of the namespace may take; the newest is kept in any case."""
 

@@ -1,4 +1,4 @@
-"""What each dataflow keeps and takes on each replica, as replicas reported it last."""
+"""State and cost of each dataflow on each replica, as replicas reported them last."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ QUERY_SECONDS = 5.0
 DATAFLOW_SECONDS = 30.0
 """The processor time of plans of Dataflows."""
 ELAPSED_SECONDS = 30.0
-"""What a plan may take of the clock beyond its processor time, on a busy machine."""
+"""The time that a plan may take beyond its processor time, on a busy machine."""
 PATIENCE_SECONDS = 60.0
 """How long patient calls wait for a planner that is away, from when any call found it so. Its JVM starts in about
 ten, and takes a minute on a busy machine."""

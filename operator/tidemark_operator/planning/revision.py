@@ -1,4 +1,4 @@
-"""What is stored of a plan before replicas are told of it: enough to install it again without planning."""
+"""The record that is stored of a plan before replicas are told of it: enough to install it again without planning."""
 
 from __future__ import annotations
 

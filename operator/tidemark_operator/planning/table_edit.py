@@ -60,7 +60,7 @@ class TableEdit:
 
 
 def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
-    """What the spec changes. `wanted`: the source of the spec, its columns as declared."""
+    """The tables that the spec changes. `wanted`: the source of the spec, its columns as declared."""
     if isinstance(wanted, GeneratedSource) or isinstance(pinned.source, GeneratedSource):
         return TableEdit()
     known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
@@ -107,8 +107,8 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
 
 
 def with_unknown_relations(pinned: IngestionDescription, wanted: SourceSpec) -> SourceSpec:
-    """What a spec names that asks for all relations: those of this operator, and those that a newer one has pinned. An
-    operator that is rolled back removes no tables."""
+    """The spec, with the relations that it names by asking for all: those of this operator, and those that a newer one
+    has pinned. An operator that is rolled back removes no tables."""
     if not isinstance(pinned.source, IntrospectionSource) or not isinstance(wanted, IntrospectionSource):
         return wanted
     known = {table.name for table in wanted.tables}
@@ -205,7 +205,7 @@ class _AddedColumns:
 
 
 def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
-    """What the spec adds to the columns of a written table; None where it is another kind of table, or differs in
+    """The columns that the spec adds to a written table; None where it is another kind of table, or differs in
     something else. The order of the columns is no difference: rows have them by name."""
     if not isinstance(table, WrittenTable) or not isinstance(pinned, WrittenTable):
         return None

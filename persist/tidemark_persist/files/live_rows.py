@@ -38,7 +38,7 @@ _ERRORS = pa.schema([(ERROR, pa.string()), (DIFF, pa.int64())])
 
 @dataclass(frozen=True)
 class Scan:
-    """What to read of a shard's parts.
+    """The columns and rows to read of a shard's parts.
 
     `columns`: at least one. `convert`: a function of a batch of these columns and `__diff` to updates of `schema`: it
     may drop rows, and treats each row by itself. Rows that do not meet the `conditions`, and row groups of which the

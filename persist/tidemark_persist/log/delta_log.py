@@ -333,7 +333,7 @@ def _live_files(actions: pa.Table) -> list[DataFile]:
 
 
 def _problem(table: DeltaTable, actions: pa.Table, upper: Time) -> str:
-    """What another program left that no reader of a shard understands; empty: nothing."""
+    """A change by another program that no reader of a shard understands; empty: none."""
     features = table.protocol().reader_features or []
     if "deletionVectors" in features and any(batch.num_rows for batch in table.deletion_vectors()):
         return f"the table at {table.table_uri} has deletion vectors: another tool deleted rows of this shard"

@@ -60,7 +60,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit should do. Frontiers and term that do not move are None."""
+    """The changes that a commit makes. Frontiers and term that do not move are None."""
 
     commit_id: str
     upper: Time | None = None

@@ -38,7 +38,7 @@ FIRST_ENTRY = f"{LOG_DIR}/{0:020}.json"
 _SMALL = (TOMBSTONE, VACUUM_MARK, LAST_CHECKPOINT, FIRST_ENTRY)
 _READS = 5
 _FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
-"""What the texts of Arrow's, delta-rs's and Python's errors share where a disk is full."""
+"""The words that errors of Arrow, delta-rs and Python share where a disk is full."""
 
 
 @dataclass(frozen=True)

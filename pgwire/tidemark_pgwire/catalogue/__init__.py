@@ -1,4 +1,5 @@
-"""What clients ask besides users' queries: pg_catalog, information_schema, settings, functions about the session.
+"""Answers to what clients ask besides users' queries: pg_catalog, information_schema, settings, functions about the
+session.
 
     statement ──► answers it?    no: the gateway answers it
                   yes ──► sql/: admitted, typed, rewritten for DuckDB ──► sandbox: over rows of `contents/` ──► Arrow

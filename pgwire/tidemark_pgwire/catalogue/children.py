@@ -77,7 +77,7 @@ class _Child:
         return self._process.poll() is None and self._asked < QUESTIONS_MAX
 
     def ask(self, question: Question) -> Reply | CatalogueError:
-        """What ends the process is the question's error, too."""
+        """Answer a question. An error that ends the process is the question's error, too."""
         data = pickle.dumps(question)
         until = time.monotonic() + TIME_MAX_S + (0 if self._asked else _START_S)
         self._asked += 1

@@ -68,7 +68,7 @@ class CatalogueAnswer:
 
 @dataclass(frozen=True)
 class Description:
-    """What an answer will be, before its parameters have values. Types are PostgreSQL's oids."""
+    """The columns and parameters of an answer, before its parameters have values. Types are PostgreSQL's oids."""
 
     parameters: Sequence[int]
     names: Sequence[str]

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 CPU_MAX_S, TIME_MAX_S = 1.0, 10.0
-"""What a statement may compute, and how long it may take, which is more on a busy machine."""
+"""The processor time and the time that a statement may take. The latter is longer, for a busy machine."""
 ANSWER_MAX_BYTES = 16 << 20
 _BATCH_ROWS = 10_000
 _LOOK_S = 0.05

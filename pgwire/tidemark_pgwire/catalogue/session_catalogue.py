@@ -25,7 +25,7 @@ class Catalogue:
         self._oids: dict[tuple[str, ...], int] = {}
 
     async def describe(self, statement: str, relations: Sequence[Relation]) -> Description:
-        """What the answer will be. Raises CatalogueError."""
+        """The columns and parameters of the answer. Raises CatalogueError."""
         name = shown_setting(statement)
         if name:
             return Description((), (self._shown(name)[0],), (oid_of("text"),))

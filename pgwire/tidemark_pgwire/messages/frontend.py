@@ -98,7 +98,7 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Ignored:
-    """What a client of COPY FROM sends after its COPY was refused."""
+    """A message of COPY FROM that the client sends after its COPY was refused."""
 
 
 Message = Query | Parse | Bind | Describe | Close | Execute | Sync | Flush | Terminate | Ignored

@@ -262,7 +262,7 @@ class Extended:
         return await run(self._session, command)
 
     async def close(self, message: frontend.Close) -> None:
-        """What does not exist is closed already."""
+        """Close a statement or portal. One that does not exist is closed already."""
         if message.kind == b"S":
             self._prepared.pop(message.name, None)
         elif message.name in self._session.cursors:

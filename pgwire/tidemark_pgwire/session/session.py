@@ -67,7 +67,7 @@ class Limits:
 
 
 class Server(Protocol):
-    """What a connection needs of its server."""
+    """The part of the server that a connection needs."""
 
     limits: Limits
     link: GatewayLink
@@ -295,7 +295,8 @@ class Connection:
             await self._wire.drain()
 
     async def _read(self, session: Session, size: int, work: Callable[[], T]) -> T:
-        """What reading a text of so many characters gives: within the time of a statement, where a thread reads it."""
+        """The result of `work` on a text of `size` characters: within the time of a statement, where a thread reads
+        it."""
         if size <= LONG:
             return work()
         made = list[T]()

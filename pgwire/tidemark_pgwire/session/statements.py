@@ -52,9 +52,9 @@ Done = str
 
 @dataclass
 class Session:
-    """What the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends nothing;
-    `transaction_seconds`: how long they wait in all; 0: for ever. `is_writing`: while the call that writes its rows
-    runs."""
+    """State that the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends
+    nothing; `transaction_seconds`: how long they wait in all; 0: for ever. `is_writing`: while the call that writes its
+    rows runs."""
 
     link: GatewayLink
     wire: Wire
@@ -83,7 +83,7 @@ class Session:
         return self.facts.user
 
     async def relations(self) -> tuple[Relation, ...]:
-        """What the user may see, as it was a second ago at most. Raises WireError."""
+        """The relations that the user may see, a second old at most. Raises WireError."""
         asked, found = self._relations
         now = time.monotonic()
         if not asked or now - asked > RELATIONS_SECONDS:
@@ -137,7 +137,7 @@ class Session:
         return max(min(left), 0.0) if left else None
 
     async def sent(self, coming: Awaitable[T], limit: float | None) -> T:
-        """What the client sends next. Raises WireError where it sends nothing for so many seconds."""
+        """The client's next message. Raises WireError where the client sends nothing for `limit` seconds."""
         if limit is None:
             return await coming
         try:

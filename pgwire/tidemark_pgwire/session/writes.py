@@ -37,7 +37,7 @@ MAX_MESSAGE_BYTES = 1 << 20
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
 """From here on the rows of a statement are not made in the event loop."""
 MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
-"""What the ingester takes of a call with sections."""
+"""The greatest call with sections that the ingester takes."""
 HEADER_BYTES = 1 << 20
 """The bytes of the sections of a call in its first message, at most."""
 MOST_TABLES = 16
@@ -159,7 +159,7 @@ def _only_verb(sections: Sequence[pb.WriteSection]) -> str:
 
 
 def _part(pending: Pending, sections: Sequence[pb.WriteSection], counts: bool) -> pb.WriteTable:
-    """What a call says of one of its tables. `counts`: the call tells how many rows it finds, however many."""
+    """The part of a call about one of its tables. `counts`: the call tells how many rows it finds, however many."""
     found_by_key = sum(section.rows for section in sections if section.operation in (DELETE, UPDATE))
     alone = len(sections) == 1 and not sections[0].changed
     return pb.WriteTable(
@@ -180,7 +180,7 @@ def _of_one(header: pb.InsertHeader, part: pb.WriteTable) -> None:
 
 
 async def _data(session: Session) -> AsyncIterator[bytes]:
-    """What the client sends, until it is complete. Raises WireError: the client breaks it off, or sends nothing for too
+    """The data that the client sends, to their end. Raises WireError: the client breaks off, or sends nothing for too
     long."""
     wire, limit = session.wire, session.idle_seconds or None
     while True:

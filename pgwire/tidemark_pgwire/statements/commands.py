@@ -1,4 +1,4 @@
-"""What a statement is: a query, which the gateway or the catalogue answers, or a command of the session."""
+"""The kinds of statements: a query, which the gateway or the catalogue answers, or a command of the session."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class CopyOptions:
 
     @property
     def nothing(self) -> str:
-        """What stands for NULL."""
+        """The text that stands for NULL."""
         return self.null if self.null is not None else "" if self.csv else "\\N"
 
     @property
@@ -64,7 +64,8 @@ class CopyOptions:
         return quote, self.escape or quote
 
     def forced(self, columns: Sequence[str]) -> tuple[bool, ...]:
-        """Which of the columns of COPY TO have quotes. Raises WireError where FORCE_QUOTE names another one."""
+        """For each column of COPY TO, whether its values have quotes. Raises WireError where FORCE_QUOTE names another
+        one."""
         if self.force_quote == (ALL,):
             return (True,) * len(columns)
         check_columns("FORCE_QUOTE", self.force_quote, columns)
@@ -86,7 +87,7 @@ class CopyOptions:
         return delimiter.join(cells) + b"\n"
 
     def _quoted(self, delimiter: bytes, null: bytes) -> Callable[[bytes, bool], bytes]:
-        """What writes a value of csv; its second argument: in quotes, whatever it is."""
+        """The function that writes a value of csv; its second argument: in quotes, whatever the value is."""
         quote, escape = (mark.encode() for mark in self.marks)
         marks = (delimiter, quote, b"\n", b"\r")
 

@@ -20,7 +20,7 @@ from tidemark_pgwire.statements.lexer import POSTGRES, Token
 from tidemark_pgwire.statements.words import Words
 
 INSERT, UPSERT, DELETE, UPDATE = "insert", "upsert", "delete", "update"
-"""What a call of the gateway does with rows."""
+"""Operations on rows of a call of the gateway."""
 _TYPES = {
     **dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text"),
     **dict.fromkeys(("SMALLINT", "INT2", "INT", "INT4", "INTEGER", "INT8", "BIGINT"), "integer"),

@@ -53,7 +53,7 @@ _CASTS |= {"timestamp": 1114, "timestamptz": 1184}
 """The oids of the casts of values."""
 _INTEGERS = {oid: name for name, oid in _CASTS.items() if name.startswith("int")}
 _KINDS = {oid: name for name, oid in _CASTS.items()} | dict.fromkeys(_INTEGERS, "integer") | {1043: "text"}
-"""What values are cast to, by the oids of parameters: integers of any width are of one kind."""
+"""The types that values are cast to, by the oids of parameters: integers of any width are of one kind."""
 
 
 def types_of(words: Words) -> tuple[int, ...]:

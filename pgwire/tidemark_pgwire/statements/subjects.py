@@ -1,4 +1,4 @@
-"""What a query is about: users' relations, which the gateway reads, or the session and the catalogue.
+"""The subject of a query: users' relations, which the gateway reads, or the session and the catalogue.
 
     relations of FROM and JOIN    a system relation ──► the catalogue's; another ──► the gateway's
     none                          literals and functions about the session ──► the session's
@@ -60,7 +60,7 @@ _VALUES = ("number", "text", "name", "parameter")
 
 @lru_cache(maxsize=64)
 def subject_of(text: str, dialect: str) -> Subject:
-    """What a statement that is one query is about; also a SHOW of a setting."""
+    """The subject of a statement that is one query, or a SHOW of a setting."""
     if shown_setting(text):
         return Subject.SESSION
     about_system = _SYSTEM_WORD.search(text) is not None

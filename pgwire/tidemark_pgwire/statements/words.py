@@ -26,7 +26,7 @@ class Words:
         self.sql, self.dialect, self._found = sql, dialect, found
         self._at, self._last, self._until = within or (0, len(found), len(sql))
         self._closing = {} if closing is None else closing
-        """Which token closes the parentheses that another opens, by their numbers; empty until it is asked for."""
+        """The number of the closing parenthesis, by that of the opening one; empty until it is asked for."""
 
     def peek(self, further: int = 0) -> Token:
         """The token that comes next, or one behind it."""

@@ -22,7 +22,7 @@ _NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct("!cIH")
 DATA_ROW, COPY_DATA = b"D", b"d"
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!II", 0, 0)
-"""What the data of COPY in binary begin with: the signature, no flags, no extension."""
+"""The beginning of the data of COPY in binary: the signature, no flags, no extension."""
 COPY_TRAILER = struct.pack("!h", -1)
 _SIZE = struct.Struct("!i").pack
 

@@ -170,7 +170,7 @@ class Body:
 
 
 async def by_thread(spool: Spool, size: int, work: Callable[[], T]) -> T:
-    """What reading a text of so many characters gives. A thread reads a long one, so that other sessions go on."""
+    """The result of `work` on a text of `size` characters. A thread reads a long one, so that other sessions go on."""
     if size <= LONG:
         return work()
     return await asyncio.get_running_loop().run_in_executor(spool.parsers, work)

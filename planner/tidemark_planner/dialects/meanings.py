@@ -229,7 +229,7 @@ class _Meaning:
         return node if divisor is node.expression else type(node)(this=node.this, expression=divisor)
 
     def _safe(self, divisor: Any) -> Any:
-        """What is NULL for a division by zero, where that is no error."""
+        """The divisor, or NULL instead of zero, where a division by zero is no error."""
         inside = divisor.unnest() if isinstance(divisor, exp.Paren) else divisor
         inside = inside.this if isinstance(inside, exp.Neg) else inside
         never = isinstance(inside, exp.Literal) and inside.is_number and float(inside.this) != 0

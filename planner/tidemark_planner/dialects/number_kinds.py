@@ -1,4 +1,4 @@
-"""What kind of value an expression is: engines divide integers as integers, where Spark's `/` gives a fraction.
+"""The kind of an expression's values: engines divide integers as integers, where Spark's `/` gives a fraction.
 
 A column is what all columns of its name are, in tables and among what the text itself names. This is before Spark's
 analysis, so it may err where names hide others: typed_check.py looks again at the types that Spark finds.
@@ -106,7 +106,7 @@ class Numbers:
         return self._of_many(node, depth)
 
     def _of_many(self, node: Any, depth: int) -> Kind:
-        """What takes its kind from one or several of its arguments."""
+        """The kind of an expression that takes it from one or several of its arguments."""
         if isinstance(node, exp.Subquery | exp.Select) and isinstance(node.unnest(), exp.Select):
             shown = node.unnest().expressions
             return self.kind(shown[0], depth + 1) if len(shown) == 1 else None

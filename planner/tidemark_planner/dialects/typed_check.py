@@ -1,4 +1,4 @@
-"""What only the types that Spark finds tell: whether an expression means in Spark what it means in its dialect.
+"""The check by types that Spark finds: whether an expression means in Spark what it means in its dialect.
 
 Translation guesses kinds of values by names (number_kinds.py). This check sees the analysed query, so what the guess
 missed is refused here.

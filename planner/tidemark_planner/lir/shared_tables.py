@@ -159,7 +159,7 @@ def _reads(object: GlobalId, join: Join, tables: frozenset[GlobalId]) -> dict[in
 
 
 def reads_of_tables(objects: Sequence[BuildDesc], tables: frozenset[GlobalId]) -> list[TableRead]:
-    """What the joins of the objects, outside of recursions, read of tables."""
+    """The reads of tables by the joins of the objects, outside of recursions."""
     joins = ((built.id, join) for built in objects for join in _joins(built.plan))
     return [read for id, join in joins for read in _reads(id, join, tables).values()]
 

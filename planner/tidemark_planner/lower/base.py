@@ -1,4 +1,4 @@
-"""What all lowerings share: `Lowered` (HIR, and the Spark attribute of each output column) and `Context` (one
+"""Types that all lowerings share: `Lowered` (HIR, and the Spark attribute of each output column) and `Context` (one
 query)."""
 
 from __future__ import annotations

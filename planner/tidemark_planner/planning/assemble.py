@@ -53,7 +53,7 @@ def check_settings(settings: Settings, dialect: str = "spark") -> None:
 
 @dataclass(frozen=True)
 class DataflowExtras:
-    """What the dataflow of a continual task has beside the objects of its views, which share nothing.
+    """Parts that the dataflow of a continual task has beside the objects of its views, which share nothing.
 
     `whole`: shards that are imported with all columns. `before`: objects that are built first. `known`: schemas of
     collections

@@ -35,7 +35,7 @@ from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, Pla
 from tidemark_protocol.plan.codec import decode, encode
 
 PLANNING_BYTES = 512 << 20
-"""What planning may add to the memory of this process. The largest plan that can be sent takes half of it."""
+"""The memory that planning may add to this process. The largest plan that can be sent takes half of it."""
 JVM_EXIT_SECONDS = 2.0
 MAX_ERROR_CHARACTERS = 500
 EXIT_FAILED = 1

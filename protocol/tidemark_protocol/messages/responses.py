@@ -153,7 +153,8 @@ class Status:
 
 
 class FailureKind(StrEnum):
-    """What failed. REFUSED: the replica cannot compute the dataflow; FENCED: a newer writer has the sink's table."""
+    """The kind of a failure. REFUSED: the replica cannot compute the dataflow; FENCED: a newer writer has the sink's
+    table."""
 
     REFUSED = "refused"
     FENCED = "fenced"

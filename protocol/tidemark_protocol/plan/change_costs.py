@@ -1,4 +1,4 @@
-"""What a changed row costs an operator, in words: by how much state it reads and computes.
+"""The cost of a changed row to an operator, in words: the state that the operator reads and computes for it.
 
 Mfp, Get, Union     the changed rows alone: nothing is said
 Reduce sum          its group's sums

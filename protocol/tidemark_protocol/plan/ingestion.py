@@ -20,7 +20,7 @@ from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
 DEAD_LETTER = "_dead_letter"
-"""What follows a table's name in that of the table of its dead letters."""
+"""The suffix of a table's name in that of the table of its dead letters."""
 MALFORMED_RECORD = "MALFORMED_RECORD"
 """The code of errors of records that are no rows."""
 

@@ -161,7 +161,7 @@ class ComputeState:
                 LOG.info("%d files of failed or cancelled steps were removed", swept)
 
     def describe(self) -> InstalledSummary:
-        """What is installed."""
+        """A summary of what is installed."""
         return (self._metrics.hydrations, *self._dataflows.describe())
 
     def shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""What all drivers of a replica share."""
+"""Services that all drivers of a replica share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a materialized view still has to append to its shard, as a plain object.
+"""The progress of a materialized view: what it still has to append to its shard, as a plain object.
 
     desired    as_of ──[ snapshot ][ step ][ step ]── frontier        staged in files, step by step
     persisted  0 ─────────────────────── upper                        the shard, also written by other replicas

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def at_low_priority(start: Callable[[], T]) -> T:
-    """What `start` returns, called on a thread of low priority, which the processes that it starts inherit."""
+    """The result of `start`, called on a thread of low priority. The processes that it starts inherit the priority."""
     with ThreadPoolExecutor(1, "start Spark", initializer=_lower_priority) as thread:
         return thread.submit(start).result()
 

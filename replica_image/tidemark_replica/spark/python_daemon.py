@@ -26,7 +26,7 @@ from pyspark.daemon import manager
 
 _PR_SET_PDEATHSIG = 1
 IMPORTED = ("pyspark.worker", "pandas", "tidemark_replica.render.task.stage")
-"""What a worker would import at its first task; pandas, by Arrow at its first NumPy array."""
+"""Modules that a worker would import at its first task; pandas, by Arrow at its first NumPy array."""
 
 
 def end_children_with_this_process() -> None:

@@ -118,7 +118,7 @@ def _connected(credentials: Any) -> psycopg.Connection[Any]:
 
 
 def _described(error: psycopg.Error) -> str:
-    """What happened, where, and what to do."""
+    """The error's message, with the place in the statement and the hint."""
     text = str(error).strip()
     state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
     advice = _ADVICE.get(error.sqlstate)

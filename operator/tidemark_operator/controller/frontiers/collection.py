@@ -100,7 +100,7 @@ class ExportOnReplica:
 
     @property
     def recomputing(self) -> str:
-        """What the replica computes anew now, and why; empty: nothing."""
+        """The recomputation that runs on the replica now, and its reason; empty: none."""
         return recomputing(self.statuses.get(BEGUN, {}), self.recomputed)
 
     @property
@@ -131,8 +131,8 @@ class ExportOnReplica:
 
     @property
     def table_changed(self) -> str:
-        """What another program did to a table that the export reads or writes, so that the replica computed it again;
-        empty: nothing."""
+        """The change by another program to a table that the export reads or writes, for which the replica computed it
+        again; empty: nothing."""
         return self.statuses.get("table_changed", {}).get("message", "")
 
     def take(self, report: Frontiers) -> bool:
@@ -303,7 +303,7 @@ class Collection:
 
 
 def failures(on: ExportOnReplica) -> list[str]:
-    """What keeps the export from continuing on a replica, in the replica's words."""
+    """The obstacles that keep the export from continuing on a replica, in the replica's words."""
     first = (on.failures[kind] for kind in _FOR_GOOD if kind in on.failures)
     failed = (each for kind, each in on.failures.items() if kind not in _FOR_GOOD)
     return [*(f"{each.kind}: {each.message}" for each in first), *(f"{e.kind} failed: {e.message}" for e in failed)]

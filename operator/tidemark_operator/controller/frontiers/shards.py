@@ -1,4 +1,4 @@
-"""What the controller knows of the shards of a namespace, and who still reads them.
+"""The shards of a namespace, as the controller knows them, and their readers.
 
     reported upper ── read policy ──► ┐
     holds of dataflows and peeks ───► ┴ least = since that may be asked for, at most every 10 s

@@ -1,4 +1,4 @@
-"""What stays readable for replicas that are not connected and may come back.
+"""Data that stays readable for replicas that are not connected and may come back.
 
     lost                           what it read last stays readable            ┐ until it is connected, is removed,
     expected, not connected yet    all that any export reads stays readable    ┘ or GRACE_MS have passed

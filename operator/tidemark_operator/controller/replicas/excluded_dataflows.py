@@ -55,7 +55,8 @@ class MissingFeatures:
 
 
 def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> MissingFeatures | None:
-    """What all these replicas lack for the exports; None where one of them lacks nothing, or there is no replica."""
+    """The features that all these replicas lack for the exports; None where one of them lacks nothing, or there is no
+    replica."""
     exports, found = list(exports), dict[ReplicaId, frozenset[str]]()
     for replica in replicas:
         there = (export.replicas.get(replica) for export in exports)

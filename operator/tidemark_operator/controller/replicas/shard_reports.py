@@ -1,4 +1,4 @@
-"""What replicas report of shards.
+"""Reports of replicas about shards.
 
 Describe, ShardFrontiers ──► the book of shards, and the ends of views whose tables are finished
 frontier of a view ────────► the upper of its shard

@@ -1,1 +1,1 @@
-"""What replicas report of themselves: hydration progress, operator costs, problems of their store and executors."""
+"""Reports of replicas about themselves: hydration progress, operator costs, problems of their store and executors."""

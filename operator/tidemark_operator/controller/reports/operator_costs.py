@@ -1,4 +1,4 @@
-"""What each operator of a dataflow keeps and has cost on a replica.
+"""State and cost of each operator of a dataflow on a replica.
 
     Status operators {operators: [["join", "Join", 81920, 3, 1310720, 420], ...]}
                                    name    kind    rows   batches  bytes  milliseconds

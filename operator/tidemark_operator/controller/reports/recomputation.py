@@ -48,8 +48,8 @@ def recomputation(fields: Mapping[str, str]) -> Recomputation | None:
 
 
 def recomputing(begun: Mapping[str, str], last: Recomputation | None) -> str:
-    """What a replica computes anew now, and why, as a sentence without its subject; empty: nothing. `begun`: the fields
-    of the Status `recomputing`. `last`: the last recomputation that has ended."""
+    """The recomputation on a replica and its reason, as a sentence without its subject; empty: none. `begun`: the
+    fields of the Status `recomputing`. `last`: the last recomputation that has ended."""
     try:
         time, *sizes = (int(begun[field]) for field in ESTIMATES)
     except (KeyError, ValueError):

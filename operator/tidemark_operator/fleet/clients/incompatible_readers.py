@@ -48,8 +48,8 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
 
 
 def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: int) -> MissingFeatures | None:
-    """What all connected replicas lack for the exports; None where one lacks nothing, or one that may not is
-    expected back."""
+    """The features that all connected replicas lack for the exports; None where one lacks nothing, or one that may not
+    is expected back."""
     lacks = lacking(exports, instance.core.connected)
     return None if lacks is None or _may_come(instance, lacks, now_ms) else lacks
 

@@ -22,7 +22,7 @@ MOST = 2
 
 @dataclass(frozen=True)
 class ClientWork:
-    """What a replica computes for clients, by name. `computed`: more than lookups."""
+    """Queries and dataflows that a replica computes for clients, by name. `computed`: more than lookups."""
 
     names: Collection[str]
     computed: bool

@@ -1,4 +1,4 @@
-"""What failures and statuses of replicas mean to a client that waits."""
+"""The meaning of failures and statuses of replicas to a client that waits."""
 
 from __future__ import annotations
 

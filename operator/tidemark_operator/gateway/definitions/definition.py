@@ -1,4 +1,4 @@
-"""What a caller defines: a Dataflow with one view and one export, and the fields of its spec.
+"""A caller's definition: a Dataflow with one view and one export, and the fields of its spec.
 
     name, kind, sql, dialect, key, options      ──► spec of a new Dataflow, in the short form
                                                 ──► patch of one that exists, in whichever form it is
@@ -24,7 +24,7 @@ CHANGE_ID = f"{GROUP}/change-id"
 """The annotation with the ids of the last KEPT_IDS calls that wrote the object, the last one first."""
 MAX_ID, KEPT_IDS = 64, 16
 Options = Mapping[str, Callable[[str], Body]]
-"""What an option of SQL puts into a spec, by its name in SQL."""
+"""By the name of an option in SQL: a function from its text to the fields that it puts into a spec."""
 TABLE, ADD = "table", "add"
 KINDS_OF_SQL = (MATERIALIZED_VIEW, INDEX, TABLE)
 KINDS = {
@@ -39,7 +39,7 @@ _BOOLS = {"true": True, "on": True, "false": False, "off": False}
 
 @dataclass(frozen=True)
 class Asked:
-    """What every definition has. `id`: of the call. `options`: fields of the spec by their names in SQL."""
+    """The fields of every definition. `id`: of the call. `options`: fields of the spec by their names in SQL."""
 
     resource: ClassVar[Resource]
     namespace: str

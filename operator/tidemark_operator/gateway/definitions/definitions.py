@@ -63,7 +63,7 @@ AnyDefinition = Definition | TableDefinition | AddedColumns
 
 @dataclass(frozen=True)
 class Defined:
-    """What became of the object. `warning`: why statements may not name a table yet, or a dropped one still; empty:
+    """The outcome of a definition. `warning`: why statements may not name a table yet, or a dropped one still; empty:
     they may, or may not."""
 
     outcome: str

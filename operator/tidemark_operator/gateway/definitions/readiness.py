@@ -1,4 +1,4 @@
-"""What `wait` waits for, by the conditions of the object in the operator's cache.
+"""The end of `wait`, by the conditions of the object in the operator's cache.
 
 written, of generation n ──► Progressing of n is False: UpToDate or Finished, and Ready is True
                              ──► after an edit: a later time is complete than was then                ──► it serves
@@ -159,7 +159,7 @@ def _not_added(key: Key, table: str, columns: Sequence[str], failure: IngestionF
 
 
 def _waits_for(found: Body | None) -> IngestionFailure:
-    """What the conditions say of a DataSource that may still begin."""
+    """The failure in the conditions of a DataSource that may still begin."""
     ready = {} if found is None else conditions_of(found, found["metadata"]["generation"]).get("Ready", {})
     return IngestionFailure(ready.get("reason", "Starting"), ready.get("message", "nothing is known of it yet"))
 

@@ -1,4 +1,4 @@
-"""What a caller defines by CREATE TABLE: a table of a DataSource of kind `table`; by ALTER TABLE: more columns of one.
+"""A caller's definition by CREATE TABLE: a table of a DataSource of kind `table`; by ALTER TABLE: further columns.
 
     name, columns, primary key, options         ──► spec of a new DataSource, whose one table has its name
     name, table, columns, primary key, options  ──► spec of a new DataSource, or patch of one that exists

@@ -62,8 +62,8 @@ async def explain(
 async def explain_replan(
     context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, name: str
 ) -> tuple[ExplainedPlan, bool]:
-    """What the Dataflow would get by `replan` now, and whether that is what it has: the same plan, written to the same
-    destinations.
+    """The plan that `replan` would give the Dataflow now, and whether it has that already: the same plan, written to
+    the same destinations.
 
     Raises:
         QueryRefused: as `explain`, or the manifest is refused, or its instance does not run.

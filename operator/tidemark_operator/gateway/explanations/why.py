@@ -1,4 +1,4 @@
-"""What holds a relation's frontier back: an input, a replica or a condition.
+"""The reason that holds a relation's frontier back: an input, a replica or a condition.
 
     delays.by-carrier            complete before 12:00:01
       ├─ replica r1              has read everything that its inputs have     not the reason

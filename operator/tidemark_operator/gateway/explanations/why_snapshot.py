@@ -31,7 +31,7 @@ def snapshot(context: ReconcileContext, namespace: str) -> dict[str, RelationSna
 
 
 def _busy(context: ReconcileContext, namespace: str) -> _Busy:
-    """What replicas have been busy with for seconds: reading files, hydrating."""
+    """The work that replicas have been busy with for seconds: reading files, hydrating."""
     found: _Busy = {}
     for source in context.registry.sources(namespace):
         if source.ingester is not None and source.report is not None and source.report.activity:

@@ -106,7 +106,8 @@ class _Known:
 
 
 def _learnt(before: _Kept, made: _Kept) -> _Kept:
-    """What to keep of the shape of two statements; a shape whose plan was found to depend on values has no template."""
+    """The entry to keep for the shape of two statements; a shape whose plan was found to depend on values has no
+    template."""
     if before.value_dependent:
         return before
     try:

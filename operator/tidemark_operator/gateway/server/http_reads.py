@@ -288,7 +288,7 @@ class HttpSubscriber:
 
 
 async def _failure(serve: Awaitable[None]) -> OperatorError | None:
-    """What `serve` failed with. Without its tracebacks, which hold the rows that were being sent, while a client may
+    """The error of `serve`, without its tracebacks: these hold the rows that were being sent, while a client may
     take long to take the error."""
     try:
         await serve

@@ -1,4 +1,4 @@
-"""What happens when an object is deleted.
+"""The deletion of objects.
 
 dataflow_deletion     a Dataflow: replicas drop it, readers of its tables get an end message
 data_source_deletion  a DataSource: its ingestion stops, readers of its tables get an end message

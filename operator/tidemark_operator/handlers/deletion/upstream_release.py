@@ -1,4 +1,5 @@
-"""What a deleted DataSource keeps upstream is ended: the replication slot of a `postgres` source, which keeps WAL.
+"""The release of what a deleted DataSource keeps upstream: the replication slot of a `postgres` source, which keeps
+WAL.
 
     ingestion stopped ─► ReleaseSource to its ingester (or to any replica), every 5 s ─► done
                      └► 60 s without success: an Event names the slot and the statement that drops it

@@ -29,7 +29,7 @@ status."""
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What every builder needs: the stored status, the generation of the spec, and the time in milliseconds since
+    """Arguments of every builder: the stored status, the generation of the spec, and the time in milliseconds since
     1970."""
 
     old: Mapping[str, Any]

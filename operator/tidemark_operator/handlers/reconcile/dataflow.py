@@ -68,7 +68,7 @@ class Run:
 
 
 def decide(dataflow: Dataflow, *, has_readers: bool, has_instance: bool) -> Delete | Rest | Run:
-    """What is to become of the object. A deleted object that has readers runs until the last reader is gone."""
+    """Decide what becomes of the object. A deleted object that has readers runs until the last reader is gone."""
     if dataflow.meta.deleting and not has_readers:
         return Delete()
     deletes_tables = dataflow.deletion_policy is DeletionPolicy.DELETE and not dataflow.meta.deleting

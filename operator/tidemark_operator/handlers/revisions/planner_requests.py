@@ -62,7 +62,8 @@ def question_of(request: PlanRequest, replan: str = "") -> Digest:
 
 
 def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRefused:
-    """What a refusal means. A Dataflow that reads itself would wait for itself for ever, so it is refused for good."""
+    """The outcome of planning that a refusal means. A Dataflow that reads itself would wait for itself for ever, so it
+    is refused for good."""
     for diagnostic in refused.diagnostics:
         if diagnostic.relation[:1] == (dataflow.meta.name,):
             return PlanRefused("Cycle", f"{diagnostics.describe(diagnostic)}: a Dataflow cannot read itself")

@@ -362,7 +362,7 @@ def _kinds(sink: object, allowed: AllowedHosts) -> Iterator[tuple[str, str]]:
 
 
 def _waits(context: ReconcileContext, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
-    """What an installed dataflow waits for, or what keeps it from being installed."""
+    """Events that an installed dataflow waits for, or obstacles that keep it from being installed."""
     running = context.running(state.key.namespace, state.instance)
     if running is None or installed is None or installed.scheduled:
         if installed is not None or not isinstance(state.plan, Stored):

@@ -62,7 +62,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to apply and what to delete."""
+    """The objects to apply and those to delete."""
 
     apply: tuple[Member, ...]
     delete: tuple[Found, ...]

@@ -111,7 +111,7 @@ class DataflowFacts:
     plan: Plan
     suspended: bool = False
     earlier: EarlierRevision | None = None
-    """What serves reads, if it is of an earlier spec."""
+    """The revision that serves reads, if it is of an earlier spec."""
     deleting_used_by: tuple[str, ...] = ()
     """Dataflows that still read the exports, if the Dataflow is being deleted."""
     waiting_for_inputs: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class DataflowFacts:
     quarantined_input: str = ""
     """The quarantined Dataflow whose index it needs, if no replica has that index."""
     tables_changed: tuple[str, ...] = ()
-    """What other programs did to tables, so that it was computed again."""
+    """Changes of other programs to tables, for which the dataflow was computed again."""
     publications: tuple[Publication, ...] = ()
     replacement: Replacement | None = None
     """With `own`, the fields from `scheduled` on describe the new revision."""

@@ -1,4 +1,4 @@
-"""What a ComputeReplica says of its pods: requests, executors, scratch, volumes.
+"""The pods that a ComputeReplica asks for: requests, executors, scratch, volumes.
 
 Only an orchestrator of pods can give these; the defaults ask for nothing. What is allowed, the schema says.
 """

@@ -26,7 +26,7 @@ _MORE_HISTORY_MS = 300_000
 
 
 class OnError(Enum):
-    """What a published table has while its view has errors: its last right rows, or none."""
+    """The contents of a published table while its view has errors: its last right rows, or none."""
 
     KEEP = "keep"
     EMPTY = "empty"

@@ -1,2 +1,2 @@
-"""What the catalogue holds: the user's relations with oids (`entries`), and rows of the system relations
+"""The contents of the catalogue: the user's relations with oids (`entries`), and rows of the system relations
 (`system_rows` lists them)."""

@@ -188,7 +188,7 @@ _REGISTERED: Mapping[str, tuple[Callable[[Contents], Pairs], str, str]] = {
 
 
 def oid_of_name(type: str, text: str, contents: Contents, missing: int | None = -1) -> int | None:
-    """What `'text'::type` means. `missing`: None, to answer None for a name that nothing has.
+    """The oid that `'text'::type` means. `missing`: None, to answer None for a name that nothing has.
 
     Raises CatalogueError: nothing has the name.
     """

@@ -65,11 +65,11 @@ class JoinProblem:
     known: tuple[KnownRows, ...] = ()
 
     def known_rows(self, at: int) -> KnownRows:
-        """What the planner knows of the rows of an input."""
+        """The planner's knowledge of the rows of an input."""
         return self.known[at] if self.known else KnownRows()
 
     def read_rows(self, at: int) -> KnownRows:
-        """What the planner knows of an input's rows as the join reads them: with an index, filters run later."""
+        """The planner's knowledge of an input's rows as the join reads them: with an index, filters run later."""
         known = self.known_rows(at)
         return replace(known, share=0, is_one=known.is_one and not known.share) if self.index_keys[at] else known
 

@@ -21,7 +21,7 @@ from tidemark_protocol.plan.row_estimates import LEAST_SHARE, MOST, Exponents, r
 
 @dataclass(frozen=True)
 class KnownRows:
-    """What the planner knows of an input's rows; numbers are exponents of two.
+    """The planner's knowledge of an input's rows; numbers are exponents of two.
 
     `unique_keys`: columns of the input that no two rows share. `share`: the part of the rows that its filters keep.
     `is_one`: there is one row at most. `before`: the rows before its filters; None: unknown.
@@ -73,7 +73,7 @@ Preference = Callable[[Lookup], tuple[int, ...]]
 
 
 def known_rows(node: Hir, plan: Plan, known: Exponents) -> KnownRows:
-    """What the planner knows of the rows of an input, whose plan is `plan`. `known`: estimates of what plans read."""
+    """The planner's knowledge of the rows of an input, whose plan is `plan`. `known`: estimates of what plans read."""
     base, row = fuse(node)
     one = has_one_row(node) or is_one_row(row.predicates, unique_keys(base))
     before = rows_of(plan.input if isinstance(plan, Mfp) else plan, known)

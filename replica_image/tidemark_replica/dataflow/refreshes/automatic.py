@@ -65,8 +65,8 @@ class Heavy:
 
 @dataclass(frozen=True)
 class Search:
-    """What a step is searched for: the one time with at least `rows` updates; where `next_refresh` is given, the one
-    refresh with so many since the one before."""
+    """The time that a step is searched for: the one time with at least `rows` updates; where `next_refresh` is given,
+    the one refresh with so many since the one before."""
 
     rows: int
     next_refresh: Callable[[int], int] | None
@@ -175,7 +175,7 @@ class AutomaticRefreshes:
         return min(goal, Frontier.decode(self.due.time + 1 if self._has_begun else self.due.begin))
 
     def search(self) -> Search | None:
-        """What the step that begins now, towards `goal`, is searched for. None: no step costs more than a hydration, as
+        """The search of the step that begins now, towards `goal`. None: no step costs more than a hydration, as
         far as is known, or the dataflow is behind: what ran last has left some of what had come when it began."""
         if self._dataflow.processed != self._begun:  # else it has failed
             self._is_level = self._dataflow.processed >= self._had_come

@@ -1,4 +1,4 @@
-"""What steps and hydrations of one dataflow have cost on this replica, and whether the next step costs more than
+"""The costs of steps and hydrations of one dataflow on this replica, and whether the next step costs more than
 computing its views anew (`refreshPolicy: auto`).
 
     steps        of 100 rows: 0.2 s    of 90,000 rows: 40 s       by size: each size has an average of its own
@@ -27,7 +27,7 @@ FACTOR_TO_BEGIN = 1.5
 GROWTH_MAX = 8.0
 """A hydration says nothing of one with more than so many times its rows."""
 TRIAL_SHARE = 0.25
-"""What steps that measure again may cost beyond a hydration, per second of recomputations."""
+"""The seconds that steps which measure again may cost beyond a hydration, per second of recomputations."""
 WEIGHT = 0.5
 """The weight of the newest measurement in an average."""
 COLD_SHARE = 0.2

@@ -38,7 +38,7 @@ Iterations = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StepDescription:
-    """What a job of the step over [lower, upper) reads. `published`: the files of earlier fragments."""
+    """The inputs of a job of the step over [lower, upper). `published`: the files of earlier fragments."""
 
     step: StepId
     lower: int
@@ -129,7 +129,7 @@ class FeedbackFile:
 
 @dataclass(frozen=True)
 class StageReport:
-    """What one attempt of a stage wrote."""
+    """The files and counts that one attempt of a stage wrote."""
 
     attempt: int
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]

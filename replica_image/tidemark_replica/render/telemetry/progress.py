@@ -138,7 +138,8 @@ class _FragmentProgress:
         return _StageProgress(self, received, slots, counts).point(frame.tree)
 
     def _frame(self, frame: Frame) -> _Position:
-        """What Catalyst computes streams through the task, so its progress is that of its input."""
+        """The position of a frame. A plan of Catalyst streams its rows through the task, so it has its input's
+        position."""
         match frame:
             case StageFrame():
                 return self.stage(frame)

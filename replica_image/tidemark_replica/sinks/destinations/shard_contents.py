@@ -1,4 +1,4 @@
-"""What a destination reads of a view's shard: the net changes between two times, or the contents at one, in shares.
+"""A destination's reads of a view's shard: the net changes between two times, or the contents at one, in shares.
 
 net_changes       one table of rows with `__diff`, in memory, as long as it is small enough
 contents_shares   the rows at a time, divided by a hash, one share in memory at a time

@@ -25,7 +25,7 @@ READ_SECONDS = 30.0
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a progress record says. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
+    """A progress record. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
     `topic_id`: another topic of the same name has another one. `key`, `envelope`, `format`: of the records.
     `key_schema`: the id that the registry gives the schema of their keys; 0 without one. `pieces`, `done`: of a
     snapshot, how many transactions it takes and how many there have been; the topic has the contents at `time` once
@@ -73,7 +73,7 @@ Ends = Mapping[int, tuple[int, int]]
 
 
 def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: Ends) -> Progress | None:
-    """What the last committed record about the topic says; None where there is none. `ends`: of the progress topic.
+    """The last committed progress record about the topic; None: there is none. `ends`: of the progress topic.
     Raises DestinationStopped."""
     deadline, window = time.monotonic() + READ_SECONDS, WINDOW_RECORDS
     low, high = ends[0]

@@ -1,4 +1,4 @@
-"""What bytes the keys and values of records are: JSON, or Avro with the frame of a registry of schemas."""
+"""Formats of the keys and values of records: JSON, or Avro with the frame of a registry of schemas."""
 
 from __future__ import annotations
 

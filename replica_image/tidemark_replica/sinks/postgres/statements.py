@@ -28,8 +28,8 @@ _DIFF = sql.Identifier(DIFF)
 
 @dataclass(frozen=True)
 class Found:
-    """What the changes would do. `copies`, `nulls`: some key would be there twice, or be NULL. `wrong`: a row that the
-    table should lose is not in it, or a key that is new is."""
+    """The conflicts that the changes would cause. `copies`, `nulls`: some key would be there twice, or be NULL.
+    `wrong`: a row that the table should lose is not in it, or a key that is new is."""
 
     copies: bool
     nulls: bool

@@ -139,7 +139,7 @@ class SubscribeSink(ClientSink):
 
 @dataclass(frozen=True)
 class Goal:
-    """What is sent of a step: updates before `before`, as batches up to `end`, then the error, if any."""
+    """The part of a step that is sent: updates before `before`, as batches up to `end`, then the error, if any."""
 
     before: int
     end: Position

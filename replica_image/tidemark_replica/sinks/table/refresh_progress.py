@@ -1,4 +1,4 @@
-"""What a view with a refresh schedule still has to append to its shard.
+"""The progress of a view with a refresh schedule: what it still has to append to its shard.
 
     refreshes   ······R1··········R2·········R3······          the schedule
     changes     ··x·x····y··x··y·······x···z·│                 staged up to the dataflow's frontier

@@ -213,8 +213,9 @@ def _count(batch: pa.RecordBatch, counts: dict[str, list[int]], at: int) -> None
 
 @dataclass(frozen=True)
 class StagedRows:
-    """What jobs staged. `counts`: the numbers of good and bad records, by the name of the file. `problems`: the codes
-    of files that turned out to be unreadable; what is staged is of no use then, and is read again without them."""
+    """The rows that jobs staged. `counts`: the numbers of good and bad records, by the name of the file. `problems`:
+    the codes of files that turned out to be unreadable; what is staged is of no use then, and is read again without
+    them."""
 
     table: list[StagedFile] = field(default_factory=list)
     dead_letters: list[StagedFile] = field(default_factory=list)

@@ -19,7 +19,7 @@ from tidemark_replica.storage.kafka.stop import BrokersAway
 
 LOG = logging.getLogger(__name__)
 PRODUCER_LOG = logging.getLogger(f"{__name__}.producer")
-"""What producers log: each turn of another replica as a fatal error, which they raise to their writer, too."""
+"""The log of producers: each turn of another replica as a fatal error, which they raise to their writer, too."""
 PRODUCER_LOG.setLevel(logging.CRITICAL + 1)
 SECRET_KEYS = frozenset(
     {

@@ -47,7 +47,7 @@ _HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
 @dataclass(frozen=True)
 class Auctioneer:
-    """What the events are a function of, beside their numbers. `began`: milliseconds since 1970."""
+    """The arguments of the events, beside their numbers. `began`: milliseconds since 1970."""
 
     seed: int
     events_per_second: int

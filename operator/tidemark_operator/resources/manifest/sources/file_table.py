@@ -44,7 +44,7 @@ def _order(fields: Fields, directory: str) -> str:
 
 
 def _options(fields: Fields, format: str) -> tuple[Option, ...]:
-    """What is given, and for csv what the schema promises where nothing is: a header, and quotes that are doubled
+    """The options that are given, and for csv the schema's own where none is: a header, and quotes that are doubled
     inside a quoted field. Spark's own defaults are others. In the order of their names."""
     options = {}
     for name in fields.values:

@@ -1,4 +1,4 @@
-"""What Debezium's connector of PostgreSQL says of transactions (`provide.transaction.metadata`), in JSON with or
+"""Metadata of transactions from Debezium's connector of PostgreSQL (`provide.transaction.metadata`), in JSON with or
 without schemas.
 
     topic of transactions   {"status": "BEGIN", "id": "728:26391608", ...}
@@ -77,7 +77,7 @@ class NoSequence(NotUnderstood):
 
 @dataclass(frozen=True)
 class Mark:
-    """What a change event says of its transaction. `id` empty: it has none. `position`: of the event in the log.
+    """A change event's metadata of its transaction. `id` empty: it has none. `position`: of the event in the log.
     `order`: the event's number among those of its table. `commit_before`: the position of the commit before the
     transaction, None where it is not known. `table`: as the counts of END name it."""
 

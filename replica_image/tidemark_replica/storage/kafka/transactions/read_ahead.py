@@ -34,7 +34,7 @@ _SEQUENCE = (
 
 
 class Fate(Enum):
-    """What becomes of a run."""
+    """The fate of a run."""
 
     TAKEN = 0
     DROPPED = 1
@@ -71,7 +71,7 @@ class _Seen:
 
 @dataclass
 class Tally:
-    """What the runs of a table say together. `counts`: by transaction, its events that are before all events of later
+    """The sum of the runs of a table. `counts`: by transaction, its events that are before all events of later
     ones in their partition, without those that came again. `behind`: by transaction, the partition and the offset of
     an event that is behind later ones, and is none that came again. `latest`: by partition, the greatest rank."""
 

@@ -62,7 +62,7 @@ class _Bound:
 
 
 class UndecidedBound:
-    """What bindings remember of such transactions, as text."""
+    """The record of such transactions in bindings, as text."""
 
     def __init__(self, text: str = "") -> None:
         self._bound = [_Bound(*each) for each in (json.loads(text) if text else [])]

@@ -1,4 +1,4 @@
-"""What the texts of a column's values depend on besides the rows themselves.
+"""The definitions of types that the texts of a column's values depend on, besides the rows themselves.
 
     ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'   changes the text of all rows that have it, and writes no WAL for them
     ALTER TYPE point3 ADD ATTRIBUTE z int         the same, for composite types
