@@ -84,5 +84,5 @@ def late_transaction() -> WireError:
     )
 
 
-class Gone(Exception):
+class ConnectionClosed(Exception):
     """The connection is closed: nobody reads."""

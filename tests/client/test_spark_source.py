@@ -25,7 +25,7 @@ from tidemark.errors import (
     RelationChanged,
     ViewInError,
 )
-from tidemark.spark import TidemarkDataSource, patience
+from tidemark.spark import TidemarkDataSource, gateway_retry
 from tidemark.spark.change_feed import ChangeFeed, is_in_error, is_too_old
 from tidemark.spark.options import ReadOptions
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -187,7 +187,7 @@ def test_a_time_that_is_not_complete_yet_is_not_too_old(gateway: Any) -> None:
 
 def test_crash_a_gateway_that_is_restarted_does_not_end_a_stream(monkeypatch: Any) -> None:
     """Neither its driver nor its task; after a minute the error is raised."""
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_retry, "PAUSE_SECONDS", 0.2)
     history = History()
     server, port = started(history)
     reader = feed({"server": f"127.0.0.1:{port}", "token": "secret", "namespace": "ns"})
@@ -210,7 +210,7 @@ def test_crash_a_gateway_that_is_restarted_does_not_end_a_stream(monkeypatch: An
     history.upper = 2001
     assert again(lambda: reader.latestOffset(end, None))["time"] == 2000
     server.stop(None).wait()
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(gateway_retry, "RETRY_SECONDS", 0.5)
     with pytest.raises(GatewayFailed, match="no gateway answers"):
         reader.latestOffset(end, None)
 

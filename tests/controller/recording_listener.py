@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidemark_operator.controller.controller_events import Notice
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.responses import Description
@@ -19,8 +19,8 @@ class Heard:
 
     def restore(self, instance: RunningInstance, description: Description) -> None: ...
 
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        return Standing.CLEAR
+    def standing(self, instance: RunningInstance, owner: str) -> HydrationStanding:
+        return HydrationStanding.CLEAR
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         return ()

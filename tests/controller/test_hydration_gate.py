@@ -11,7 +11,7 @@ import pytest
 from tests.controller.harness import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
 from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS, STALL_MS, HydrationGate, OutOfMemory
-from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, FailureKind, Frontiers, Status
@@ -119,10 +119,10 @@ def test_other_commands_pass() -> None:
 class Standings:
     """Who stands how, as the test says."""
 
-    def __init__(self, concurrency: int = 4, recorded: bool = False, **standings: Standing) -> None:
+    def __init__(self, concurrency: int = 4, recorded: bool = False, **standings: HydrationStanding) -> None:
         self.now = standings
         self.hydration_policy = HydrationPolicy(
-            concurrency, lambda owner: self.now.get(owner, Standing.CLEAR), recorded
+            concurrency, lambda owner: self.now.get(owner, HydrationStanding.CLEAR), recorded
         )
 
     def gate(self, *names: str, resumed: tuple[str, ...] = ()) -> HydrationGate:
@@ -161,7 +161,7 @@ def test_nothing_is_scheduled_before_it_is_written_down_the_slots() -> None:
 
 def test_suspects_hydrate_last_and_alone() -> None:
     """One at a time, and with nobody beside them; whoever comes meanwhile waits for that one alone."""
-    g = Standings(x=Standing.SUSPECT, y=Standing.SUSPECT).gate("x", "y", "a", "b", "c")
+    g = Standings(x=HydrationStanding.SUSPECT, y=HydrationStanding.SUSPECT).gate("x", "y", "a", "b", "c")
 
     assert schedule(g, "x") == ["x"], "nobody else is there"
     assert schedule(g, "y", "a", "b") == []
@@ -229,8 +229,8 @@ def importer(name: str, of: str) -> c.CreateDataflow:
     return c.CreateDataflow(replace(dataflow(name, 3), index_imports=(imported,)))
 
 
-@pytest.mark.parametrize("standing", [Standing.SUSPECT, Standing.QUARANTINED])
-def test_an_importer_takes_no_slot_before_its_index_is_hydrated_there(standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [HydrationStanding.SUSPECT, HydrationStanding.QUARANTINED])
+def test_an_importer_takes_no_slot_before_its_index_is_hydrated_there(standing: HydrationStanding) -> None:
     """Another replica may have it, so both are scheduled. In its slot the importer would wait for the suspect, which
     hydrates alone, for ever, and so would everybody where importers of a quarantined one take all slots."""
     standings = Standings(concurrency=1, recorded=True, x=standing)
@@ -241,7 +241,7 @@ def test_an_importer_takes_no_slot_before_its_index_is_hydrated_there(standing: 
     schedule(g, "b", "a", "x")
     assert g.occupants == ("a",)
     hydrate(g, "a")
-    assert g.occupants == (("x",) if standing is Standing.SUSPECT else ())
+    assert g.occupants == (("x",) if standing is HydrationStanding.SUSPECT else ())
     standings.now.clear()
     g.admit()
     assert g.occupants == ("x",)
@@ -266,13 +266,13 @@ def test_importers_of_what_fails_delay_nothing() -> None:
 
 def test_a_quarantined_dataflow_is_not_scheduled() -> None:
     """It takes nobody's place; released, it is admitted without being scheduled again."""
-    standings = Standings(concurrency=1, x=Standing.QUARANTINED)
+    standings = Standings(concurrency=1, x=HydrationStanding.QUARANTINED)
     g = standings.gate("x", "a")
 
     assert schedule(g, "x", "a") == ["a"]
     assert hydrate(g, "a") == []
     assert g.occupants == ()
-    standings.now["x"] = Standing.CLEAR
+    standings.now["x"] = HydrationStanding.CLEAR
     assert through(g.admit()) == ["x"]
 
 
@@ -289,7 +289,7 @@ def test_a_dataflow_that_its_replica_is_hydrating_keeps_its_slot_over_a_reconnec
 
 def test_a_hydrated_dataflow_is_scheduled_whatever_its_standing() -> None:
     """A controller that reconnects holds nothing back that runs."""
-    g = Standings(recorded=True, x=Standing.QUARANTINED).gate("x")
+    g = Standings(recorded=True, x=HydrationStanding.QUARANTINED).gate("x")
 
     assert schedule(g, "x") == []
     assert hydrate(g, "x") == ["x"]
@@ -309,16 +309,16 @@ def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
         assert g.observe(ran_out(export, 1)) == []
     assert g.out_of_memory() == [OutOfMemory("x", False, "1")]
     assert g.out_of_memory() == []
-    standings.now["x"] = Standing.SUSPECT
+    standings.now["x"] = HydrationStanding.SUSPECT
     assert through(g.admit()) == ["b"]
     assert [hydrate(g, name) for name in "ab"] == [[], ["x"]]
     assert g.occupants == ("x",)
 
     g.observe(ran_out(view("x"), 2))
     assert g.out_of_memory() == [OutOfMemory("x", True, "2")]
-    standings.now["x"] = Standing.QUARANTINED
+    standings.now["x"] = HydrationStanding.QUARANTINED
     assert g.admit() == []
-    standings.now["x"] = Standing.CLEAR
+    standings.now["x"] = HydrationStanding.CLEAR
     assert through(g.admit()) == ["x"], "released"
     assert hydrate(g, "x") == []
     assert g.observe(ran_out(index("x"), 3)) == []

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed, unless_released
+from tidemark_operator.controller.hydration.quarantine import (
+    Death,
+    HydrationStanding,
+    Suspicion,
+    blamed,
+    unless_released,
+)
 
 R1 = [Death("r1", f"incarnation {n}") for n in range(5)]
 R2 = [Death("r2", f"incarnation {n}") for n in range(5)]
@@ -13,14 +19,14 @@ R2 = [Death("r2", f"incarnation {n}") for n in range(5)]
 @pytest.mark.parametrize(
     ("deaths", "standing"),
     [
-        pytest.param([R1[0]], Standing.SUSPECT, id="one"),
-        pytest.param([R1[0], R1[0], R1[0]], Standing.SUSPECT, id="the same one, heard of again after a crash"),
-        pytest.param([R1[0], R1[1]], Standing.SUSPECT, id="two"),
-        pytest.param([R1[0], R2[0], R1[1]], Standing.QUARANTINED, id="three, of two replicas"),
-        pytest.param([R1[0], R1[1], R1[2], R1[3]], Standing.QUARANTINED, id="more"),
+        pytest.param([R1[0]], HydrationStanding.SUSPECT, id="one"),
+        pytest.param([R1[0], R1[0], R1[0]], HydrationStanding.SUSPECT, id="the same one, heard of again after a crash"),
+        pytest.param([R1[0], R1[1]], HydrationStanding.SUSPECT, id="two"),
+        pytest.param([R1[0], R2[0], R1[1]], HydrationStanding.QUARANTINED, id="three, of two replicas"),
+        pytest.param([R1[0], R1[1], R1[2], R1[3]], HydrationStanding.QUARANTINED, id="more"),
     ],
 )
-def test_three_deaths_are_enough(deaths: list[Death], standing: Standing) -> None:
+def test_three_deaths_are_enough(deaths: list[Death], standing: HydrationStanding) -> None:
     """Of whichever replicas, each counted once."""
     suspicion = None
     for death in deaths:
@@ -37,19 +43,19 @@ def test_a_dataflow_beside_a_guilty_one_on_many_replicas_stays_a_suspect(replica
     suspicion = None
     for n in range(replicas):
         suspicion = blamed(suspicion, "d-r1", Death(f"r{n}", "first"), "", alone=False)
-        assert suspicion.standing is Standing.SUSPECT
+        assert suspicion.standing is HydrationStanding.SUSPECT
 
     assert suspicion is not None
     guilty = blamed(suspicion, "d-r1", Death("r1", "second"), "")
-    assert guilty.standing is Standing.QUARANTINED
-    assert blamed(guilty, "d-r1", Death("r9", "first"), "", alone=False).standing is Standing.QUARANTINED
+    assert guilty.standing is HydrationStanding.QUARANTINED
+    assert blamed(guilty, "d-r1", Death("r9", "first"), "", alone=False).standing is HydrationStanding.QUARANTINED
 
 
 def test_another_revision_is_another_matter() -> None:
     """The spec has changed."""
     old = Suspicion("d-r1", tuple(R1[:3]))
 
-    assert blamed(old, "d-r2", R1[3], "").standing is Standing.SUSPECT
+    assert blamed(old, "d-r2", R1[3], "").standing is HydrationStanding.SUSPECT
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
 from tidemark_operator.fleet import fleet
 from tidemark_operator.fleet.clients import quarantined_readers
@@ -104,8 +104,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quarantine(listening: Listening) -> None:
-    def standing(_: RunningInstance, owner: str) -> Standing:
-        return Standing.QUARANTINED if owner == "ns/d" else Standing.CLEAR
+    def standing(_: RunningInstance, owner: str) -> HydrationStanding:
+        return HydrationStanding.QUARANTINED if owner == "ns/d" else HydrationStanding.CLEAR
 
     listening.standing = standing  # type: ignore[method-assign]
 

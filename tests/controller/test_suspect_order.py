@@ -27,12 +27,18 @@ from tests.controller.test_hydration_gate import (
     view,
 )
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
-from tidemark_operator.controller.hydration.quarantine import Death, HydrationPolicy, Standing, Suspicion, blamed
+from tidemark_operator.controller.hydration.quarantine import (
+    Death,
+    HydrationPolicy,
+    HydrationStanding,
+    Suspicion,
+    blamed,
+)
 
 
 def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_next() -> None:
     """A replay tells of one after the other, and nobody has a slot yet."""
-    g = Standings(x=Standing.SUSPECT).gate("x", "a")
+    g = Standings(x=HydrationStanding.SUSPECT).gate("x", "a")
     for export in (index("x"), view("x")):
         assert g.absorb(export) == []
     assert schedule(g, "a") == ["a"]
@@ -41,7 +47,7 @@ def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_
 
 def test_a_suspect_that_stands_still_keeps_other_suspects_waiting_and_no_others() -> None:
     """Where two suspects are beside each other no death says whose fault it was."""
-    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
+    standings = Standings(concurrency=2, x=HydrationStanding.SUSPECT, y=HydrationStanding.SUSPECT)
     g = standings.gate("x", "y", "a")
     assert schedule(g, "x", "y") == ["x"]
     for minute in range(11):
@@ -56,7 +62,7 @@ def test_a_suspect_that_stands_still_keeps_other_suspects_waiting_and_no_others(
 
 def test_a_suspect_that_is_not_recorded_yet_does_not_stand_still() -> None:
     """The API server does not answer, so it is not scheduled and cannot make progress."""
-    g = Standings(recorded=True, x=Standing.SUSPECT).gate("x", "a")
+    g = Standings(recorded=True, x=HydrationStanding.SUSPECT).gate("x", "a")
     schedule(g, "x")
     for minute in range(60):
         g.maintain(minute * 60_000)
@@ -95,8 +101,8 @@ class Days:
         for name in self.fates:
             self._schedule(name)
 
-    def standing(self, name: str) -> Standing:
-        return self.suspicions[name].standing if name in self.suspicions else Standing.CLEAR
+    def standing(self, name: str) -> HydrationStanding:
+        return self.suspicions[name].standing if name in self.suspicions else HydrationStanding.CLEAR
 
     def _schedule(self, name: str) -> None:
         for export in (index(name), view(name)):
@@ -125,7 +131,9 @@ class Days:
         death, alone = Death("r1", str(self.deaths)), len(self.gate.occupants) == 1
         for name in self.gate.occupants:
             self.suspicions[name] = blamed(self.suspicions.get(name), name, death, "", alone=alone)
-            assert self.standing(name) is not Standing.QUARANTINED or self.fates[name].kills, f"{name} is innocent"
+            assert self.standing(name) is not HydrationStanding.QUARANTINED or self.fates[name].kills, (
+                f"{name} is innocent"
+            )
         self._begin()
 
 
@@ -156,4 +164,4 @@ def _is_over(days: Days, given: list[Fate]) -> bool:
     names = {f"d{number}": fate for number, fate in enumerate(given)}
     killers = {name for name, fate in names.items() if fate.kills}
     well = {name for name, fate in names.items() if not fate.kills}
-    return well <= days.hydrated and all(days.standing(name) is Standing.QUARANTINED for name in killers)
+    return well <= days.hydrated and all(days.standing(name) is HydrationStanding.QUARANTINED for name in killers)

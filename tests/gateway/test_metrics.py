@@ -15,7 +15,7 @@ from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
@@ -35,8 +35,8 @@ class Deaf:
 
     def occupied(self, *reported: object) -> None: ...
 
-    def standing(self, *asked: object) -> Standing:
-        return Standing.CLEAR
+    def standing(self, *asked: object) -> HydrationStanding:
+        return HydrationStanding.CLEAR
 
 
 def fleet() -> Fleet:

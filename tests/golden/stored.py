@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.golden.values import INGESTIONS, REVISION
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
-from tidemark_operator.catalogue.dataflow_state import PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import PendingRevision, ReplacementId
 from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
 from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
@@ -57,7 +57,7 @@ META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
 DATAFLOW_OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
 SOURCE_OWNER = Owner(DATA_SOURCES.api_version, DATA_SOURCES.kind, META)
 MARK = ActiveRevision("revenue-0a1b2c3d-r4", 4, 9, "sha256:0", REVISION)
-PENDING = PendingRevision(MARK, Together("sales", "sales-77-r2"))
+PENDING = PendingRevision(MARK, ReplacementId("sales", "sales-77-r2"))
 SUSPICION = Suspicion("revenue-r4", (Death(ReplicaId("r1"), "12-34"),), "again")
 ATTEMPTS = Attempts(3, 2, Exit(137, 1_700_000_000_000))
 PROCESS: dict[str, Any] = {"pid": 12, "startTime": 34, "digest": "0a1b", "startedAt": 1_700_000_000_000}

@@ -13,9 +13,9 @@ from tests.protocol.samples import ROW, SHARD, A
 from tidemark_operator.catalogue.dataflow_state import (
     DataflowState,
     PendingRevision,
+    ReplacementId,
     RevisionEnds,
     RevisionSet,
-    Together,
 )
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
@@ -90,7 +90,7 @@ def dataflow(
     state = DataflowState(Key(DATAFLOWS, "ns", name), name, "default", revisions=RevisionSet(active))
     if pending is not None:
         of, _, number = (root or f"{name}/{pending.number}").partition("/")
-        mark(state, pending=PendingRevision(pending, Together(of, f"{of}-r{number}")))
+        mark(state, pending=PendingRevision(pending, ReplacementId(of, f"{of}-r{number}")))
     newest = pending if pending is not None and not root else active
     return ask(state, digest=spec or (newest.spec_digest if newest else ""))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.handlers.revisions import ask, dataflow, rev
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle
-from tidemark_operator.handlers.reconcile.dataflow import Delete, Rest, Run, decide
+from tidemark_operator.handlers.reconcile.dataflow import AwaitInstance, Delete, Run, decide
 from tidemark_operator.resources.conditions.dataflow import Plan, Planning, PlanRefused, Stored, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 
@@ -21,15 +21,15 @@ FAILS = Obstacle("spec.until is 400", failed=True, reason="UntilNotReadable")
         (False, "Retain", False, True, Run(finalizer=False)),
         (False, "Delete", False, True, Run(finalizer=True)),
         (False, "Retain", True, True, Run(finalizer=True)),
-        (False, "Delete", False, False, Rest(finalizer=True)),
+        (False, "Delete", False, False, AwaitInstance(finalizer=True)),
         (True, "Delete", True, True, Run(finalizer=True)),
-        (True, "Retain", True, False, Rest(finalizer=True)),
+        (True, "Retain", True, False, AwaitInstance(finalizer=True)),
         (True, "Retain", False, True, Delete()),
         (True, "Delete", False, False, Delete()),
     ],
 )
 def test_the_decision_about_a_dataflow(
-    deleting: bool, policy: str, has_readers: bool, has_instance: bool, decision: Delete | Rest | Run
+    deleting: bool, policy: str, has_readers: bool, has_instance: bool, decision: Delete | AwaitInstance | Run
 ) -> None:
     """A deleted one runs until its last reader is gone, and goes also where its instance is gone."""
     metadata = {"deletionTimestamp": "2026-11-26T00:00:00Z"} if deleting else {}

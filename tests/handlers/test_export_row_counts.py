@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.registries import add_dataflow, registry
 from tests.handlers.revisions import mark
-from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, ReplacementId
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.catalogue.row_counts import counts_of, export_counts
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
@@ -67,7 +67,7 @@ def test_an_export_that_hydrates_has_the_count_of_the_one_before() -> None:
     (index,) = description.index_exports
     new = replace(description, index_exports=(replace(index, id=GlobalId("new/index")),))
     coming = replace(state.active, name="r2", number=2, revision=replace(state.active.revision, description=new))
-    mark(state, pending=PendingRevision(coming, Together("totals", "r2")))
+    mark(state, pending=PendingRevision(coming, ReplacementId("totals", "r2")))
 
     before = export_counts([state], Reported(totals=("4096",)))
     assert before == {index.id: 4096, GlobalId("new/index"): 4096}

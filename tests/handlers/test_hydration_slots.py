@@ -12,7 +12,7 @@ from tests.handlers.revisions import dataflow, rev
 from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
-from tidemark_operator.controller.hydration.quarantine import SlotOccupants, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding, SlotOccupants
 from tidemark_operator.fleet.clients.query_death_count import ClientWork
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
@@ -158,7 +158,7 @@ def test_blame_that_cannot_be_written_keeps_no_other_from_hydrating() -> None:
         of.changed(instance, R1)
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
         assert running.written[R1] == (D1,)
-        assert of.standing(instance, D1) is Standing.SUSPECT
+        assert of.standing(instance, D1) is HydrationStanding.SUSPECT
         assert of._unsaved == {elsewhere}
 
     asyncio.run(scenario())
@@ -240,7 +240,7 @@ def test_a_death_beside_a_clients_query_makes_a_suspect_and_no_quarantine(asked:
             of.greeted(instance, R1, f"i{process}")
             hydrating = {"incarnation": f"i{process}", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
             of._records[Process.of(instance, R1)] = SlotRecord.of({"status": {"hydrating": hydrating}}, "")
-        assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
+        assert of.standing(instance, D1) is (HydrationStanding.SUSPECT if asked else HydrationStanding.QUARANTINED)
 
     asyncio.run(scenario())
 
@@ -256,9 +256,9 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_no_other_is_wr
         instance = cast(RunningInstance, running)
         for attempt in ("1", "1", "2"):
             of.ran_out(instance, R1, OutOfMemory(D1, attempt == "2", attempt))
-        assert of.standing(instance, D1) is Standing.SUSPECT
+        assert of.standing(instance, D1) is HydrationStanding.SUSPECT
         of.ran_out(instance, R1, OutOfMemory(D1, True, "3"))
-        assert of.standing(instance, D1) is Standing.QUARANTINED
+        assert of.standing(instance, D1) is HydrationStanding.QUARANTINED
 
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
         assert writing.deaths()[-1] == [R1] * 3
@@ -278,7 +278,7 @@ def test_running_out_of_memory_beside_a_clients_query_makes_a_suspect_and_no_qua
         instance = cast(RunningInstance, running)
         for attempt in range(5):
             of.ran_out(instance, R1, OutOfMemory(D1, True, str(attempt)))
-        assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
+        assert of.standing(instance, D1) is (HydrationStanding.SUSPECT if asked else HydrationStanding.QUARANTINED)
         await of.close()
 
     asyncio.run(scenario())

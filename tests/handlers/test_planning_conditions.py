@@ -13,7 +13,7 @@ from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
 from tests.protocol.samples import SHARD, A, dataflow
 from tests.resources.manifests import body
-from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, RevisionSet, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, ReplacementId, RevisionSet
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 from tidemark_operator.kube.cache import key_of
@@ -113,7 +113,7 @@ def test_an_edit_is_planned_though_the_active_revision_cannot_begin(edited: bool
             key, "d", "default", revisions=RevisionSet(serves if edited else replace(serves, spec_digest=digest))
         )
         if edited:
-            state.revisions = replace(state.revisions, pending=PendingRevision(coming, Together("d", "d-r2")))
+            state.revisions = replace(state.revisions, pending=PendingRevision(coming, ReplacementId("d", "d-r2")))
         harness.context.registry.put_dataflow(state)
         book = harness.fleet.book("ns")
         for shard in (SHARD, *view_shards(ended)):

@@ -13,7 +13,7 @@ from tests.handlers.revisions import dataflow, rev
 from tests.protocol.samples import SHARD
 from tests.resources.manifests import body
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import key_of
@@ -47,8 +47,8 @@ class Reading(OperatorHarness):
         connection = self.running._connections = self.running._connections + 1
         self.running.described(R1, connection, Description(incarnation, None, 0, (), (), ()))
 
-    def stands(self, a: Standing) -> None:
-        self.running.core.hydration_policy.standing = lambda owner: a if owner == "ns/a/1" else Standing.CLEAR
+    def stands(self, a: HydrationStanding) -> None:
+        self.running.core.hydration_policy.standing = lambda owner: a if owner == "ns/a/1" else HydrationStanding.CLEAR
         self.restart("next")
         self.running.maintain()
 
@@ -75,7 +75,7 @@ def test_an_importer_of_a_quarantined_dataflow_names_it() -> None:
     """At once, also where a replica comes and goes; not where it is hydrated, and not once that one is released."""
 
     def scenario(reading: Reading) -> None:
-        reading.stands(Standing.QUARANTINED)
+        reading.stands(HydrationStanding.QUARANTINED)
         reading.running.attach(ReplicaId("r2"), "unix:///nowhere")
         for _ in range(2):
             message = reading.says("b")
@@ -84,9 +84,9 @@ def test_an_importer_of_a_quarantined_dataflow_names_it() -> None:
             reading.running.core.dataflows.seed({GlobalId("a/i/1"): at(400)})  # as an earlier operator wrote it down
             reading.running.maintain()
 
-        reading.stands(Standing.CLEAR)
+        reading.stands(HydrationStanding.CLEAR)
         assert reading.says("b")["Scheduled"]["reason"] == "Scheduled"
-        reading.stands(Standing.QUARANTINED)
+        reading.stands(HydrationStanding.QUARANTINED)
         reported = [Frontiers(GlobalId(f"{name}/i/1"), at(400), at(400), at(400)) for name in "ab"]
         reading.running.received(R1, reading.running._connections, reported)
         assert reading.says("b")["Hydrated"]["status"] == "True"
@@ -102,7 +102,7 @@ def test_a_dataflow_that_waits_for_a_slot_names_its_predecessors() -> None:
         reading.running.maintain()
         assert reading.says("b")["Hydrated"]["message"] == "waits for its turn; 0 of 1 exports are hydrated"
         assert reading.says("a")["Hydrated"]["message"] == "0 of 1 exports are hydrated"
-        reading.stands(Standing.SUSPECT)
+        reading.stands(HydrationStanding.SUSPECT)
         assert reading.says("b")["Hydrated"]["message"] == (
             "waits for its turn; Dataflow a hydrates on replica r1, alone, as replicas died of it; "
             "0 of 1 exports are hydrated"

@@ -13,7 +13,7 @@ from tests.handlers.test_hydration_slots import D1, R1, Writing, slots
 from tests.protocol.samples import dataflow as description
 from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
 from tidemark_operator.kube.cache import Key
@@ -69,7 +69,7 @@ def test_a_slot_granted_again_before_its_loss_was_recorded_is_scheduled(
         replica.say(Failure(INDEX, FailureKind.STEP, "no memory", OUT_OF_MEMORY, 1))
         await replica.until(lambda: scheduled() == 2)
         assert writing.deaths() == [[R1]]
-        assert of.standing(instance, D1) is Standing.SUSPECT
+        assert of.standing(instance, D1) is HydrationStanding.SUSPECT
         await of.close()
 
     play(scenario)

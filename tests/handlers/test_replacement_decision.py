@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.handlers.revisions import ask, dataflow, ended, mark, rev, superseded, table, writing_own
-from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, ReplacementId
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced, closure, dependants, is_stale, joins
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
@@ -35,7 +35,7 @@ A_EDITED = dataflow("a", A1, A2)
 B, C = dataflow("b", B1), dataflow("c", C1)
 B_OVER = ended(dataflow("b", B1))
 B_COMING = dataflow("b", B1, B2, root="a/2")
-WITH_A2 = Together("a", "a-r2")
+WITH_A2 = ReplacementId("a", "a-r2")
 
 DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ("never planned", dataflow("a", None, spec="spec 1"), [], Replace()),
@@ -46,7 +46,7 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ("the edit is reverted", dataflow("a", A1, A2, spec="spec 1"), [B], Serve()),
     ("its import is edited", B, [A_EDITED], Replace(WITH_A2)),
     ("it is pending with the edit", B_COMING, [A_EDITED], Keep()),
-    ("the edit was edited", B_COMING, [dataflow("a", A1, A3)], Replace(Together("a", "a-r3"))),
+    ("the edit was edited", B_COMING, [dataflow("a", A1, A3)], Replace(ReplacementId("a", "a-r3"))),
     ("the edit of its import was reverted", B_COMING, [dataflow("a", A1)], Serve()),
     ("edited itself while its import is", dataflow("b", B1, spec="spec 9"), [A_EDITED], Replace(WITH_A2)),
     (

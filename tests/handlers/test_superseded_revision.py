@@ -11,7 +11,7 @@ from tests.handlers.revisions import ask, mark
 from tests.handlers.revisions import dataflow as state
 from tests.handlers.test_finished_dataflow import TABLE, VIEW, Reports, report
 from tests.protocol.samples import dataflow
-from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, ReplacementId
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs
 from tidemark_operator.handlers.revisions.replacement_decision import Replace, Serve, decide
@@ -188,7 +188,7 @@ def test_crash_a_superseded_revision_holds_its_inputs_until_it_is_replaced() -> 
 def test_a_member_of_a_replacement_is_outrun_as_any() -> None:
     """Its table is finished while it waits for the others. Here they are gone, and it is replaced alone."""
     member = state("report", revision(report(), 1))
-    mark(member, pending=PendingRevision(revision(report(), 2), Together("parent", "parent-r9")))
+    mark(member, pending=PendingRevision(revision(report(), 2), ReplacementId("parent", "parent-r9")))
     ask(member, digest="spec 2")
 
     assert known(finished(1), member).ends.superseded == {"report-r2"}

@@ -20,7 +20,7 @@ from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka import followed_topic
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
-from tidemark_replica.storage.kafka.transactions import log, read_ahead, whole
+from tidemark_replica.storage.kafka.transactions import cuts, log, read_ahead
 from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, mark_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
@@ -29,7 +29,7 @@ NAMES = ("orders", "items")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "SHOWN_SECONDS", 0.0)
+    monkeypatch.setattr(cuts, "WARN_SECONDS", 0.0)
     monkeypatch.setattr(log, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(kafka_source, "PAUSE_SECONDS", 0.0)
@@ -94,13 +94,13 @@ def shown(rows: Rows, names: tuple[str, ...]) -> Any:
 
 
 def is_joined(run: Run) -> bool:
-    return bool(run.source._whole.members >= {table.name for table in run.spec.tables})
+    return bool(run.source._cuts.members >= {table.name for table in run.spec.tables})
 
 
 def is_settled(run: Run, name: str) -> bool:
     """Whether the table takes its part in whole transactions, and has read what was there when it joined."""
     source = run.source
-    if name in source.stopped() or name not in source._whole.members:
+    if name in source.stopped() or name not in source._cuts.members:
         return False
     bound = source._bound[name]
     return all(bound.offsets.get(p, 0) >= end for p, end in bound.history.items())

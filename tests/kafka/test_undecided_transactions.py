@@ -13,11 +13,11 @@ from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.transactions import undecided
+from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
+from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
 from tidemark_replica.storage.kafka.transactions.log import Transaction
 from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, Run
-from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
-from tidemark_replica.storage.kafka.transactions.whole import WholeTransactions
 
 
 def bound(*transactions: tuple[str, int, Positions]) -> UndecidedBound:
@@ -32,9 +32,9 @@ def orders(*positions: int, partitions: int = 1) -> Positions:
     return {"orders": TablePositions(partitions, {0: positions})}
 
 
-def comes(found: UndecidedBound, id: str, partition: int, count: int, positions: Sequence[int]) -> list[Comes]:
+def comes(found: UndecidedBound, id: str, partition: int, count: int, positions: Sequence[int]) -> list[Arrival]:
     known = found.positions("orders", id, positions[0])
-    seen = SeenEvents(None if known is None else known.of(partition, count))
+    seen = EventPositions(None if known is None else known.of(partition, count))
     return [seen.add(at, order) for order, at in enumerate(positions, 1)]
 
 
@@ -56,9 +56,9 @@ def test_a_large_transaction_is_remembered_beside_many_others() -> None:
     after = [(str(n), last + n, orders(last + n)) for n in range(1_000, 1_300)]
     text = UndecidedBound().text_with([*before, ("900", last + 1, orders(*positions))])
     found = UndecidedBound(UndecidedBound(text).text_with(after))
-    assert set(comes(found, "900", 0, 1, positions)) == {Comes.AGAIN}
-    assert comes(found, "900", 0, 1, [positions[5] + 1]) == [Comes.LATE]
-    assert comes(found, "7", 0, 1, [695]) == [Comes.AGAIN]
+    assert set(comes(found, "900", 0, 1, positions)) == {Arrival.AGAIN}
+    assert comes(found, "900", 0, 1, [positions[5] + 1]) == [Arrival.LATE]
+    assert comes(found, "7", 0, 1, [695]) == [Arrival.AGAIN]
 
 
 def test_transactions_that_were_decided_are_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_earlier_transactions_are_remembered_without_positions(monkeypatch: pyte
     assert known == sorted(known)
     assert set(known) == {False, True}
     assert all(found.has("orders", str(n), many[0]) for n in range(5))
-    assert comes(found, "0", 0, 1, [many[0]]) == [Comes.LATE]
+    assert comes(found, "0", 0, 1, [many[0]]) == [Arrival.LATE]
 
 
 def test_events_are_late_for_the_tables_that_have_the_transaction() -> None:
@@ -94,10 +94,10 @@ def test_added_partitions_have_the_events_of_all() -> None:
     """Keys are in other partitions then. Before, an event that another partition has is another one: both events of a
     changed key have one position."""
     found = bound(("7", 90, {"orders": TablePositions(2, {0: [5, 8], 1: [6]})}))
-    assert comes(found, "7", 2, 3, [5, 6, 8]) == 3 * [Comes.AGAIN]
-    assert comes(found, "7", 0, 3, [6]) == [Comes.AGAIN]
-    assert comes(found, "7", 2, 3, [7]) == [Comes.LATE]
-    assert comes(found, "7", 1, 2, [5]) == [Comes.LATE]
+    assert comes(found, "7", 2, 3, [5, 6, 8]) == 3 * [Arrival.AGAIN]
+    assert comes(found, "7", 0, 3, [6]) == [Arrival.AGAIN]
+    assert comes(found, "7", 2, 3, [7]) == [Arrival.LATE]
+    assert comes(found, "7", 1, 2, [5]) == [Arrival.LATE]
 
 
 def followed(name: str) -> FollowedTopic:
@@ -121,7 +121,7 @@ def test_tables_that_join_with_the_binding_are_not_remembered() -> None:
     """A table that stops while the transaction is taken, or goes on behind a gap, has it afterwards, record by
     record."""
     names = ("orders", "items", "parts")
-    whole = WholeTransactions("shop.transaction", {name: followed(name) for name in names}, no_consumer, 1)
+    whole = TransactionCuts("shop.transaction", {name: followed(name) for name in names}, no_consumer, 1)
     whole.passing = {"7": Transaction("7", 0, 0.0, end=90)}
     whole._seen = {"7": dict.fromkeys(names, TablePositions(1, {0: [5]}))}
     _, _, seen = whole._remembered("7", {"orders": Position("t", joined=80), "items": Position("t", joined=90)})
@@ -131,9 +131,7 @@ def test_tables_that_join_with_the_binding_are_not_remembered() -> None:
 @pytest.mark.parametrize("joined", [10, 1_500])
 def test_a_late_event_is_late_wherever_its_table_goes_on(joined: int) -> None:
     """Another event of the same time is taken record by record where the table joined behind it."""
-    whole = WholeTransactions(
-        "shop.transaction", {name: followed(name) for name in ("orders", "items")}, no_consumer, 1
-    )
+    whole = TransactionCuts("shop.transaction", {name: followed(name) for name in ("orders", "items")}, no_consumer, 1)
     whole._undecided, whole.log.watermark = bound(("7", 1_000, orders(900))), 1_500
     run = Run("7", 0, 500, 905, 890, first=500)
     for name, fate in (("orders", Fate.WAITS), ("items", Fate.TAKEN if joined > 890 else Fate.DROPPED)):

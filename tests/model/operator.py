@@ -18,8 +18,8 @@ from tidemark_operator.catalogue.dataflow_state import (
     DataflowSpec,
     DataflowState,
     PendingRevision,
+    ReplacementId,
     RevisionSet,
-    Together,
 )
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced
@@ -194,7 +194,7 @@ class Operator:
         for collection in self.running.core.dataflows.collections_of(state.installation(state.active)):
             assert collection.hydrated, f"{collection.id} took over before it was hydrated"
 
-    def _replace(self, state: DataflowState, stored: Durable, joining: Together | None) -> None:
+    def _replace(self, state: DataflowState, stored: Durable, joining: ReplacementId | None) -> None:
         mark = self._planned(state, stored, joining)
         retired = state.pending and state.pending.mark
         stored.numbers = mark.number
@@ -205,7 +205,7 @@ class Operator:
             state.revisions = replace(state.revisions, active=mark)
             self._allow(mark)
         else:
-            together = joining or Together(state.key.name, mark.name)
+            together = joining or ReplacementId(state.key.name, mark.name)
             stored.pending = PendingRevision(mark, together)
             state.revisions = replace(state.revisions, pending=stored.pending)
             before = {v.shard_id for v in view_shards(state.active.revision.description)}
@@ -215,7 +215,7 @@ class Operator:
             retire(self._book, state, retired)
         hold_inputs(self._book, state, only=mark)
 
-    def _planned(self, state: DataflowState, stored: Durable, joining: Together | None) -> ActiveRevision:
+    def _planned(self, state: DataflowState, stored: Durable, joining: ReplacementId | None) -> ActiveRevision:
         name, spec, number = state.key.name, stored.spec, stored.numbers + 1
         source, imports, reads = shard(spec.reads, ""), None, ()
         if spec.reads in self.durable:

@@ -26,7 +26,7 @@ from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, sel
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import FrontierPair, ShardBook
-from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
@@ -340,5 +340,5 @@ class Simulation:
             if isinstance(notice, SuspectCleared):
                 self.suspects.discard(notice.owner)
 
-    def _standing(self, owner: str) -> Standing:
-        return Standing.SUSPECT if owner in self.suspects else Standing.CLEAR
+    def _standing(self, owner: str) -> HydrationStanding:
+        return HydrationStanding.SUSPECT if owner in self.suspects else HydrationStanding.CLEAR

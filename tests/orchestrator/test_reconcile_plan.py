@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.orchestrator.pods import SETTINGS, SMALL
 from tidemark_operator.orchestrator.kubernetes.names import member
-from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Decision, Found, decide
+from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Decision, OwnedStatefulSet, decide
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 NEW = member(SMALL, SETTINGS)
@@ -14,14 +14,14 @@ RECREATED = member(replace(SMALL, strategy=UpdateStrategy.RECREATE), SETTINGS)
 KEY = SMALL.key
 
 
-def there(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> Found:
+def there(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> OwnedStatefulSet:
     metadata = {
         "name": f"r1-{shape}",
         "namespace": "ns",
         "uid": shape,
         "creationTimestamp": f"2026-01-01T00:00:0{made}Z",
     }
-    return Found(key, shape, {"metadata": metadata | ({"deletionTimestamp": "now"} if going else {})})
+    return OwnedStatefulSet(key, shape, {"metadata": metadata | ({"deletionTimestamp": "now"} if going else {})})
 
 
 OLD, OLDER = there("old", 1), there("older", 0)

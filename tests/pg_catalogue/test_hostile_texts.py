@@ -16,7 +16,7 @@ from tests.pg_catalogue.samples import RELATIONS, rows, session
 from tidemark_pgwire import catalogue as package
 from tidemark_pgwire.catalogue import Catalogue, CatalogueError, children
 from tidemark_pgwire.catalogue.contents.entries import parts_of_name
-from tidemark_pgwire.catalogue.shown import shown_setting
+from tidemark_pgwire.catalogue.show_statement import setting_of_show
 from tidemark_pgwire.catalogue.sql.rewriting import _array_items
 from tidemark_pgwire.statements import subjects
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
@@ -84,7 +84,7 @@ def test_scans_are_linear(each: str) -> None:
         text = each * (30_000 // len(each)) + end
         before = time.process_time()
         parts_of_name(text)
-        shown_setting(f"SHOW a{text}")
+        setting_of_show(f"SHOW a{text}")
         for dialect in (POSTGRES, SPARK):
             subject_of(f"SELECT pg_x({text}", dialect)
         with suppress(CatalogueError):

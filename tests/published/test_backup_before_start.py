@@ -21,7 +21,7 @@ from tests.replica.tables import Row, Table
 from tidemark_persist import StorageError, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
-from tidemark_replica.sinks.destinations import first_look, publisher
+from tidemark_replica.sinks.destinations import backup_check, publisher
 from tidemark_replica.sinks.published.table_destination import TableDestination
 
 
@@ -146,18 +146,18 @@ def test_a_destination_that_does_not_answer_keeps_the_view_waiting_for_a_bounded
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is known of it then."""
-    looks, is_over = list[bool](), first_look.FirstLook.is_over
+    looks, is_over = list[bool](), backup_check.BackupCheck.is_over
 
-    def noted(self: first_look.FirstLook) -> bool:
+    def noted(self: backup_check.BackupCheck) -> bool:
         looks.append(is_over(self))
         return looks[-1]
 
     def never(self: TableDestination, contents: str) -> None:
         raise StorageError("no answer")
 
-    monkeypatch.setattr(first_look, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(backup_check, "CHECK_SECONDS", 0.5)
     monkeypatch.setattr(TableDestination, "progress_time", never)
-    monkeypatch.setattr(first_look.FirstLook, "is_over", noted)
+    monkeypatch.setattr(backup_check.BackupCheck, "is_over", noted)
     system.runs(30, ((6, "y"), 25, 1), as_of=19)
     assert (looks[0], looks[-1]) == (False, True)
     assert system.rows() == system.table.at(29)

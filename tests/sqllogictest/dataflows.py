@@ -20,7 +20,7 @@ from tests.oracle.histories import History
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
-from tests.sqllogictest.planning import ALL, PlannedQuery, Together, table_of, together
+from tests.sqllogictest.planning import ALL, PlannedQueries, PlannedQuery, table_of, together
 from tests.sqllogictest.time_limit import SECONDS, StatementTimedOut, bounded
 from tidemark_persist import Part
 from tidemark_protocol.check.plan import check_dataflow
@@ -148,12 +148,12 @@ class Dataflows:
         updates = made.answered(description, uppers, self._patience, **self._how)
         return [self._answer(updates, whole, i, one, limited) for i, one in enumerate(batch)]
 
-    def _describe(self, whole: Together, begins: int) -> DataflowDescription:
+    def _describe(self, whole: PlannedQueries, begins: int) -> DataflowDescription:
         described = description_of(whole, begins, str(self._folder / "sink"))
         check_dataflow(described)
         return described
 
-    def _answer(self, updates: Updates, whole: Together, number: int, one: Asked, limited: bool) -> Answer:
+    def _answer(self, updates: Updates, whole: PlannedQueries, number: int, one: Asked, limited: bool) -> Answer:
         rows, errors = contents(updates, reading_time(one.moment))
         if errors:
             return InError(tuple(sorted(errors)))
@@ -164,7 +164,7 @@ class Dataflows:
         return finish(picked, one.planned, limited)
 
 
-def description_of(whole: Together, begins: int, location: str) -> DataflowDescription:
+def description_of(whole: PlannedQueries, begins: int, location: str) -> DataflowDescription:
     """The queries as a dataflow with one sink."""
     columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(whole.schema))
     sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), location, columns))

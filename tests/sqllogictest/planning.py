@@ -54,7 +54,7 @@ class PlannedQuery:
 
 
 @dataclass(frozen=True)
-class Together:
+class PlannedQueries:
     """Queries as one collection: `places` are the columns of each query in it."""
 
     imports: tuple[SourceImport, ...]
@@ -97,7 +97,7 @@ def table_of(id: str) -> str:
     return id.rpartition("/")[2]
 
 
-def together(queries: Sequence[PlannedQuery], limited: bool) -> Together:
+def together(queries: Sequence[PlannedQuery], limited: bool) -> PlannedQueries:
     """The queries as one collection; `limited`: LIMIT and OFFSET are operators of it."""
     schema, places = _shared([q.schema for q in queries])
     parts = tuple(
@@ -105,7 +105,7 @@ def together(queries: Sequence[PlannedQuery], limited: bool) -> Together:
         for number, (q, place) in enumerate(zip(queries, places, strict=True))
     )
     objects = (*(o for q in queries for o in q.objects), BuildDesc(ALL, Union(parts)))
-    return Together(tuple(i for q in queries for i in q.imports), objects, places, schema)
+    return PlannedQueries(tuple(i for q in queries for i in q.imports), objects, places, schema)
 
 
 def _with_views(sql: str, database: Database) -> str:

@@ -16,7 +16,7 @@ from tests.storage.delta_tables import check, ingester, spec_of, tick
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_replica.storage.delta import reading, source
-from tidemark_replica.storage.delta.remaining import SumsWrong, remaining
+from tidemark_replica.storage.delta.cancellation import SumsWrong, uncancelled
 
 ROWS = 2000
 
@@ -81,7 +81,7 @@ def test_a_table_whose_reads_differ_stops_by_name_until_it_is_read_again(
             write_deltalake(path, rows, mode="overwrite")
 
     def differing(parts: Any, columns: Any, rows: int) -> Any:
-        yield from remaining(parts, columns, rows)
+        yield from uncancelled(parts, columns, rows)
         if "bad" in columns:
             raise SumsWrong("other rows")
 
@@ -92,7 +92,7 @@ def test_a_table_whose_reads_differ_stops_by_name_until_it_is_read_again(
     tick(one, 1000)
     write(-1)
     with monkeypatch.context() as patched:
-        patched.setattr(source, "remaining", differing)
+        patched.setattr(source, "uncancelled", differing)
         tick(one, 2000)
         assert dict(one._source.stopped()) == {"bad": "FilesDiffer: table bad: version 1: other rows"}
         assert sum(row[1] < 0 for row in oks(tmp_path, "good")) == ROWS // 100 - 1  # type: ignore[operator]

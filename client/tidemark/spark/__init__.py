@@ -11,7 +11,7 @@ source          the data source: options, schema
 rows            one read: SELECT as of one time, as Arrow
 change_feed     a stream: one subscribe for each micro-batch
 columns         columns as Spark's types; they are compared before the first row
-patience        calls that outlast a restart of the gateway
+gateway_retry   calls that outlast a restart of the gateway
 options         options of a read
 
 It needs pyspark 4.3 on the driver and on executors, which the extra `client` does not bring.

@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from tidemark.changes import Batches, subscribed
 from tidemark.errors import Error, GatewayFailed, NotSupportedError, OffsetTooOld, RelationChanged, ViewInError
 from tidemark.spark.columns import check_columns
+from tidemark.spark.gateway_retry import retried
 from tidemark.spark.options import ReadOptions
-from tidemark.spark.patience import patiently
 from tidemark.spark.rows import arrow_schema, fitting
 from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader
 from tidemark_protocol.rows.updates import DIFF_COLUMN, TIME_COLUMN, unseen
@@ -51,12 +51,12 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
     def latestOffset(self, start: Offset, limit: object) -> Offset:
         if start["time"] == NOTHING:
-            return patiently(self._first)
-        newest = patiently(self._newest) if self._end is None else self._end
+            return retried(self._first)
+        newest = retried(self._newest) if self._end is None else self._end
         return {"time": max(newest, start["time"]), "reads": start["reads"]}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._end = patiently(self._newest)
+        self._end = retried(self._newest)
 
     def _newest(self) -> int:
         """The newest complete time. Raises ViewInError: the view has rows in error at it."""
@@ -95,7 +95,7 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         """
         start, end = partition.value
         try:
-            header, batches, opened = patiently(lambda: self._opened(start, end))
+            header, batches, opened = retried(lambda: self._opened(start, end))
             with opened:
                 self._check(header, end)
                 yield from self._changes(batches, end)

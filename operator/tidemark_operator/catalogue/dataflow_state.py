@@ -48,7 +48,7 @@ class DataflowSpec:
 
 
 @dataclass(frozen=True)
-class Together:
+class ReplacementId:
     """A replacement. Its members take over at the moment at which `revision` is marked as the active one of `dataflow`,
     whose edit began the replacement."""
 
@@ -61,7 +61,7 @@ class PendingRevision:
     """A revision that hydrates beside the active one, until it takes over `together` with others or is given up."""
 
     mark: ActiveRevision
-    together: Together
+    together: ReplacementId
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, ReplacementId, RevisionSet
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_protocol.ids import GlobalId
@@ -43,7 +43,7 @@ def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[Dat
     return members
 
 
-def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together | None:
+def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> ReplacementId | None:
     """The replacement that takes away what the active revision imports. Of several, the first by name: the others wait
     for it."""
     mine = needed(state)
@@ -52,7 +52,7 @@ def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together 
     return min(found, key=lambda t: t.dataflow, default=None)
 
 
-def as_replaced(dataflows: Iterable[DataflowState], together: Together | None) -> list[DataflowState]:
+def as_replaced(dataflows: Iterable[DataflowState], together: ReplacementId | None) -> list[DataflowState]:
     """The Dataflows as they will be once the replacement has taken over; without one, as they are."""
     return [
         replace(d, revisions=RevisionSet(d.pending.mark)) if d.pending and d.pending.together == together else d

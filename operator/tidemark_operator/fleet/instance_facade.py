@@ -14,7 +14,7 @@ from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.hydration_history import Hydration
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.reports.replica_problems import EXECUTORS, STORAGE
 from tidemark_operator.fleet.clock import now_ms
@@ -117,7 +117,7 @@ class InstanceFacade:
     def hydrating_suspects(self) -> list[tuple[str, ReplicaId]]:
         """Suspects that occupy a hydration slot, and where: (owner, replica)."""
         slots = [(owner, replica) for replica in self.core.replicas for owner in self.core.occupants(replica) or ()]
-        return [slot for slot in slots if self.core.hydration_policy.standing(slot[0]) is Standing.SUSPECT]
+        return [slot for slot in slots if self.core.hydration_policy.standing(slot[0]) is HydrationStanding.SUSPECT]
 
     # What replicas report of themselves.
 

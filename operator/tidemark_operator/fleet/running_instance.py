@@ -21,7 +21,7 @@ from tidemark_operator.controller.controller_events import Notice, ShardAppeared
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.frontiers.shards import ShardBook, is_below
-from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding, SlotOccupants
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
 from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
@@ -57,7 +57,7 @@ SILENT_SECONDS = 60.0
 class InstanceListener(Protocol):
     """The operator's handlers, as an instance reports to them and asks them for standings."""
 
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+    def standing(self, instance: RunningInstance, owner: str) -> HydrationStanding:
         """Whether the dataflow that is installed for this owner may hydrate."""
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:

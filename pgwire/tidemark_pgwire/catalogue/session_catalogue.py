@@ -11,7 +11,7 @@ from tidemark_pgwire.catalogue import children
 from tidemark_pgwire.catalogue.answering import Question
 from tidemark_pgwire.catalogue.facts import CatalogueAnswer, Description, Relation, SessionFacts
 from tidemark_pgwire.catalogue.settings import setting
-from tidemark_pgwire.catalogue.shown import shown_setting
+from tidemark_pgwire.catalogue.show_statement import setting_of_show
 from tidemark_pgwire.catalogue.types import oid_of
 
 _NAMES = {"time_zone": "TimeZone", "transaction_isolation_level": "transaction_isolation"}
@@ -26,7 +26,7 @@ class Catalogue:
 
     async def describe(self, statement: str, relations: Sequence[Relation]) -> Description:
         """The columns and parameters of the answer. Raises CatalogueError."""
-        name = shown_setting(statement)
+        name = setting_of_show(statement)
         if name:
             return Description((), (self._shown(name)[0],), (oid_of("text"),))
         found = await self._asked(statement, None, relations)
@@ -37,7 +37,7 @@ class Catalogue:
         self, statement: str, parameters: Sequence[str | None], relations: Sequence[Relation]
     ) -> CatalogueAnswer:
         """`parameters`: the values of $1, $2 ... as texts. Raises CatalogueError."""
-        name = shown_setting(statement)
+        name = setting_of_show(statement)
         if name:
             column, value = self._shown(name)
             return CatalogueAnswer(pa.table({column: [value]}), [oid_of("text")])

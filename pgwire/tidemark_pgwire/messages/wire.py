@@ -15,7 +15,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 
-from tidemark_pgwire.errors import Gone, ProtocolError
+from tidemark_pgwire.errors import ConnectionClosed, ProtocolError
 
 READ_AHEAD_BYTES = 64 * 1024
 WRITE_AHEAD_BYTES = 256 * 1024
@@ -124,7 +124,7 @@ class Wire(asyncio.Protocol):
             self._loop.remove_reader(same)
 
     async def exactly(self, size: int) -> bytes:
-        """The next bytes. Raises Gone."""
+        """The next bytes. Raises ConnectionClosed."""
         await self._until(size)
         taken = bytes(self._received[:size])
         del self._received[:size]
@@ -133,7 +133,7 @@ class Wire(asyncio.Protocol):
     async def _until(self, size: int) -> None:
         while len(self._received) < size:
             if self.lost.done():
-                raise Gone
+                raise ConnectionClosed
             self._wanted = size
             if self._paused_reading and self._transport is not None:
                 self._paused_reading = False
@@ -143,14 +143,14 @@ class Wire(asyncio.Protocol):
         self._wanted = 0
 
     async def startup_packet(self) -> bytes:
-        """The body of a packet before the session: it has no type. Raises Gone, ProtocolError."""
+        """The body of a packet before the session: it has no type. Raises ConnectionClosed, ProtocolError."""
         (size,) = struct.unpack("!I", await self.exactly(4))
         if not 8 <= size <= MAX_STARTUP_BYTES:
             raise ProtocolError(f"invalid length of startup packet: {size}")
         return await self.exactly(size - 4)
 
     async def frame(self, max_bytes: int) -> tuple[bytes, bytes]:
-        """The type and the body of the next message. Raises Gone, ProtocolError."""
+        """The type and the body of the next message. Raises ConnectionClosed, ProtocolError."""
         kind, size = await self.head(max_bytes)
         return kind, await self.body(size)
 
@@ -166,7 +166,7 @@ class Wire(asyncio.Protocol):
         return kind, self._left
 
     async def body(self, size: int) -> bytes:
-        """The body of the message whose head was read. Raises Gone."""
+        """The body of the message whose head was read. Raises ConnectionClosed."""
         taken = await self.exactly(size)
         self._left = 0
         return taken
@@ -185,7 +185,7 @@ class Wire(asyncio.Protocol):
         return self._left
 
     async def next_kind(self) -> bytes:
-        """The type of the next message, which stays to be read. Raises Gone."""
+        """The type of the next message, which stays to be read. Raises ConnectionClosed."""
         await self._until(1)
         return bytes(self._received[:1])
 
@@ -201,9 +201,10 @@ class Wire(asyncio.Protocol):
             self._transport.write(data)
 
     async def drain(self) -> None:
-        """Return once there is room for more. Raises Gone where the client is gone, or takes nothing for too long."""
+        """Return once there is room for more. Raises ConnectionClosed where the client is gone, or takes nothing for
+        too long."""
         if self.lost.done():
-            raise Gone
+            raise ConnectionClosed
         if (room := self._room) is None:
             return
         try:
@@ -211,22 +212,22 @@ class Wire(asyncio.Protocol):
                 await asyncio.shield(room)
         except TimeoutError:
             self.abort()
-            raise Gone from None
+            raise ConnectionClosed from None
         if self.lost.done():
-            raise Gone
+            raise ConnectionClosed
 
     # --- the connection ---
 
     async def start_tls(self, context: ssl.SSLContext) -> None:
-        """Raises Gone where the handshake fails."""
+        """Raises ConnectionClosed where the handshake fails."""
         assert self._transport is not None
         self.encrypted = True
         try:
             upgraded = await self._loop.start_tls(self._transport, self, context, server_side=True)
         except (OSError, ssl.SSLError):
-            raise Gone from None
+            raise ConnectionClosed from None
         if upgraded is None:
-            raise Gone
+            raise ConnectionClosed
         self._paused_reading = False
         self.connection_made(upgraded)
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import SessionFacts
-from tidemark_pgwire.errors import Gone, WireError
+from tidemark_pgwire.errors import ConnectionClosed, WireError
 from tidemark_pgwire.gateway import GATEWAY_SILENT, GatewayLink
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
@@ -116,7 +116,7 @@ class Connection:
         except WireError as error:
             error.fatal = True
             self._send(self._ending or error)
-        except Gone:
+        except ConnectionClosed:
             pass
         except Exception:
             LOG.exception("a connection ends by a defect")
@@ -342,7 +342,7 @@ class Connection:
 
     async def _limited(self, session: Session, work: Coroutine[Any, Any, object], endless: bool = False) -> None:
         """`endless`: the session's own limit alone holds. Raises WireError where the statement or its transaction takes
-        too long, where it is canceled, or the connection ends; Gone where its client goes."""
+        too long, where it is canceled, or the connection ends; ConnectionClosed where its client goes."""
         if self._ending is not None:
             work.close()
             raise self._ending
@@ -363,7 +363,7 @@ class Connection:
             task.cancel()
         if self._wire.lost.done():
             _forget(task)
-            raise Gone
+            raise ConnectionClosed
         if task.cancelled():
             if self._ending is not None:
                 raise self._ending

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.errors import Gone, ProtocolError, WireError
+from tidemark_pgwire.errors import ConnectionClosed, ProtocolError, WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import COPY_DATA
 from tidemark_pgwire.session.statements import Session
@@ -196,7 +196,7 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
             reason = body.rstrip(b"\0").decode(errors="replace")
             raise WireError(errors.QUERY_CANCELED, f"COPY from stdin failed: {reason:.200}")
         if kind == b"X":
-            raise Gone
+            raise ConnectionClosed
         if kind not in (b"H", b"S"):
             raise ProtocolError(f"unexpected message type 0x{kind.hex()} during COPY from stdin")
 

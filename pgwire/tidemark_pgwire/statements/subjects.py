@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from tidemark_pgwire.catalogue.shown import shown_setting
+from tidemark_pgwire.catalogue.show_statement import setting_of_show
 from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS
 from tidemark_pgwire.catalogue.sql.statement import TEXT_MAX
@@ -61,7 +61,7 @@ _VALUES = ("number", "text", "name", "parameter")
 @lru_cache(maxsize=64)
 def subject_of(text: str, dialect: str) -> Subject:
     """The subject of a statement that is one query, or a SHOW of a setting."""
-    if shown_setting(text):
+    if setting_of_show(text):
         return Subject.SESSION
     about_system = _SYSTEM_WORD.search(text) is not None
     if len(text) > (TEXT_MAX if about_system else SHORT) or (_FROM.search(text) and not about_system):

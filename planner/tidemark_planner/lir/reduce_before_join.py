@@ -16,7 +16,7 @@ in parts.
 
 It is chosen where that input is known to have many rows for each group: the columns that it is grouped by are equal to
 unique keys of other inputs, which have far fewer rows. An input that is arranged anyway stays as it is: by an index, or
-for other joins (kept_anyway.py).
+for other joins (needless_reductions.py).
 """
 
 from __future__ import annotations

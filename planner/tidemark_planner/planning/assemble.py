@@ -17,7 +17,7 @@ from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
-from tidemark_planner.lir.kept_anyway import kept_anyway
+from tidemark_planner.lir.needless_reductions import needless_reductions
 from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
@@ -98,7 +98,7 @@ def _lowered(built: Objects, imports: Imports, *, may_share: bool) -> tuple[Buil
     while True:
         reductions.reduced.clear()
         lowered = tuple(_build(built_as, hir, imports) for built_as, hir in built)
-        more = kept_anyway(lowered, imports) if may_share and reductions.reduced else frozenset()
+        more = needless_reductions(lowered, imports) if may_share and reductions.reduced else frozenset()
         if more <= reductions.kept:
             return lowered
         reductions.kept |= more

@@ -15,8 +15,8 @@ from tidemark_protocol.plan.dataflow import MaterializedViewSink as Materialized
 from tidemark_replica.events.jobs import Pool
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.sinks.destinations.backup_check import BackupCheck
 from tidemark_replica.sinks.destinations.destination import Destination
-from tidemark_replica.sinks.destinations.first_look import FirstLook
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
@@ -56,9 +56,9 @@ def build_sink(
         Publisher(export.id, sink.shard, every_ms, destination, handles, publish_jobs, respond, short_publish_jobs)
         for every_ms, destination in destinations
     )
-    look = FirstLook(sink.shard, [destination for _, destination in destinations], handles, short_publish_jobs)
+    check = BackupCheck(sink.shard, [destination for _, destination in destinations], handles, short_publish_jobs)
     shared = handles, watch, jobs, respond, wake
-    return MaterializedViewSink(export.id, sink.shard, as_of, *shared, progress, publishers, look)
+    return MaterializedViewSink(export.id, sink.shard, as_of, *shared, progress, publishers, check)
 
 
 def _destinations(

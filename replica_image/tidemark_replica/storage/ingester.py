@@ -30,7 +30,7 @@ REMAP_SINCE_LAG_MS = 60_000
 """The remap's since trails by this much, so that the cost of recovery does not grow with the age of the source."""
 
 
-class LostRace(IngestionError):
+class ShardMoved(IngestionError):
     """Another writer of the same term moved a shard; the ingestion starts again from the shard's state."""
 
 
@@ -149,7 +149,7 @@ class Ingester:
         )
         if isinstance(outcome, UpperMismatch):
             where = f"{self._name}: shard {shard.location}"
-            raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
+            raise ShardMoved(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
 
 
 def _by_time(updates: pa.Table) -> Iterator[tuple[Time, pa.Table]]:

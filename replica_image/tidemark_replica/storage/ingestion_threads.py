@@ -41,8 +41,8 @@ from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
 from tidemark_replica.storage.files.inspect import tables_of as files_tables
 from tidemark_replica.storage.files.source import FilesIngestion
-from tidemark_replica.storage.ingester import Ingester, LostRace
-from tidemark_replica.storage.introspection.contents import ContentsSlot, TakenDocument, receive
+from tidemark_replica.storage.ingester import Ingester, ShardMoved
+from tidemark_replica.storage.introspection.contents import ContentsSlot, ReceivedDocument, receive
 from tidemark_replica.storage.introspection.source import IntrospectionIngestion
 from tidemark_replica.storage.introspection.source import tables_of as introspection_tables
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
@@ -71,7 +71,7 @@ MESSAGE_LENGTH_MAX = 1000
 RETRY_STOPPED_S = 30.0
 """A source with a stopped table that a new beginning may help begins again after so long."""
 Inbox = WriteInbox | ContentsSlot
-ReceivedCall = PendingWrite | TakenDocument
+ReceivedCall = PendingWrite | ReceivedDocument
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -286,7 +286,7 @@ class _Ingestion(threading.Thread):
             except Fenced as error:
                 self._set_status("fenced", str(error))
                 return
-            except LostRace as error:
+            except ShardMoved as error:
                 self._set_status("waiting", str(error))
             except BaseException as error:  # a Rust panic is no Exception; it is retried, too
                 LOG.warning("source %s: %s", self._command.ingestion.name, log_text(error))

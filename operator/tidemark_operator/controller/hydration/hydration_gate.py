@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.hydration.hydration_history import DROPPED, FAILED, HYDRATED, RAN_OUT, Hydration
-from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import AllowCompaction, Command, CreateDataflow, Schedule
@@ -262,7 +262,7 @@ class HydrationGate:
             self._record(failing, HYDRATED)
         if group is None:
             return self.admit()
-        if group.admitted and self._standing(group) is Standing.SUSPECT and group.missing == {id}:
+        if group.admitted and self._standing(group) is HydrationStanding.SUSPECT and group.missing == {id}:
             self._cleared.append(group.owner)
         return self._done(id, HYDRATED)
 
@@ -278,16 +278,16 @@ class HydrationGate:
                 return group
         if moving or not suspects or not all(map(self._is_clear, self._admitted)):
             return None
-        return next((group for group in self._ready() if self._standing(group) is Standing.SUSPECT), None)
+        return next((group for group in self._ready() if self._standing(group) is HydrationStanding.SUSPECT), None)
 
     def _ready(self) -> Iterator[_Group]:
         """Dataflows that wait for nothing but a slot, in order."""
         return (group for group in self._waiting if group.imports.isdisjoint(self._unhydrated))
 
     def _is_clear(self, group: _Group) -> bool:
-        return self._standing(group) is Standing.CLEAR
+        return self._standing(group) is HydrationStanding.CLEAR
 
-    def _standing(self, group: _Group) -> Standing:
+    def _standing(self, group: _Group) -> HydrationStanding:
         return self._policy.standing(group.owner)
 
     def _begin(self, group: _Group, resumed: bool = False) -> list[Command]:

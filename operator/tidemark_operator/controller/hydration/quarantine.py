@@ -19,7 +19,7 @@ from enum import Enum
 MOST_DEATHS = 3
 
 
-class Standing(Enum):
+class HydrationStanding(Enum):
     """Whether a dataflow may hydrate: beside others, alone, or not at all."""
 
     CLEAR = "clear"
@@ -45,8 +45,8 @@ class Suspicion:
     release: str = ""
 
     @property
-    def standing(self) -> Standing:
-        return Standing.QUARANTINED if len(self.deaths) >= MOST_DEATHS else Standing.SUSPECT
+    def standing(self) -> HydrationStanding:
+        return HydrationStanding.QUARANTINED if len(self.deaths) >= MOST_DEATHS else HydrationStanding.SUSPECT
 
 
 def blamed(before: Suspicion | None, revision: str, death: Death, release: str, *, alone: bool = True) -> Suspicion:
@@ -56,7 +56,7 @@ def blamed(before: Suspicion | None, revision: str, death: Death, release: str, 
         return Suspicion(revision, (death,), release)
     if death in before.deaths:
         return before
-    most = MOST_DEATHS if alone or before.standing is Standing.QUARANTINED else MOST_DEATHS - 1
+    most = MOST_DEATHS if alone or before.standing is HydrationStanding.QUARANTINED else MOST_DEATHS - 1
     return replace(before, deaths=(*before.deaths, death)[-most:])
 
 
@@ -79,6 +79,6 @@ class HydrationPolicy:
     occupants must be recorded before they are scheduled. `clock`: milliseconds since 1970, for the history."""
 
     concurrency: int = 4
-    standing: Callable[[str], Standing] = lambda owner: Standing.CLEAR
+    standing: Callable[[str], HydrationStanding] = lambda owner: HydrationStanding.CLEAR
     recorded: bool = False
     clock: Callable[[], int] = lambda: 0

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.fleet.clients import incompatible_readers
 from tidemark_operator.fleet.clock import now_ms
@@ -83,7 +83,9 @@ def _has_told(core: Instance, replica: ReplicaId) -> bool:
     """Whether the replica has reported on each quarantined export. The first report tells where an export is,
     hydrated or not."""
     resting = (
-        c for c in core.dataflows.collections() if core.hydration_policy.standing(c.owner) is Standing.QUARANTINED
+        c
+        for c in core.dataflows.collections()
+        if core.hydration_policy.standing(c.owner) is HydrationStanding.QUARANTINED
     )
     there = (export.replicas.get(replica) for export in resting)
     return all(on is None or on.missing_features or on.input is not None for on in there)
@@ -130,7 +132,7 @@ def _culprit(core: Instance, indexes: Iterable[GlobalId], replica: ReplicaId) ->
         if dataflow is None or core.dataflows.is_hydrated(index, replica) or owner in seen:
             continue
         seen.add(owner)
-        if core.hydration_policy.standing(owner) is Standing.QUARANTINED and owner not in (
+        if core.hydration_policy.standing(owner) is HydrationStanding.QUARANTINED and owner not in (
             core.occupants(replica) or ()
         ):
             return dataflow.description.name

@@ -16,7 +16,7 @@ from tidemark_operator.handlers.revisions.current_row_counts import current_row_
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.revisions.plan_revision import check_cycle, check_published, named_as
 from tidemark_operator.handlers.revisions.planner_requests import named_in, plan_request
-from tidemark_operator.handlers.revisions.published_places import published_places
+from tidemark_operator.handlers.revisions.published_locations import published_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import describe
@@ -110,7 +110,7 @@ def _described(
         Waiting: a view cannot be published where the manifest says.
     """
     active = state.active
-    named = named_as(state, dataflow, published_places(context, state, dataflow, storage))
+    named = named_as(state, dataflow, published_locations(context, state, dataflow, storage))
     shards = dict[str, ShardMetadata]()
     for export in planned.exports:
         written = None if active is None else active.revision.written(export.name)

@@ -21,7 +21,7 @@ from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
-from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed
+from tidemark_operator.controller.hydration.quarantine import Death, HydrationStanding, Suspicion, blamed
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.publish.publisher import Publisher
@@ -63,10 +63,10 @@ class HydrationSlots:
         self._saving = asyncio.Lock()
         self._recording = asyncio.Lock()
 
-    def standing(self, running: RunningInstance, owner: str) -> Standing:
+    def standing(self, running: RunningInstance, owner: str) -> HydrationStanding:
         """Whether an installed revision is clear, a suspect, or in quarantine."""
         suspicion = self._suspicion(running, owner)
-        return suspicion.standing if suspicion else Standing.CLEAR
+        return suspicion.standing if suspicion else HydrationStanding.CLEAR
 
     def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         """A replica answers. Returns the installations that the record says it hydrates. If its process is not the

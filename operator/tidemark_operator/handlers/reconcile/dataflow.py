@@ -1,10 +1,10 @@
 """Reconciles a Dataflow: one object, whatever has happened to it.
 
     look     the object, its readers, its instance
-    decide   Delete, Rest or Run (a pure function)
-    apply    Delete  handlers/deletion/dataflow_deletion.py
-             Rest    its instance does not exist: its inputs are held
-             Run     plan ─► install ─► take over, if this Dataflow's edit began a replacement
+    decide   Delete, AwaitInstance or Run (a pure function)
+    apply    Delete         handlers/deletion/dataflow_deletion.py
+             AwaitInstance  its instance does not exist: its inputs are held
+             Run            plan ─► install ─► take over, if this Dataflow's edit began a replacement
 
 Each step of Run looks at the state, decides, and records its obstacle in the state. The active revision is installed
 also while a pending one has an obstacle.
@@ -54,7 +54,7 @@ class Delete:
 
 
 @dataclass(frozen=True)
-class Rest:
+class AwaitInstance:
     """Its instance does not exist. `finalizer`: whether the object needs ours."""
 
     finalizer: bool
@@ -67,13 +67,13 @@ class Run:
     finalizer: bool
 
 
-def decide(dataflow: Dataflow, *, has_readers: bool, has_instance: bool) -> Delete | Rest | Run:
+def decide(dataflow: Dataflow, *, has_readers: bool, has_instance: bool) -> Delete | AwaitInstance | Run:
     """Decide what becomes of the object. A deleted object that has readers runs until the last reader is gone."""
     if dataflow.meta.deleting and not has_readers:
         return Delete()
     deletes_tables = dataflow.deletion_policy is DeletionPolicy.DELETE and not dataflow.meta.deleting
     finalizer = has_readers or deletes_tables
-    return Run(finalizer) if has_instance else Rest(finalizer)
+    return Run(finalizer) if has_instance else AwaitInstance(finalizer)
 
 
 class DataflowReconciler:
@@ -111,7 +111,7 @@ class DataflowReconciler:
         # also without an instance: edits of Dataflows that it reads wait for its status
         await self._marks.catch_up(state, dataflow.meta)
         await set_finalizer(self._context.kube, self._context.cache, key, decision.finalizer)
-        if isinstance(decision, Rest) or running is None:
+        if isinstance(decision, AwaitInstance) or running is None:
             return None
         return await self._run(state, dataflow, running, body)
 

@@ -23,7 +23,7 @@ from tidemark_operator.controller.controller_events import (
     SuspectCleared,
 )
 from tidemark_operator.controller.frontiers.collection import failures
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -162,7 +162,7 @@ class ReconcileLoop:
 
     # The fleet's listener.
 
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+    def standing(self, instance: RunningInstance, owner: str) -> HydrationStanding:
         return self._slots.standing(instance, owner)
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:

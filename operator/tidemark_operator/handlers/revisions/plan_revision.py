@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState, PendingRevision, ReplacementId
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
 from tidemark_operator.catalogue.row_counts import counts_of, counts_of_now
@@ -39,7 +39,7 @@ from tidemark_operator.handlers.revisions.planner_requests import (
     question_of,
     remember,
 )
-from tidemark_operator.handlers.revisions.published_places import published_places
+from tidemark_operator.handlers.revisions.published_locations import published_locations
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
@@ -118,11 +118,11 @@ class RevisionPlanner:
             await self._marks.serve(state, dataflow.meta, state.active)
 
     async def _replace(
-        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
+        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: ReplacementId | None
     ) -> PlanRefused | WaitingForInputs | None:
         """Plans a revision, stores it and marks it. `joining`: the replacement that it will be part of."""
         storage = running.config.storage_location
-        published = published_places(self._context, state, dataflow, storage)  # first: it may wait for long
+        published = published_locations(self._context, state, dataflow, storage)  # first: it may wait for long
         stored, active = await self._marks.stored(dataflow.meta), state.active
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
@@ -165,7 +165,7 @@ class RevisionPlanner:
         state: DataflowState,
         dataflow: Dataflow,
         running: RunningInstance,
-        joining: Together | None,
+        joining: ReplacementId | None,
         draft: Draft,
     ) -> None:
         """Stores the revision and marks it: as the active one if there is none, else as the pending one."""
@@ -174,7 +174,7 @@ class RevisionPlanner:
         # again, with no await before `reads` and `places` are set: of two edits that form a cycle, or want one place,
         # one is refused
         self._check_cycle(state, draft.reads)
-        published = published_places(self._context, state, dataflow, running.config.storage_location).values()
+        published = published_locations(self._context, state, dataflow, running.config.storage_location).values()
         state.planning.reads, state.planning.places = draft.reads, frozenset(view.location for view in published)
         try:
             for view in published:
@@ -189,7 +189,7 @@ class RevisionPlanner:
             if active is None:
                 await self._marks.serve(state, dataflow.meta, mark, alone=not stored)
             else:
-                together = joining or Together(state.key.name, mark.name)
+                together = joining or ReplacementId(state.key.name, mark.name)
                 await self._marks.pend(state, dataflow.meta, PendingRevision(mark, together))
         finally:
             state.planning.reads, state.planning.places = (), frozenset()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, ReplacementId
 from tidemark_operator.catalogue.replacement_closure import as_replaced, is_stale, joins
 from tidemark_operator.controller.frontiers.succession import LATELY_MS, Succession
 from tidemark_operator.planning.revision import DataflowRevision
@@ -34,7 +34,7 @@ class Keep:
 class Replace:
     """A new revision is wanted. `joining`: the replacement that it will be part of; None: one of its own."""
 
-    joining: Together | None = None
+    joining: ReplacementId | None = None
 
 
 Decision = Serve | Keep | Replace
@@ -54,7 +54,7 @@ def decide(state: DataflowState, dataflows: Sequence[DataflowState]) -> Decision
         return Serve()
     if pending is None or pending.mark.spec_digest != wanted or pending.mark.name in superseded:
         return Replace(joining)
-    alone = Together(state.key.name, pending.mark.name)
+    alone = ReplacementId(state.key.name, pending.mark.name)
     if pending.together != (joining or alone):
         return Replace(joining)
     view = as_replaced(dataflows, pending.together)
@@ -68,7 +68,7 @@ def _is_followed(state: DataflowState) -> bool:
     active, pending = state.active, state.pending
     if active is None or pending is None or pending.mark.spec_digest != active.spec_digest:
         return False
-    return pending.together == Together(state.key.name, pending.mark.name)
+    return pending.together == ReplacementId(state.key.name, pending.mark.name)
 
 
 def succession(active: DataflowRevision, pending: DataflowRevision) -> Succession:

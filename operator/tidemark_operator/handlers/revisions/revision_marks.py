@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, RevisionSet, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, ReplacementId, RevisionSet
 from tidemark_operator.catalogue.replacement_closure import as_replaced, is_stale
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import RevisionUnreadable, Waiting
@@ -76,7 +76,7 @@ class RevisionMarks:
             LOG.warning("%s: its pending revision cannot be read, and is planned again: %s", state.key, error)
             return None
         together = status["together"]
-        return PendingRevision(mark, Together(together["dataflow"], together["revision"])) if mark else None
+        return PendingRevision(mark, ReplacementId(together["dataflow"], together["revision"])) if mark else None
 
     async def _read(self, state: DataflowState, marked: Mapping[str, Any]) -> ActiveRevision | None:
         revision = await self._context.revisions.load(state.key.namespace, marked["name"], DataflowRevision)
@@ -182,7 +182,11 @@ class RevisionMarks:
         await self.prune(state, meta)
 
     def _check(
-        self, state: DataflowState, known: tuple[ActiveRevision, ...], mark: ActiveRevision, together: Together | None
+        self,
+        state: DataflowState,
+        known: tuple[ActiveRevision, ...],
+        mark: ActiveRevision,
+        together: ReplacementId | None,
     ) -> None:
         """Raises Waiting where a decision that was made on the `known` revisions does not hold any more."""
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), together)

@@ -15,7 +15,7 @@ from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import closure, dependants
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationStanding
 from tidemark_operator.fleet.clients.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -117,7 +117,7 @@ def _member(
 def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
     """Why a quarantined revision is not scheduled, and what to do about it; empty for others."""
     suspicion = state.obstacles.suspicions.get(mark.name) if mark else None
-    if suspicion is None or suspicion.standing is not Standing.QUARANTINED:
+    if suspicion is None or suspicion.standing is not HydrationStanding.QUARANTINED:
         return ""
     replicas = ", ".join(dict.fromkeys(death.replica for death in suspicion.deaths))
     return (

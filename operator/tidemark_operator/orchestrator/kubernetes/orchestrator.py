@@ -27,7 +27,7 @@ from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.pod_watch import OURS, PodWatch
-from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Found, Shape, decide, server, strategy
+from tidemark_operator.orchestrator.kubernetes.reconcile_plan import OwnedStatefulSet, Shape, decide, server, strategy
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
@@ -68,7 +68,7 @@ class KubernetesOrchestrator:
         self._undeleted: dict[str, Problem] = {}
         """Refused deletions, by uid of the StatefulSet, as is `_deletions`."""
 
-    def _concerns(self, found: Found) -> bool:
+    def _concerns(self, found: OwnedStatefulSet) -> bool:
         """False for a StatefulSet in another namespace than its replica: owner references do not cross namespaces."""
         wanted = self._wanted.get(found.key)
         return wanted is None or wanted.spec.namespace == found.namespace
@@ -123,7 +123,9 @@ class KubernetesOrchestrator:
             )
         return (self._pods.observe(key, serving.shape, serving.name, serving.namespace, None), newest)
 
-    def _blocking_problem(self, newest: Observation, others: Iterable[Found], *, recreates: bool) -> Problem | None:
+    def _blocking_problem(
+        self, newest: Observation, others: Iterable[OwnedStatefulSet], *, recreates: bool
+    ) -> Problem | None:
         """Why a process that must end before `newest` is made does not end; None: nothing blocks it."""
         if newest.incarnation is not None:
             return None
@@ -196,7 +198,7 @@ class KubernetesOrchestrator:
         for body in templates.belongings(wanted, self._settings, uid):
             await self._kube.apply(resource_of(body), body)
 
-    async def _delete(self, found: Found) -> None:
+    async def _delete(self, found: OwnedStatefulSet) -> None:
         now = self._clock()
         if not self._deletions.is_due(found.uid, now):
             return

@@ -1,6 +1,6 @@
 """The operator's StatefulSets and pods, as of the last list, and the Observation of each replica.
 
-StatefulSets, their pods, and the pods that these own ─► Found, drivers and executors by replica and shape
+StatefulSets, their pods, and the pods that these own ─► OwnedStatefulSet, drivers and executors by replica and shape
 a StatefulSet without a pod       ─► the reason, from its events
 a driver's pod that disappeared   ─► its exit
 a driver's pod that is being deleted ─► the time since this was first observed
@@ -18,7 +18,7 @@ from tidemark_operator.orchestrator.interface import Exit, Observation, Problem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
-from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Found, Shape, found_in
+from tidemark_operator.orchestrator.kubernetes.reconcile_plan import OwnedStatefulSet, Shape, found_in
 
 LOG = logging.getLogger(__name__)
 EVENTS_SECONDS = 10.0
@@ -28,10 +28,10 @@ OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 class PodWatch:
     """Lists StatefulSets and pods, and remembers what one list alone does not show."""
 
-    def __init__(self, kube: Kube, concerns: Callable[[Found], bool], clock: Callable[[], float]) -> None:
+    def __init__(self, kube: Kube, concerns: Callable[[OwnedStatefulSet], bool], clock: Callable[[], float]) -> None:
         """StatefulSets for which `concerns` is False are ignored. `clock`: monotonic, in seconds."""
         self._kube, self._concerns, self._clock = kube, concerns, clock
-        self.found: list[Found] = []
+        self.found: list[OwnedStatefulSet] = []
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
         self._exits: dict[Shape, Exit] = {}
@@ -110,7 +110,7 @@ class PodWatch:
                         error,
                     )
 
-    async def _refusal(self, found: Found) -> Problem | None:
+    async def _refusal(self, found: OwnedStatefulSet) -> Problem | None:
         fields = f"regarding.uid={found.uid},reason=FailedCreate"
         return pod_observation.refusal(await self._kube.list(EVENTS, fields=fields, namespace=found.namespace))
 

@@ -27,7 +27,7 @@ Shape = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Found:
+class OwnedStatefulSet:
     """A StatefulSet that the operator made; `key`: the uid of its replica."""
 
     key: str
@@ -65,21 +65,24 @@ class Decision:
     """The objects to apply and those to delete."""
 
     apply: tuple[Member, ...]
-    delete: tuple[Found, ...]
+    delete: tuple[OwnedStatefulSet, ...]
 
 
-def found_in(stateful_sets: Iterable[Body]) -> list[Found]:
+def found_in(stateful_sets: Iterable[Body]) -> list[OwnedStatefulSet]:
     """The StatefulSets that a replica owns, the oldest first."""
     ours = [(shape_of_set(body), body) for body in stateful_sets]
-    return sorted((Found(*shape, body) for shape, body in ours if shape), key=lambda found: found.age)
+    return sorted((OwnedStatefulSet(*shape, body) for shape, body in ours if shape), key=lambda found: found.age)
 
 
 def decide(
-    wanted: Mapping[str, Member], found: Iterable[Found], taken_over: Set[Shape], kept: Set[str] = frozenset()
+    wanted: Mapping[str, Member],
+    found: Iterable[OwnedStatefulSet],
+    taken_over: Set[Shape],
+    kept: Set[str] = frozenset(),
 ) -> Decision:
     """The table above. `wanted`, `kept`: by uid of the replica; `taken_over`: shapes that serve after a takeover."""
     apply, delete = [], []
-    of: dict[str, list[Found]] = {}
+    of: dict[str, list[OwnedStatefulSet]] = {}
     named: dict[tuple[str, str], str] = {}
     for each in found:
         of.setdefault(each.key, []).append(each)
@@ -99,7 +102,7 @@ def decide(
     return Decision(tuple(apply), tuple(each for each in delete if not each.deleting))
 
 
-def server(member: Member, shapes: Iterable[Found], taken_over: Set[Shape]) -> Found | None:
+def server(member: Member, shapes: Iterable[OwnedStatefulSet], taken_over: Set[Shape]) -> OwnedStatefulSet | None:
     """The other shape that serves while the wanted one hydrates; None: there is none. `shapes`: all existing ones, the
     oldest first."""
     if strategy(member) is not UpdateStrategy.SURGE or (member.spec.key, member.shape) in taken_over:

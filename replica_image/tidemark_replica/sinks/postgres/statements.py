@@ -27,7 +27,7 @@ _DIFF = sql.Identifier(DIFF)
 
 
 @dataclass(frozen=True)
-class Found:
+class ChangeConflicts:
     """The conflicts that the changes would cause. `copies`, `nulls`: some key would be there twice, or be NULL.
     `wrong`: a row that the table should lose is not in it, or a key that is new is."""
 
@@ -67,7 +67,7 @@ class Statements:
             for block in copied_blocks(rows.select([*self.names, DIFF])):
                 copy.write(block)
 
-    def find(self, connection: Connection) -> Found:
+    def find(self, connection: Connection) -> ChangeConflicts:
         """Looks at the changes, before anything is written."""
         connection.execute(sql.SQL("analyze {}").format(sql.Identifier("pg_temp", CHANGES)))
         query = sql.SQL("""
@@ -93,7 +93,7 @@ class Statements:
             lost=self._of("n", self.names),
         )
         copies, nulls, wrong = connection.execute(query).fetchone() or (False, False, False)
-        return Found(copies, nulls, wrong)
+        return ChangeConflicts(copies, nulls, wrong)
 
     def apply_changes(self, connection: Connection) -> None:
         """Deletes the rows whose key goes, and upserts the others. A key whose bytes change goes and comes."""

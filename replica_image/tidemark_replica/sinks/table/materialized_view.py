@@ -38,7 +38,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.destinations.first_look import FirstLook
+from tidemark_replica.sinks.destinations.backup_check import BackupCheck
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
@@ -82,15 +82,15 @@ class MaterializedViewSink:
         moved: Callable[[], None] | None = None,
         progress: SinkProgress | None = None,
         publishers: Sequence[Publisher] = (),
-        first_look: FirstLook | None = None,
+        backup_check: BackupCheck | None = None,
     ) -> None:
         """`moved` is called when the shard has moved. `publishers`: write the view to its destinations, at which
-        `first_look` looks before the first append."""
+        `backup_check` runs before the first append."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
-        self._publishers, self._first_look = publishers, first_look
+        self._publishers, self._backup_check = publishers, backup_check
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
@@ -203,7 +203,7 @@ class MaterializedViewSink:
             return
         append = None if self._term is None else self._progress.next()
         if append is not None:
-            if self._backoff.has_elapsed and (self._first_look is None or self._first_look.is_over()):
+            if self._backoff.has_elapsed and (self._backup_check is None or self._backup_check.is_over()):
                 self._submit_append(append)
         elif (compaction := self._compaction_due(WAITING_ROWS // 2)) is not None:
             self._submit_compaction(compaction)

@@ -38,11 +38,11 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
 from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
+from tidemark_replica.storage.delta.cancellation import SumsWrong, Updates, uncancelled
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import BATCH_ROWS, RowReader
-from tidemark_replica.storage.delta.remaining import SumsWrong, Updates, remaining
 from tidemark_replica.storage.delta.stop import FILES_DIFFER, KEY_VIOLATED, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
@@ -226,7 +226,7 @@ class DeltaIngestion(Source):
             if gone is not None:
                 yield gone.updates()
 
-        batches = remaining(parts, with_errors.names, size // ROW_BYTES) if twice else chain.from_iterable(parts())
+        batches = uncancelled(parts, with_errors.names, size // ROW_BYTES) if twice else chain.from_iterable(parts())
         return [_consolidated(_timed(map(reader.plain, batches), time), with_errors, size, twice)]
 
     def _check_key(self, ingested: IngestedTable, now: BoundVersion, files: Sequence[StagedFile]) -> None:
@@ -294,7 +294,7 @@ def _without_most(updates: pa.Table) -> pa.Table:
     def parts() -> Iterator[Updates]:
         yield (batch for batch in updates.to_batches(BATCH_ROWS))
 
-    return pa.Table.from_batches(remaining(parts, columns, 8 * updates.num_rows), updates.schema)
+    return pa.Table.from_batches(uncancelled(parts, columns, 8 * updates.num_rows), updates.schema)
 
 
 def _first(updates: Iterator[pa.Table]) -> tuple[list[pa.Table], bool]:

@@ -52,7 +52,7 @@ class RelationContents:
 
 
 @dataclass(frozen=True)
-class TakenDocument:
+class ReceivedDocument:
     """A document is answered once it is received: what becomes of it is seen in the tables."""
 
     rows: int
@@ -74,7 +74,7 @@ class ContentsSlot:
         self._bound, self._newest = -1, (0, 0)
         self._obstacle, self._came = "", monotonic()
 
-    def put(self, contents: RelationContents) -> TakenDocument:
+    def put(self, contents: RelationContents) -> ReceivedDocument:
         """The document counts unless it, or a newer one, came before; its rows, unless this tick is bound already."""
         with self._lock:
             late = monotonic() - self._came > self._patience  # a clock was put back, if documents come all the same
@@ -85,7 +85,7 @@ class ContentsSlot:
                     self._waiting = None
                 elif tick_at(wall_clock_ms(), self._tick_ms) > self._bound:
                     self._waiting = contents
-        return TakenDocument(sum(table.num_rows for table in contents.tables.values()))
+        return ReceivedDocument(sum(table.num_rows for table in contents.tables.values()))
 
     def resume(self, upper: Time) -> None:
         """The last tick that is bound is the one before `upper`."""

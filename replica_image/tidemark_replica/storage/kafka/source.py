@@ -32,10 +32,10 @@ from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
+from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.log import TransactionsUnreadable
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import RUNS_MAX
-from tidemark_replica.storage.kafka.transactions.whole import WholeTransactions
 from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
@@ -82,7 +82,7 @@ class KafkaIngestion(Source):
         prefix = prefix_of(spec.transactions) if spec.transactions else ""
         self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in spec.tables}
         together = {name: topic for name, topic in self._tables.items() if topic.follows_transactions}
-        self._whole = WholeTransactions(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
+        self._cuts = TransactionCuts(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
         self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
         self._runs = RUNS_MAX // max(1, len(together))
         self._undecoded: dict[str, _Wait] = {}
@@ -106,7 +106,7 @@ class KafkaIngestion(Source):
         self._bindings.resume(bound)
         self._take_positions()
         self._recheck = set(self._stopped)
-        self._whole.resume(self._bindings.positions)
+        self._cuts.resume(self._bindings.positions)
         by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
         for name, topic in self._tables.items():
             topic.set_destinations(by_name[name], by_name.get(name + DEAD_LETTER))
@@ -141,7 +141,7 @@ class KafkaIngestion(Source):
 
     def confirm(self, binding: pa.Table) -> None:
         self._bindings.confirm(binding)
-        self._whole.confirm(self._bindings.positions)
+        self._cuts.confirm(self._bindings.positions)
         self._take_positions()
         for topic in self._tables.values():
             topic.bound(Time(self._time + 1))
@@ -183,9 +183,9 @@ class KafkaIngestion(Source):
         found = {
             "BrokersAway": texts,
             "RegistryAway": registry,
-            "TransactionsUnreadable": [self._whole.problem] if self._whole.problem else [],
+            "TransactionsUnreadable": [self._cuts.problem] if self._cuts.problem else [],
         }
-        reason, text = self._whole.held()
+        reason, text = self._cuts.held()
         found |= {reason: [text]} if reason else {}
         found["GapSkipped"] = gaps
         return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)
@@ -247,17 +247,17 @@ class KafkaIngestion(Source):
         try:
             if bound is None or stopped:
                 why = self._reason(name)
-                joined = self._whole.joined
+                joined = self._cuts.joined
                 begun = topic.begin(topics, joined) if bound is None else topic.recheck(bound, why, topics, joined)
                 reads[name] = Progress(begun)
                 changes[(name, _STOPPED)] = None
-            elif topic.follows_transactions and name not in self._whole.members:
-                reads[name] = Progress(topic.rejoin(bound, topics, self._whole.joined))
+            elif topic.follows_transactions and name not in self._cuts.members:
+                reads[name] = Progress(topic.rejoin(bound, topics, self._cuts.joined))
             else:
                 self._take_look(name, bound, topics)
                 seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
                 if topic.follows_transactions:
-                    watermark, more = self._whole.log.watermark, self._whole.needs(name)
+                    watermark, more = self._cuts.log.watermark, self._cuts.needs(name)
                     topic.read_ahead(bound, self._memory, self._runs, size, seconds, watermark, more)
                 else:
                     reads[name] = topic.read(bound, time, size, seconds)
@@ -276,23 +276,23 @@ class KafkaIngestion(Source):
         if not self._spec.transactions:
             return False
         if self._unread is not None and monotonic() < self._unread.until:
-            self._whole.problem = self._unread.why
+            self._cuts.problem = self._unread.why
             return False
         try:
-            self._whole.log.read(topics, READ_SECONDS)
+            self._cuts.log.read(topics, READ_SECONDS)
         except TransactionsUnreadable as error:
             self._unreadable(error)
             return False
-        if self._whole.log.problem:
-            self._problems["transactions"] = self._whole.log.problem
-        elif self._whole.log.is_read and not self._whole.log.is_settled:
+        if self._cuts.log.problem:
+            self._problems["transactions"] = self._cuts.log.problem
+        elif self._cuts.log.is_read and not self._cuts.log.is_settled:
             text = f"topic {self._spec.transactions} has no END of a transaction yet: tables begin behind the next one"
-            self._whole.problem = f"NoTransaction: {text}"
-        return self._whole.log.is_read and self._whole.log.is_settled and not self._whole.log.problem
+            self._cuts.problem = f"NoTransaction: {text}"
+        return self._cuts.log.is_read and self._cuts.log.is_settled and not self._cuts.log.problem
 
     def _unreadable(self, error: TransactionsUnreadable) -> None:
-        self._whole.restart()
-        self._whole.problem = str(error)
+        self._cuts.restart()
+        self._cuts.problem = str(error)
         self._unread = _Wait.after(self._unread, str(error))
 
     def _advance_together(
@@ -303,13 +303,13 @@ class KafkaIngestion(Source):
         live = [name for name in together if name not in self._stopped or name in reads]
         moving = {name: self._bound[name] for name in live if name in self._bound and name not in reads}
         try:
-            chosen = self._whole.choose(moving, topics, bool(live) and len(moving) == len(live))
-            if self._whole.passing:
-                self._whole.log.check(topics)
+            chosen = self._cuts.choose(moving, topics, bool(live) and len(moving) == len(live))
+            if self._cuts.passing:
+                self._cuts.log.check(topics)
         except TransactionsUnreadable as error:
             self._unreadable(error)
             return
-        whole, self._unread = self._whole, None
+        whole, self._unread = self._cuts, None
         for name, cut in chosen.items():
             bound = self._bound[name]
             try:
@@ -321,9 +321,9 @@ class KafkaIngestion(Source):
 
     def _note_transactions(self, reads: Mapping[str, Progress], changes: dict[Entry, str | None]) -> None:
         """Adds the entries of the transactions that the binding has: after all that may still fail."""
-        if self._whole.problem:
+        if self._cuts.problem:
             return
-        for name, whys in self._whole.lost.items():
+        for name, whys in self._cuts.lost.items():
             noted = changes.get((name, _GAPS))  # in this tick
             before = Gaps.from_json(noted) if noted is not None else self._gaps.get(name, Gaps())
             changes[(name, _GAPS)] = Gaps(before.count + len(whys), self._time, whys[-1]).to_json()
@@ -331,7 +331,7 @@ class KafkaIngestion(Source):
         known = [name for name in names if name in self._bound or name in reads]
         members = [name for name in known if name not in self._stopped or name in reads]
         at = {name: reads[name].position if name in reads else self._bound[name] for name in members}
-        changes.update(self._whole.entries(at))
+        changes.update(self._cuts.entries(at))
 
     def _take_look(self, name: str, bound: Position, topics: Topics) -> None:
         """Takes the answer of the last look at the topic, if it came."""
@@ -370,7 +370,7 @@ class KafkaIngestion(Source):
         self._undecoded.pop(name, None)
         try:
             if bound is not None and topic.skips(error):
-                reads[name] = Progress(topic.skipped(bound, topics, self._whole.joined))
+                reads[name] = Progress(topic.skipped(bound, topics, self._cuts.joined))
                 changes[(name, _STOPPED)] = None
                 before = self._gaps.get(name, Gaps())
                 changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
@@ -399,5 +399,5 @@ class KafkaIngestion(Source):
             if name in reads:
                 topic.discard(reads[name])
             topic.close()
-        self._whole.restart()
+        self._cuts.restart()
         self._admin, self._looking, self._look_at = None, {}, 0.0

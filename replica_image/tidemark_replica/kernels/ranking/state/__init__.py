@@ -2,7 +2,7 @@
 
     FullState        every row, sorted by value      the default
     MonotonicState   the first rows alone            inputs that only grow
-    PassingState     the first rows alone, and       the only step of a dataflow, whose input has no retractions
+    SingleStepState  the first rows alone, and       the only step of a dataflow, whose input has no retractions
                      nothing after the step
 
 A kernel adds its input (`add`), takes the errors that the input caused (`finish`), reads first rows from `segments` and
@@ -14,7 +14,7 @@ from tidemark_replica.kernels.ranking.ranking import Ranking
 from tidemark_replica.kernels.ranking.state.full import FullState
 from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec, Retractions
 from tidemark_replica.kernels.ranking.state.monotonic import MonotonicState
-from tidemark_replica.kernels.ranking.state.passing import PassingState
+from tidemark_replica.kernels.ranking.state.single_step import SingleStepState
 
 __all__ = ["RankingState", "RankingStateSpec", "Retractions", "open_state"]
 
@@ -22,6 +22,6 @@ __all__ = ["RankingState", "RankingStateSpec", "Retractions", "open_state"]
 def open_state(context: StepContext, state: RankingStateSpec, ranking: Ranking) -> RankingState:
     """Open the state of a ranking for one step."""
     if context.is_only_step and state.adds_only(context):
-        return PassingState(context, state, ranking)
+        return SingleStepState(context, state, ranking)
     is_monotonic = state.monotonic and not context.is_only_step  # all rows of one step are there at its end
     return (MonotonicState if is_monotonic else FullState)(context, state, ranking)

@@ -7,8 +7,13 @@
 
 Debezium writes transactions one after the other, so a cut after one of them is an offset of each partition. After a
 restart it writes some of them again: records that were acknowledged before are there, in the order in which they were
-written to their partition. What is said here holds for PostgreSQL's connector; others are refused. Read `metadata.py`
-(what events say), `log.py` (the topic of transactions), `seen.py` (which events come again), `read_ahead.py` (records
-of one table that wait), `whole.py` (which transactions are whole, and where the cut is), `fronts.py` (for which
-transactions partitions wait) and `undecided.py` (what bindings remember of transactions whose counts meant nothing).
+written to their partition. What is said here holds for PostgreSQL's connector; others are refused.
+
+    metadata.py          what events say
+    log.py               the topic of transactions
+    event_positions.py   which events come again
+    read_ahead.py        records of one table that wait
+    cuts.py              which transactions are whole, and where the cut is
+    fronts.py            for which transactions partitions wait
+    undecided.py         what bindings remember of transactions whose counts meant nothing
 """

@@ -18,8 +18,8 @@ from typing import Any
 
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN, SEQUENCE_MISSING
+from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
 from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, NotUnderstood, is_of, mark_of
-from tidemark_replica.storage.kafka.transactions.seen import Comes, SeenEvents
 
 RUNS_MAX = 200_000
 """Runs that are remembered, of all tables and partitions; a partition with its share of them is not read on."""
@@ -47,7 +47,7 @@ class Run:
     within it. `id` empty: of no transaction. `position`: of its first event, `last`: the order and the position of its
     last one. `fresh`: the offset of the first event with a greater order than all before it in the partition, None
     without one. `count`: how many there are. `first`: the offset of the first event that does not come again, by its
-    position. `late`: of the first one that is late (see `Comes`)."""
+    position. `late`: of the first one that is late (see `Arrival`)."""
 
     id: str
     partition: int
@@ -65,7 +65,7 @@ class Run:
 class _Seen:
     """Events of one transaction, by partition; all bytes."""
 
-    partitions: dict[int, SeenEvents] = field(default_factory=dict)
+    partitions: dict[int, EventPositions] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -264,19 +264,19 @@ class ReadAhead:
         seen.bytes += size
         events = seen.partitions.get(partition)
         if events is None:
-            events = seen.partitions[partition] = SeenEvents(self._recall(mark.id, partition, mark.position))
+            events = seen.partitions[partition] = EventPositions(self._recall(mark.id, partition, mark.position))
             self._positions += len(events)
         self._count(last, events, mark, offset)
 
-    def _count(self, run: Run, events: SeenEvents, mark: Mark, offset: int) -> None:
+    def _count(self, run: Run, events: EventPositions, mark: Mark, offset: int) -> None:
         count, kept = events.count, len(events)
         comes = events.add(mark.position, mark.order)
         if events.count > count:
             run.count += 1
             run.fresh = offset if run.fresh is None else run.fresh
-        if comes is not Comes.AGAIN:
+        if comes is not Arrival.AGAIN:
             run.first = offset if run.first is None else run.first
-        if comes is Comes.LATE:
+        if comes is Arrival.LATE:
             run.late = offset if run.late is None else run.late
         self._positions += len(events) - kept
         if self._positions > POSITIONS_PER_RUN * self._runs_max:

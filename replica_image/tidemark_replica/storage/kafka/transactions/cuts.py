@@ -37,7 +37,7 @@ from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf,
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 from tidemark_replica.storage.staged_bindings import Entry
 
-SHOWN_SECONDS = 10.0
+WARN_SECONDS = 10.0
 """How long a transaction is pending before a warning says so."""
 _MEMBERS, _UNDECIDED = ("", "transactions/tables"), ("", "transactions/undecided")
 _REFUSED = "behind later ones, as a broker had refused a batch of Kafka Connect before"
@@ -55,7 +55,7 @@ class _Hold:
     since: float
 
 
-class WholeTransactions:
+class TransactionCuts:
     """The transactions of one connector. `tables`: those that follow it, by name."""
 
     def __init__(
@@ -178,7 +178,7 @@ class WholeTransactions:
 
     def held(self) -> tuple[str, str]:
         """The reason and the text of what the tables wait for, if they do so for long; else both empty."""
-        if self._hold is None or monotonic() - self._hold.since < SHOWN_SECONDS:
+        if self._hold is None or monotonic() - self._hold.since < WARN_SECONDS:
             return "", ""
         return self._hold.reason, f"transaction {self._hold.id} of topic {self.log.topic}: {self._hold.why}"
 

@@ -18,7 +18,7 @@ _ANYWHERE = 1 << 65
 """Greater than all positions."""
 
 
-class Comes(Enum):
+class Arrival(Enum):
     """How an event comes. LATE: first, but behind one with a greater position; also where it is not known whether it
     came before."""
 
@@ -27,7 +27,7 @@ class Comes(Enum):
     LATE = 2
 
 
-class SeenEvents:
+class EventPositions:
     """`positions`: of the events that were there before, in their order; None where they are not known."""
 
     __slots__ = ("_at", "_greatest", "_last", "_order", "_positions", "count", "top")
@@ -49,7 +49,7 @@ class SeenEvents:
         """The number of positions in memory."""
         return 0 if self._positions is None else len(self._positions)
 
-    def add(self, position: int, order: int) -> Comes:
+    def add(self, position: int, order: int) -> Arrival:
         """Takes the event that was read next."""
         went_back = order <= self._order or position < self._last
         self._order, self._last = order, position
@@ -58,13 +58,13 @@ class SeenEvents:
         all, greatest = self._positions, self._greatest
         self._greatest = max(greatest, position)
         if all is None:
-            return Comes.LATE if position < greatest or (went_back and position == greatest) else Comes.FIRST
+            return Arrival.LATE if position < greatest or (went_back and position == greatest) else Arrival.FIRST
         at = bisect_left(all, position, 0 if went_back else self._at)
         self._at = at + 1
         if at < len(all) and all[at] == position:
-            return Comes.AGAIN
+            return Arrival.AGAIN
         all.insert(at, position)
-        return Comes.LATE if position < greatest else Comes.FIRST
+        return Arrival.LATE if position < greatest else Arrival.FIRST
 
     def forget(self) -> None:
         """Forgets the positions, as there are too many."""

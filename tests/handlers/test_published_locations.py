@@ -13,7 +13,7 @@ from tests.handlers.test_published_deletion import publishing
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.revisions.published_places import published_places
+from tidemark_operator.handlers.revisions.published_locations import published_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision
@@ -60,7 +60,7 @@ def asked(harness: OperatorHarness, location: str, at: str = "") -> str:
     made = manifest(location)
     state = known(harness, made, at)
     try:
-        (view,) = published_places(harness.context, state, Dataflow.parse(made), "/data").values()
+        (view,) = published_locations(harness.context, state, Dataflow.parse(made), "/data").values()
     except Waiting as waiting:
         return f"{waiting.reason}: {waiting}"
     assert (view.owner, view.chosen) == ("ns.d.d", True)
@@ -125,16 +125,16 @@ def test_two_views_of_a_dataflow_share_no_place(harness: OperatorHarness) -> Non
         state = known(harness, made)
         if is_taken:
             with pytest.raises(Waiting, match="view b of this Dataflow is published there, too"):
-                published_places(harness.context, state, Dataflow.parse(made), "/data")
+                published_locations(harness.context, state, Dataflow.parse(made), "/data")
         else:
-            places = published_places(harness.context, state, Dataflow.parse(made), "/data")
+            places = published_locations(harness.context, state, Dataflow.parse(made), "/data")
             assert {name: view.location for name, view in places.items()} == {"a": "/lake/x", "b": "/lake/y"}
 
 
 def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> None:
     spec = {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": {}}}
     made = body("Dataflow", spec, "d")
-    (view,) = published_places(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
+    (view,) = published_locations(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
     assert (view.location, view.chosen) == ("/data/ns/_published/d/d", False)
 
 
@@ -156,7 +156,7 @@ def test_the_log_names_the_dataflow_of_another_namespace_once(
     with caplog.at_level("INFO"):
         for _ in range(3):
             with pytest.raises(Waiting) as waiting:
-                published_places(harness.context, state, Dataflow.parse(made), "/data")
+                published_locations(harness.context, state, Dataflow.parse(made), "/data")
             assert "other" not in str(waiting.value).replace("another", "")
             state.obstacles.planning = Planning(str(waiting.value))
     (record,) = [each for each in caplog.records if "is taken" in each.getMessage()]

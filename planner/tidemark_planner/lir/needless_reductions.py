@@ -37,7 +37,7 @@ class _Read:
         return self.rows == other.rows and other.columns <= self.columns and other.keys <= self.keys
 
 
-def kept_anyway(objects: Sequence[BuildDesc], imports: Imports) -> frozenset[ReducedInput]:
+def needless_reductions(objects: Sequence[BuildDesc], imports: Imports) -> frozenset[ReducedInput]:
     """The inputs of tables that were reduced first in these objects, and are better not."""
     tables = frozenset(i.id for i in imports.of([built.plan for built in objects])[0])
     kept = [_Read(r.rows, r.columns, frozenset(r.keys)) for r in reads_of_tables(objects, tables)]

@@ -1,4 +1,4 @@
-"""The passing state: the first rows alone, in the only step of a dataflow, for inputs without retractions.
+"""The state of a single step: the first rows alone, in the only step of a dataflow, for inputs without retractions.
 
     chunk ──its own first rows──> in memory ──when there are many: their first rows──> to a run when they are still many
 
@@ -26,7 +26,7 @@ from tidemark_replica.kernels.ranking.thinning import has_retractions, thinned
 from tidemark_replica.values.error_text import error_text
 
 
-class PassingState:
+class SingleStepState:
     """Holds the rows of each group down to the ranking's last position, and more of them, until the step ends."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:

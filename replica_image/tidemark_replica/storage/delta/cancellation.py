@@ -38,7 +38,7 @@ class SumsWrong(Exception):
     """Rows were left out that do not cancel, or the passes had different rows. Another attempt has other keys."""
 
 
-class Sums:
+class CancellationSums:
     """The sums of all updates. `columns`: of a row. `rows`: about how many there are."""
 
     def __init__(self, columns: Sequence[str], rows: int) -> None:
@@ -80,10 +80,10 @@ class Sums:
         return [batch.column(name) for name in self._columns]
 
 
-def remaining(parts: Callable[[], Iterable[Updates]], columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+def uncancelled(parts: Callable[[], Iterable[Updates]], columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
     """The updates of all parts without most that cancel. `parts`: gives them anew for each pass; texts may be in
     dictionaries. `columns`: of a row. `rows`: about how many there are. Raises SumsWrong at the end."""
-    sums = Sums(columns, rows)
+    sums = CancellationSums(columns, rows)
     for places, values in side_by_side(sums.hashed, parts()):
         sums.add(places, values)
     sums.settle()

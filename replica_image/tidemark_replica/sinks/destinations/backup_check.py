@@ -6,7 +6,7 @@ ran.
 
 A destination gets the contents of complete times alone, and an upper never goes back, so no other history leads there.
 The first append would hide it. The handle counts the change, and its next commit names other contents: all destinations
-are made anew, or stop. A destination that fails is asked again, for LOOK_SECONDS at most.
+are made anew, or stop. A destination that fails is asked again, for CHECK_SECONDS at most.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tidemark_replica.sinks.destinations.destination import Destination
 from tidemark_replica.values.failure_text import log_text
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 
 
-class FirstLook:
-    """The look of one sink. Runs on the command loop; destinations are asked on a pool."""
+class BackupCheck:
+    """The check of one sink. Runs on the command loop; destinations are asked on a pool."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FirstLook:
         """Whether all destinations have answered, or the time for that has passed. The first call asks them, and later
         ones ask those that failed."""
         if self._until is None:
-            self._until = self._clock() + LOOK_SECONDS
+            self._until = self._clock() + CHECK_SECONDS
         if self._clock() >= self._until:
             self._give_up()
         elif self._pause.has_elapsed:
@@ -57,7 +57,7 @@ class FirstLook:
             self._asked += len(asked)
             for destination in asked:
                 what = f"look at {destination.kind} of {self._shard.shard_id}"
-                self._jobs.submit(what, partial(self._look, destination), partial(self._looked, destination))
+                self._jobs.submit(what, partial(self._check, destination), partial(self._checked, destination))
         return not (self._to_ask or self._asked)
 
     def _give_up(self) -> None:
@@ -66,11 +66,11 @@ class FirstLook:
                 "how far the destinations of table %s are is not known after %g s: a backup that was put in the "
                 "table's place before would not be noticed",
                 self._shard.location,
-                LOOK_SECONDS,
+                CHECK_SECONDS,
             )
         self._to_ask, self._asked = [], 0
 
-    def _look(self, destination: Destination) -> None:
+    def _check(self, destination: Destination) -> None:
         """Runs on the pool. Raises PersistError and OSError."""
         try:
             shard = self._handles.existing_writer(self._shard.location, self._shard.shard_id)
@@ -87,7 +87,7 @@ class FirstLook:
                 destination.kind,
             )
 
-    def _looked(self, destination: Destination, outcome: Outcome[None]) -> None:
+    def _checked(self, destination: Destination, outcome: Outcome[None]) -> None:
         if not self._asked:
             return  # the time has passed
         self._asked -= 1

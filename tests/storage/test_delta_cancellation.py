@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tidemark_persist import DIFF
-from tidemark_replica.storage.delta import remaining as rooms
-from tidemark_replica.storage.delta.remaining import SumsWrong, Updates, remaining
+from tidemark_replica.storage.delta import cancellation as rooms
+from tidemark_replica.storage.delta.cancellation import SumsWrong, Updates, uncancelled
 from tidemark_replica.storage.delta.side_by_side import side_by_side
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), (DIFF, pa.int64())])
@@ -59,7 +59,7 @@ def test_oracle_random_changes(seed: int) -> None:
         updates += [(huge[0], 1 << 62), (huge[1], -(1 << 62)), (huge[0], -(1 << 61)), (huge[0], -(1 << 61))]
     files = [updates[i :: 1 + seed % 4] for i in range(1 + seed % 4)]
 
-    found = remaining(lambda: (part(file, draw) for file in files), ["id", "text"], draw.choice([1, 10_000]))
+    found = uncancelled(lambda: (part(file, draw) for file in files), ["id", "text"], draw.choice([1, 10_000]))
     assert summed(found) == summed(part(updates, draw))
 
 
@@ -67,7 +67,7 @@ def test_most_of_what_cancels_is_left_out() -> None:
     draw = random.Random(1)
     rows: list[tuple[Row, int]] = [((i, f"{i % 7}"), sign) for i in range(5000) for sign in (1, -1)]
     changed: list[tuple[Row, int]] = [((i, "new"), 1) for i in range(50)]
-    found = remaining(lambda: iter([part(rows, draw), part(changed, draw)]), ["id", "text"], 10_000)
+    found = uncancelled(lambda: iter([part(rows, draw), part(changed, draw)]), ["id", "text"], 10_000)
 
     assert 50 <= sum(each.num_rows for each in found) < 500
 
@@ -76,7 +76,7 @@ def test_passes_with_other_rows_are_an_error() -> None:
     """Also where a sum is zero by chance: here by hashes that say nothing."""
     turns = iter([[((1, "a"), 1), ((1, "a"), -1)], [((1, "a"), 1), ((2, "a"), -1)]])
     with pytest.raises(SumsWrong):
-        list(remaining(lambda: iter([part(next(turns), random.Random(0))]), ["id", "text"], 1 << 20))
+        list(uncancelled(lambda: iter([part(next(turns), random.Random(0))]), ["id", "text"], 1 << 20))
 
 
 def test_a_sum_that_is_zero_by_chance_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_sum_that_is_zero_by_chance_is_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(rooms.RowHashes, "both", poor)
     rows: list[tuple[Row, int]] = [((i, "a"), 1 if i % 2 else -1) for i in range(1000)]
     with pytest.raises(SumsWrong):
-        list(remaining(lambda: iter([part(rows, random.Random(0))]), ["id", "text"], 1))
+        list(uncancelled(lambda: iter([part(rows, random.Random(0))]), ["id", "text"], 1))
 
 
 def test_parts_run_side_by_side_and_end_with_the_reader() -> None:

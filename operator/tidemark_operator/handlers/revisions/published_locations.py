@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 NOT_ALLOWED, TAKEN = "LocationNotAllowed", "LocationTaken"
 
 
-def published_places(
+def published_locations(
     context: ReconcileContext, state: DataflowState, dataflow: Dataflow, storage: str
 ) -> dict[str, PublishedView]:
     """The tables that the views of the Dataflow are published as, by export. `storage`: its instance's. Raises Waiting

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from tidemark.errors import Error, is_passing
 
-PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 PAUSE_SECONDS = 2.0
 T = TypeVar("T")
 
 
-def patiently(call: Callable[[], T]) -> T:
+def retried(call: Callable[[], T]) -> T:
     """Call again while the gateway is away, and for a minute at most. Raises the last error of the call."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             return call()
