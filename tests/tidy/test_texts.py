@@ -109,6 +109,14 @@ def test_a_decision_has_a_number_of_its_own() -> None:
     assert {number: title for number, title in titles.items() if not title.startswith(f"# {number} ")} == {}
 
 
+def test_limits_stay_a_table_that_is_read() -> None:
+    """docs/limits.md has 4,500 words at most, and 40 in a row; limits of one kind of source are in its guide."""
+    page = (ROOT / "docs" / "limits.md").read_text()
+    rows = [line.replace("|", " ").split() for line in page.splitlines() if line.startswith("|")]
+    assert [" ".join(row) for row in rows if len(row) > 40] == []
+    assert len(page.split()) <= 4_500
+
+
 def test_the_changelog_has_an_unreleased_section() -> None:
     """The changelog has a place for what is not released yet."""
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text().replace("[", "").replace("]", "")
