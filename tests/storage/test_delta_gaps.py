@@ -210,15 +210,6 @@ def test_a_damaged_file_stops_the_table(tmp_path: Path, damage: str) -> None:
     expect_stop(pair, "FileUnreadable: table t:", [(1,), (2,), (3,)])
 
 
-def test_every_reason_is_explained() -> None:
-    """In the guide, and in the table of conditions."""
-    reasons = {value for name, value in vars(stop).items() if name.isupper()}
-    docs = Path(__file__).parents[2] / "docs"
-    assert len(reasons) == 8
-    for page in ("guides/delta.md", "reference/conditions.md"):
-        assert [reason for reason in reasons if f"`{reason}`" not in (docs / page).read_text()] == []
-
-
 def resnapshotted(pair: Pair, at: int) -> None:
     assert pair.stopped() == ""
     newest = Table(pair.path).version()
