@@ -23,7 +23,7 @@ PARAMETERS = frozenset(
 def locate(
     given: Mapping[str, Any], token_lifetime: str = discovery.TOKEN_LIFETIME
 ) -> tuple[Callable[[], Gateway], str]:
-    """How to find the gateway that the options select, and the namespace. `given`: by parameters of PARAMETERS.
+    """The way to the gateway that the options select, and the namespace. `given`: by parameters of PARAMETERS.
 
     Raises:
         click.UsageError: the options exclude each other.

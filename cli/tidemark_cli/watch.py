@@ -39,8 +39,8 @@ Call = Callable[[Any, Any], Message]
 
 @dataclass(frozen=True)
 class Listing:
-    """How the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from others; the first
-    `leading` cells of a line do so in a table."""
+    """The form in which the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from
+    others; the first `leading` cells of a line do so in a table."""
 
     rows: str
     names: Cells

@@ -18,7 +18,7 @@ from tidemark.link import Link
 from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 
 TOKEN_LIFETIME = "12h"
-"""How long the token of a ServiceAccount is valid; the gateway ends a subscribe whose token is not."""
+"""The lifetime of a ServiceAccount's token; the gateway ends a subscribe whose token is not."""
 
 
 def connect(

@@ -153,7 +153,7 @@ def _text(value: str) -> str:
 
 
 def _end_of_comment(sql: str, at: int) -> int:
-    """After the comment that begins at `at`; comments may hold comments."""
+    """The position after the comment that begins at `at`; comments may hold comments."""
     depth = 0
     for mark in re.compile(r"/\*|\*/").finditer(sql, at):
         depth += 1 if mark[0] == "/*" else -1

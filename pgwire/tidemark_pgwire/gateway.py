@@ -46,9 +46,10 @@ _SQLSTATES = {
     grpc.StatusCode.UNIMPLEMENTED: errors.FEATURE_NOT_SUPPORTED,
 }
 REPLACED_SECONDS = 3600.0
-"""How long a channel that was replaced is kept for the calls that are on it."""
+"""The time for which a channel that was replaced is kept for the calls that are on it."""
 WRITE_SECONDS = 60.0
-"""How long a call that writes rows is made again: a replica that restarts takes some seconds more than a leader."""
+"""The time for which a call that writes rows is made again: a replica that restarts takes some seconds more than a
+leader."""
 _REFUSED = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,

@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 BACKLOG = 512
 STOP_SECONDS = 5.0
 START_PATIENCE_SECONDS = 1.0
-"""How long a connection may start before a newer one takes its place."""
+"""The time that a connection may take to start before a newer one takes its place."""
 Version = tuple[int, ...]
 
 

@@ -9,8 +9,8 @@ STANDS_SECONDS = 30.0
 
 
 async def watch(seconds: float = STANDS_SECONDS) -> None:
-    """Until canceled. If the loop does not come back here for `seconds`, the tracebacks of all threads go to stderr,
-    and the process ends with status 1; the timer's thread needs no GIL."""
+    """Watch until cancelled. If the loop does not come back here for `seconds`, the tracebacks of all threads go to
+    stderr, and the process ends with status 1; the timer's thread needs no GIL."""
     try:
         while True:
             faulthandler.dump_traceback_later(seconds, exit=True)

@@ -77,7 +77,7 @@ class _Handler(WSGIRequestHandler):
         self.rfile = io.BufferedReader(_LimitedReader(cast(io.RawIOBase, self.rfile), MAX_REQUEST_BYTES))
 
     def get_environ(self) -> dict[str, Any]:
-        """Called once the request has been read."""
+        """The environment of a request, once it has been read."""
         cast(_Server, self.server).mark_requested(self.request)
         return super().get_environ()
 
@@ -134,7 +134,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 connection.has_requested = True
 
     def service_actions(self) -> None:
-        """Called twice a second, and after each connection: close connections that are open for too long."""
+        """Close connections that are open for too long: twice a second, and after each connection."""
         with self._lock:
             since = time.monotonic() - MAX_SECONDS
             for request in [request for request, its in self._open.items() if its.since <= since]:

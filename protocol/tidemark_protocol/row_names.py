@@ -45,7 +45,7 @@ _OF_CHANGES = ("_change_type", "_commit_timestamp")
 
 
 def shown(names: Sequence[str]) -> Shown:
-    """How each column of a row is written."""
+    """The form in which each column of a row is written."""
     columns = [
         _quoted(name) if name and names.count(name) == 1 else f"c{position}" for position, name in enumerate(names)
     ]

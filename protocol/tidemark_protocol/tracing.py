@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 HEADER = "traceparent"
 END_SECONDS = 2.0
-"""How long the end of a process waits for the endpoint to take the last spans."""
+"""The time that the end of a process waits for the endpoint to take the last spans."""
 INTERNAL, CLIENT, SERVER = "INTERNAL", "CLIENT", "SERVER"
 Value = str | int
 

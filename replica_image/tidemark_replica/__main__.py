@@ -27,8 +27,8 @@ from tidemark_replica.options import parse
 from tidemark_replica.process.replica import Replica
 
 THREAD_SWITCH_SECONDS = 0.001
-"""How long a thread that computes keeps Python's lock from another one. A lookup passes through five threads, and each
-waits so long behind every thread that plans or renders a query."""
+"""The time for which a thread that computes keeps Python's lock from another one. A lookup passes through five threads,
+and each waits so long behind every thread that plans or renders a query."""
 EXIT_USAGE = 2
 EXIT_CONFIG_CHANGED = 10
 EXIT_SPARK_DIED = 11

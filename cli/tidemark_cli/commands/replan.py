@@ -126,7 +126,7 @@ def _revision(of: Status) -> Status:
 
 
 def _refusal(status: Status) -> str:
-    """Why there is no plan of the present spec; empty: there is one, or it is being made."""
+    """The reason why there is no plan of the present spec; empty: there is one, or it is being made."""
     conditions = status.get("conditions") or ()
     refused = (
         c for c in conditions if c["type"] == "Planned" and c["status"] == "False" and c["reason"] != "WaitingForInputs"

@@ -37,7 +37,7 @@ def show(time: int) -> str:
 
 
 def show_lag(now: int, frontier: int | None) -> str:
-    """How far the frontier is behind `now`, in the form of kubectl's ages."""
+    """The frontier's lag behind `now`, in the form of kubectl's ages."""
     if frontier is None:
         return "<unknown>"
     if frontier == EMPTY:

@@ -1,1 +1,1 @@
-"""How a command finds the operator's gateway, authenticates and calls it."""
+"""The way of a command to the operator's gateway: it is found, authenticated to, and called."""

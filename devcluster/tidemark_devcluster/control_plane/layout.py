@@ -78,7 +78,7 @@ class Layout:
 
     @property
     def restarts(self) -> Path:
-        """How often each server was restarted by a supervisor (supervision/record.py)."""
+        """The number of restarts of each server by a supervisor (supervision/record.py)."""
         return self.root / "restarts.json"
 
     @property

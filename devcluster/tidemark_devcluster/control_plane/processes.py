@@ -161,7 +161,7 @@ def _ended(descriptor: int, patience: float) -> bool:
 
 
 def started_at(identity: Identity) -> float:
-    """When a process started: seconds since 1970, by the clock as it is now."""
+    """The start of a process: seconds since 1970, by the clock as it is now."""
     uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return time.time() - uptime + identity.ticks / os.sysconf("SC_CLK_TCK")
 

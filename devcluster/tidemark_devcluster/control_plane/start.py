@@ -36,7 +36,7 @@ CERTIFICATE_SECONDS = 300 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class Options:
-    """How to start: `port` None takes any free one; without `durable` etcd skips fsync (tests)."""
+    """Options of a start: `port` None takes any free one; without `durable` etcd skips fsync (tests)."""
 
     port: int | None = None
     durable: bool = True

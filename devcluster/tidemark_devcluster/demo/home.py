@@ -56,7 +56,7 @@ class Home:
 
     @property
     def restarts(self) -> Path:
-        """How often each program was restarted by the supervisor (supervision/record.py)."""
+        """The number of restarts of each program by the supervisor (supervision/record.py)."""
         return self.root / "restarts.json"
 
     @property

@@ -79,7 +79,7 @@ def _stuck(api: Cluster, states: list[cluster.DataflowState], home: Home) -> str
 
 
 def show_frontiers(home: Home, api: Cluster, looks: int, out: TextIO) -> None:
-    """How far everything is, then at so many looks how the views run with the clock, then rows."""
+    """Print all frontiers, then at `looks` times the views as they run with the clock, then rows."""
     print("\n$ kubectl tidemark frontiers", file=out, flush=True)
     _tidemark(home, "frontiers")
     print("\n$ kubectl get dataflows      # a few times: LAG stays small while the clock runs", file=out, flush=True)

@@ -1,4 +1,4 @@
-"""How large an image is: as it lies in a registry, each layer compressed by gzip, and as it lies on a node."""
+"""The sizes of an image: as it lies in a registry, each layer compressed by gzip, and as it lies on a node."""
 
 import json
 import tarfile

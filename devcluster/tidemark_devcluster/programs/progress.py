@@ -22,7 +22,7 @@ class Progress:
 
     @property
     def interval(self) -> float:
-        """How often `tick` has something to show, in seconds."""
+        """The seconds between two texts that `tick` has to show."""
         return IN_PLACE_SECONDS if self._in_place else LOG_SECONDS
 
     def say(self, line: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class RestartRecord:
-    """How often each program was restarted since the last `up` that found no supervisor."""
+    """The number of restarts of each program since the last `up` that found no supervisor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -36,7 +36,7 @@ class Group(Protocol):
 
 
 class Backoff:
-    """When the next repair may begin. Times are in seconds of one monotonic clock."""
+    """The time of the next repair. Times are in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._pause = 0.0
@@ -62,7 +62,7 @@ class Supervisor:
         self._record, self._clock = record, clock
 
     def run(self, ended: threading.Event) -> None:
-        """Until `ended` is set."""
+        """Supervise until `ended` is set."""
         while not ended.wait(POLL_SECONDS):
             self.step()
 

@@ -118,7 +118,8 @@ class PlanningState:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a step has not been done yet. `failed`: waiting does not help. `reason`: the condition's, if it failed."""
+    """The reason why a step has not been done yet. `failed`: waiting does not help. `reason`: the condition's, if it
+    failed."""
 
     message: str
     failed: bool = False

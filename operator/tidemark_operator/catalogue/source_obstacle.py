@@ -1,4 +1,4 @@
-"""Why a DataSource takes no rows until somebody changes something.
+"""The reason why a DataSource takes no rows until somebody changes something.
 
 what the operator failed at, as it is now ──► an obstacle, unless it waits for something that passes by itself
 the condition Ready of this generation    ──► an obstacle, where its reason lasts

@@ -28,7 +28,7 @@ class TableState:
     ingesting: bool
 
     def lag_ms(self, now_ms: int) -> int | None:
-        """How far the table is behind the clock; None where that is unknown, or nothing more is to come."""
+        """The table's lag behind the clock, in milliseconds; None: unknown, or nothing more is to come."""
         return None if self.upper is None or self.upper.time is None else max(now_ms - self.upper.time, 0)
 
 

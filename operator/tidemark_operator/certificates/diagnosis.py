@@ -1,4 +1,5 @@
-"""Why a peer's certificate is not accepted: gRPC reports `verification failed` without the certificate's name.
+"""The reason why a peer's certificate is not accepted: gRPC reports `verification failed` without the certificate's
+name.
 
 One TLS handshake reads the peer's certificate and is closed. Its result is for messages only; no decision uses it.
 """

@@ -34,7 +34,7 @@ class Peers(Protocol):
         """Whether `prepare` succeeded for it."""
 
     def refusal(self, replica: Meta) -> str:
-        """Why an administrator must act before it can be prepared; empty: no such reason."""
+        """The reason why an administrator must act before it can be prepared; empty: no such reason."""
 
     def retain(self, replicas: Collection[Meta]) -> None:
         """Forget all other replicas: they do not exist any more."""

@@ -1,4 +1,4 @@
-"""When a certificate is valid, and when it must be renewed. Times are milliseconds since 1970."""
+"""The validity of certificates, and the time of their renewal. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Validity:
-    """From the first millisecond to the last, both included."""
+    """The time from the first millisecond to the last, both included."""
 
     from_ms: int
     until_ms: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidemark_protocol.ids import WriterTerm
 
 SILENT_MS = 2_000
-"""How long an ingester whose process runs may be without a connection before another replica takes over. A frozen
+"""The time that an ingester whose process runs may be without a connection before another replica takes over. A frozen
 process loses its connection after 4 to 6 s (replicas/replica_connection.py)."""
 
 

@@ -15,8 +15,8 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek
 
 
 def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
-    """Why the index cannot be read at the peek's time, if so: it was dropped or compacted while the peek was on its
-    way."""
+    """The reason why the index cannot be read at the peek's time, if so: it was dropped or compacted while the peek was
+    on its way."""
     if not isinstance(peek.target, IndexTarget):
         return None
     index = dataflows.index(peek.target.id)
@@ -28,7 +28,7 @@ def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
 
 
 def why_too_old(peek: Peek, dataflows: Dataflows, target: ReplicaId | None) -> str | None:
-    """Why the target cannot answer, if so: its image lacks features of the index's plan."""
+    """The reason why the target cannot answer, if so: its image lacks features of the index's plan."""
     index = dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
     lacks = None if index is None or target is None else lacking([index], [target])
     return None if lacks is None else lacks.of_target

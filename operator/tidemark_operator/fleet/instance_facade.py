@@ -126,7 +126,7 @@ class InstanceFacade:
         return self.core.replica_problems.all(STORAGE)
 
     def executor_problem(self, replica: ReplicaId) -> ReplicaProblem | None:
-        """Why a replica lacks executors, where it reports that."""
+        """The reason why a replica lacks executors, where it reports that."""
         return self.core.replica_problems.of(EXECUTORS, replica)
 
     # Counts for metrics.

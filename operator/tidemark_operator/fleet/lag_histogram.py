@@ -1,4 +1,4 @@
-"""How far each export is behind the clock, sampled once a second: a histogram whose buckets are powers of two seconds.
+"""The lag of each export behind the clock, sampled once a second: a histogram whose buckets are powers of two seconds.
 
     lag 0.8 s ─► up to 1        lag 1.2 s ─► up to 2        ...        lag of two days ─► the last one
 

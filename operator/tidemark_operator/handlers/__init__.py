@@ -1,4 +1,4 @@
-"""From events to reconciles to statuses.
+"""The way from events to reconciles to statuses.
 
 watch/ ─► cache ─► work_queue ─► reconcile/: one reconciler per kind ─► registry, fleet, orchestrator
                                       │

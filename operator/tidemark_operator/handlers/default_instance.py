@@ -22,7 +22,7 @@ class DefaultInstance:
 
     @classmethod
     def parse(cls, named: str | None, location: str | None, secret: str | None = None) -> DefaultInstance | None:
-        """From the command line's options; None if none is given.
+        """Parse the command line's options; None if none is given.
 
         Raises:
             OperatorError: one of --default-instance and --default-location is missing or wrong.

@@ -54,7 +54,7 @@ class KeyedQueue(Generic[K]):
         return key
 
     def next_due(self) -> float | None:
-        """When the next key becomes ready; None if time alone makes none ready."""
+        """The time when the next key becomes ready; None if time alone makes none ready."""
         while self._heap:
             due, _, key = self._heap[0]
             if key not in self._busy and self._due.get(key) == due:

@@ -44,7 +44,7 @@ class IntrospectionFeed:
         self._tasks: dict[GlobalId, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 self._look()
@@ -114,7 +114,7 @@ class IntrospectionFeed:
 
 
 def moment_in_tick(namespace: str, tick_ms: int) -> int:
-    """How many milliseconds after each tick the documents of a namespace are made: one operator after another makes
+    """The milliseconds after each tick at which the documents of a namespace are made: one operator after another makes
     them at the same ones."""
     first, last = min(tick_ms // 4, FIRST_MS), min(tick_ms * 3 // 4, LAST_MS)
     return first + crc32(namespace.encode()) % (last - first + 1)

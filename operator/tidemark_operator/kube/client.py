@@ -104,7 +104,7 @@ class Kube:
         self.api, self.namespaces = api, namespaces
         self._patient = False
         self.fence: Callable[[], None] = _nothing
-        """Called before every write except a Lease's; raises ApiError where this process must not write."""
+        """A check before every write except a Lease's; it raises ApiError where this process must not write."""
 
     @staticmethod
     @asynccontextmanager

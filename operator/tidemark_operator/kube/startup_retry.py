@@ -12,7 +12,7 @@ from tidemark_operator.kube.client import ApiError
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 TRIES = 30
-"""After that many tries the process ends, and its supervisor restarts it."""
+"""The number of tries, after which the process ends, and its supervisor restarts it."""
 T = TypeVar("T")
 
 

@@ -122,7 +122,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended. `code`: the exit code, negative for a signal, None if unknown. `at_ms`: milliseconds since
+    """The end of a process. `code`: the exit code, negative for a signal, None if unknown. `at_ms`: milliseconds since
     1970. `stated_reason`: the reason that the kubelet or the replica gave, else empty."""
 
     code: int | None
@@ -141,7 +141,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a process does not run, for a condition: a CamelCase `reason`, and a message for the user."""
+    """The reason why a process does not run, for a condition: a CamelCase `reason`, and a message for the user."""
 
     reason: str
     message: str
@@ -187,7 +187,7 @@ class Orchestrator(Protocol):
         """Start and end processes until cancelled. A cancellation leaves the replicas running."""
 
     def refusal(self, replica: ReplicaSpec) -> str | None:
-        """Why this orchestrator cannot run the replica; None: it can."""
+        """The reason why this orchestrator cannot run the replica; None: it can."""
 
     def ensure(self, replica: ReplicaSpec) -> None:
         """Run the replica in the shape of this spec. A changed shape replaces the process."""

@@ -1,4 +1,4 @@
-"""From a Dataflow's SQL to a stored revision.
+"""The way from a Dataflow's SQL to a stored revision.
 
 client         the planner's process as a function, with a deadline
 planner_fault  answers that are the planner's fault, and not the SQL's

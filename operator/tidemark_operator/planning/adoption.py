@@ -48,8 +48,8 @@ class SourceTables:
     shards: Mapping[str, DescribedShard]
 
     def misfit(self, locations: ShardLocations, wanted: Mapping[str, tuple[Column, ...]]) -> str:
-        """Why the tables cannot be adopted: one is missing, has other columns, or belongs to another object. Empty if
-        they can. `wanted`: columns by table."""
+        """The reason why the tables cannot be adopted: one is missing, has other columns, or belongs to another object.
+        Empty if they can. `wanted`: columns by table."""
         for part, columns in {REMAP: None, **wanted}.items():
             shard = self.shards.get(part)
             if shard is None:

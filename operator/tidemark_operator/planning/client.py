@@ -47,7 +47,7 @@ DATAFLOW_SECONDS = 30.0
 ELAPSED_SECONDS = 30.0
 """The time that a plan may take beyond its processor time, on a busy machine."""
 PATIENCE_SECONDS = 60.0
-"""How long patient calls wait for a planner that is away, from when any call found it so. Its JVM starts in about
+"""The time that patient calls wait for a planner that is away, from when any call found it so. Its JVM starts in about
 ten, and takes a minute on a busy machine."""
 AGAIN_SECONDS = 0.5
 FORGET_SECONDS = 8 * AGAIN_SECONDS
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class Outage:
-    """Since when the planner has been away, as calls find it. Times are in seconds, of a monotonic clock."""
+    """The time since when the planner has been away, as calls find it. Times are in seconds, of a monotonic clock."""
 
     def __init__(self) -> None:
         self._since = self._last = -math.inf
@@ -179,7 +179,7 @@ class PlannerClient:
 
 
 def _deadline(cpu_seconds: float) -> float:
-    """How long a call may take whose plan may take so much processor time."""
+    """The time that a call may take whose plan may take `cpu_seconds` of processor time."""
     return cpu_seconds + ELAPSED_SECONDS + GRACE_SECONDS
 
 

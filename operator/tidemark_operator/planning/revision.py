@@ -28,7 +28,7 @@ class Parent:
 @wire_name("RowCount")
 @dataclass(frozen=True)
 class RowCount:
-    """How many rows a relation had, roughly, when a plan was chosen."""
+    """The number of rows that a relation had, roughly, when a plan was chosen."""
 
     id: GlobalId
     rows: int

@@ -152,7 +152,7 @@ def _with_tables(source: Any, tables: Iterable[Any]) -> SourceSpec:
 
 
 def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
-    """Why a table of PostgreSQL cannot be added; empty if it can be. Its changes reach one table alone."""
+    """The reason why a table of PostgreSQL cannot be added; empty if it can be. Its changes reach one table alone."""
     if not isinstance(table, PostgresTable):
         return ""
     for other in pinned:

@@ -294,7 +294,7 @@ def open_table(storage: Storage) -> DeltaTable:
 
 
 def gap_check_seconds(table: DeltaTable) -> float:
-    """How long a missing next entry means that there is none: less than the time that entries are kept."""
+    """The time for which a missing next entry means that there is none: less than the time that entries are kept."""
     words = str(table.metadata().configuration.get("delta.logRetentionDuration", "")).split()
     match words:
         case ["interval", number, "seconds"]:

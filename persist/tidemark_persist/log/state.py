@@ -107,7 +107,7 @@ class TableState:
         return path in self._files
 
     def file_count(self) -> int:
-        """How many files are live."""
+        """The number of live files."""
         return len(self._files)
 
     def size(self) -> ShardSize:

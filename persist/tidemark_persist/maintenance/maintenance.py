@@ -28,7 +28,7 @@ from tidemark_persist.times import DELETED
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """How much may accumulate before maintenance.
+    """The amounts that may accumulate before maintenance.
 
     `log_retention_seconds` is fixed when a shard is created: older log entries before a checkpoint are deleted. It
     bounds how late a retry can learn whether its commit landed.

@@ -166,8 +166,8 @@ class Storage:
         return MountedSettings(settings=self.options) if isinstance(self.options, Mapping) else self.options()
 
     def probe(self) -> None:
-        """Called before a request of delta-rs under Python's lock. Raises StorageError where the store does not
-        answer."""
+        """Probe the store before a request of delta-rs under Python's lock. Raises StorageError where the store does
+        not answer."""
         if self.local_path is None:
             with self.errors("asking the store"):
                 self.fs.handler.probe()

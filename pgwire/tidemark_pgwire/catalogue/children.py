@@ -134,6 +134,6 @@ class _Child:
 
 @atexit.register
 def end_all() -> None:
-    """While none is asked. The next question begins another."""
+    """End all processes, while none is asked. The next question begins another."""
     for child in list(_all):
         child.end()

@@ -18,7 +18,7 @@ class CatalogueError(Exception):
         self.sqlstate = sqlstate
 
     def __reduce__(self) -> tuple[type[CatalogueError], tuple[str, str]]:
-        """How pickle makes it anew, in the process that asked."""
+        """Tell pickle the arguments by which the process that asked makes the error anew."""
         return CatalogueError, (self.sqlstate, str(self))
 
 

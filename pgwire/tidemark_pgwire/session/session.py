@@ -98,10 +98,10 @@ class Connection:
         self._skipping = False
         self._session: Session | None = None
         self._ending: WireError | None = None
-        """Why the connection ends, once it is known."""
+        """The reason why the connection ends, once it is known."""
 
     async def serve(self) -> None:
-        """Until the client goes, or sends what is no message."""
+        """Serve until the client goes, or sends what is no message."""
         watch: asyncio.Task[None] | None = None
         try:
             login = await self._begin()

@@ -1,4 +1,4 @@
-"""From a connection's first bytes to its session.
+"""The way from a connection's first bytes to its session.
 
     TLS at once (sslnegotiation=direct), with ALPN
     SSLRequest ──► S ──► TLS        GSSENCRequest ──► N        CancelRequest ──► a statement of another session ends

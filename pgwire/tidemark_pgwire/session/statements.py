@@ -43,7 +43,7 @@ from tidemark_protocol.types import Column as TableColumn
 from tidemark_protocol.types import SqlType
 
 RELATIONS_SECONDS = 1.0
-"""How long a session uses a list of relations before it asks the gateway again."""
+"""The time for which a session uses a list of relations before it asks the gateway again."""
 MAX_CURSORS = 64
 T = TypeVar("T")
 Done = str
@@ -112,7 +112,7 @@ class Session:
 
     @property
     def idle_limit(self) -> float | None:
-        """How many seconds the client may send nothing between statements; None: for ever."""
+        """The seconds for which the client may send nothing between statements; None: for ever."""
         waits = self.transaction.pending is not None
         limits = (
             self.idle_seconds if waits else None,
@@ -121,7 +121,7 @@ class Session:
         return min((each for each in limits if each), default=None)
 
     def transaction_left(self, begins: bool = False) -> float | None:
-        """How many seconds the transaction may still last, at most; None: for ever. `begins`: what has not begun yet
+        """The seconds that the transaction may still last, at most; None: for ever. `begins`: what has not begun yet
         does so now."""
         now, rows = asyncio.get_running_loop().time(), self.transaction.pending
         limits = (

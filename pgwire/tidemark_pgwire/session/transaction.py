@@ -225,7 +225,7 @@ class Transaction:
         self.failed = False
 
     def _shorten(self, name: str) -> None:
-        """Before one more of the name: the two oldest of a long run of it become one that is lost."""
+        """Make room for one more savepoint of the name: the two oldest of a long run of it become one that is lost."""
         run = self._savepoints[-MAX_OF_NAME - 1 :]
         if len(run) > MAX_OF_NAME and all(each[0] == name for each in run):
             self._savepoints[-len(run) :] = [(name, run[0][1] + run[1][1], LOST), *run[2:]]

@@ -35,7 +35,7 @@ from tidemark_protocol.types import Column
 MAX_MESSAGE_BYTES = 1 << 20
 """The bytes of a message beside COPY's data, at most."""
 LARGE_BYTES, LARGE_ROWS = 64 << 10, 1000
-"""From here on the rows of a statement are not made in the event loop."""
+"""The size from which on the rows of a statement are not made in the event loop."""
 MIXED_BYTES, MIXED_SECTIONS = 4 << 20, 10_000
 """The greatest call with sections that the ingester takes."""
 HEADER_BYTES = 1 << 20

@@ -51,7 +51,7 @@ class _Statement:
 
 
 def delete(words: Words) -> Write:
-    """After DELETE. Raises WireError."""
+    """The statement after the word DELETE. Raises WireError."""
     words.require("FROM")
     words.take("ONLY")
     table = table_name(words)
@@ -62,7 +62,7 @@ def delete(words: Words) -> Write:
 
 
 def update(words: Words) -> Write:
-    """After UPDATE. Raises WireError."""
+    """The statement after the word UPDATE. Raises WireError."""
     words.take("ONLY")
     table = table_name(words)
     of = _Statement("UPDATE", _qualifiers(words, table, ("SET",)))
@@ -145,7 +145,7 @@ def _term(words: Words, of: _Statement, depth: int) -> list[Term]:
 
 
 def _values(words: Words, width: int, of: _Statement) -> list[tuple[Cell, ...]]:
-    """After the columns: `= VALUE`, or `IN (...)`."""
+    """The values after the columns: `= VALUE`, or `IN (...)`."""
     if words.take_mark("="):
         if width == 1 and words.peek().text != "(":
             return [(_value(words, _ENDS),)]

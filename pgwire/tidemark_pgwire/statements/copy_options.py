@@ -162,7 +162,7 @@ def _header(words: Words) -> bool:
 
 
 def _forces(words: Words) -> str:
-    """After FORCE, of the older form."""
+    """The option after the word FORCE, of the older form."""
     if words.take("QUOTE"):
         return "FORCE_QUOTE"
     if words.take("NOT", "NULL"):

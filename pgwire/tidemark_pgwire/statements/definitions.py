@@ -83,7 +83,7 @@ def parse(words: Words) -> Define | Drop | None:
 
 
 def create(words: Words) -> Define | None:
-    """After CREATE; None: it creates something else."""
+    """The definition after the word CREATE; None: it creates something else."""
     replaces = words.take("OR", "REPLACE")
     if words.take("UNIQUE"):
         raise WireError(FEATURE_NOT_SUPPORTED, "an index is not UNIQUE here: it checks nothing")
@@ -107,7 +107,7 @@ def create(words: Words) -> Define | None:
 
 
 def alter(words: Words) -> Define | None:
-    """After ALTER; None: it alters something else."""
+    """The definition after the word ALTER; None: it alters something else."""
     if words.take("TABLE"):
         return _add_column(words)
     if (what := _view(words)) is None:
@@ -120,7 +120,7 @@ def alter(words: Words) -> Define | None:
 
 
 def drop(words: Words) -> Drop | None:
-    """After DROP; None: it drops something else."""
+    """The definition after the word DROP; None: it drops something else."""
     what = next((each for each in ("INDEX", "TABLE") if words.take(each)), None) or _view(words)
     if what is None:
         return None

@@ -91,7 +91,7 @@ class Write:
 
 
 def insert(words: Words) -> Write:
-    """After INSERT. Raises WireError."""
+    """The statement after the word INSERT. Raises WireError."""
     words.require("INTO")
     table = table_name(words)
     columns = column_names(words)
@@ -113,7 +113,7 @@ def insert(words: Words) -> Write:
 
 
 def _conflict(words: Words) -> Conflict:
-    """After ON: the one form that an upsert by key is."""
+    """The clause after the word ON: the one form that an upsert by key is."""
     words.require("CONFLICT")
     if words.peek().text != "(":
         raise _refusal("name the primary key: ON CONFLICT (COLUMN, ...) DO UPDATE SET ...", words.peek())

@@ -28,7 +28,7 @@ _RULES_BEGIN = datetime(2037, 1, 1, tzinfo=UTC)
 _RULES_US, _CYCLE_US = int(_RULES_BEGIN.timestamp()) * 1_000_000, 146_097 * _DAY_US
 _OFFSET = re.compile(rb"[+-]\d\d(:\d\d)*$")
 _DIGITS = {"float4": 6, "float8": 15}
-"""From ten to this power on, a float has an exponent."""
+"""The power of ten from which on a float has an exponent."""
 
 
 def texts(column: pa.Array, type: PgType, zone: str = "UTC") -> Texts:

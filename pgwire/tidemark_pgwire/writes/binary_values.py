@@ -71,7 +71,7 @@ _LONG = INVALID_BINARY, "incorrect binary data format"
 
 
 def _strings(block: bytes, fields: Fields) -> pa.Array:
-    """They are slices of the block: each second one of its parts, between which the other bytes are."""
+    """The strings, as slices of the block: each second one of its parts, between which the other bytes are."""
     rows = len(fields.starts)
     if not rows:
         return pa.array([], pa.string())

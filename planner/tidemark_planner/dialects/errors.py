@@ -1,4 +1,4 @@
-"""Why a text of another dialect has no translation."""
+"""The reason why a text of another dialect has no translation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How deep calls of a text may stand in one another, decided by its tokens alone, before sqlglot parses it.
+"""The depth to which calls of a text may stand in one another, decided by its tokens alone, before sqlglot parses it.
 
 sqlglot reads `int(` as a type first, and as a call if that fails. So each parenthesis after the name of a type that
 stands inside another one doubles the time of the parse: 40 of them would take years.

@@ -169,7 +169,8 @@ def _sequence(node: Node, lower: Lower) -> ScalarExpr:
 
 
 def _numbers_from(start: int, stop: int, step: int | None = None) -> range:
-    """From `start` to `stop`, both included, as Spark counts. Raises Refusal for a step that never arrives."""
+    """The numbers from `start` to `stop`, both included, as Spark counts. Raises Refusal for a step that never
+    arrives."""
     each = (1 if start <= stop else -1) if step is None else step
     if start != stop and (each == 0 or (each > 0) != (start < stop)):
         message = f"a sequence from {start} to {stop} has no step {each}: write a step towards its end"

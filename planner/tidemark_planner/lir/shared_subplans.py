@@ -101,7 +101,7 @@ class _Part:
     number: int
     """The same for equal plans."""
     reach: int
-    """How many of the bindings around it the plan needs, counted from the innermost; 0: none."""
+    """The number of the bindings around it that the plan needs, counted from the innermost; 0: none."""
     keeps_state: bool
     barred: bool
     """Whether there is something that is not shared inside."""
@@ -194,7 +194,8 @@ def _doubling(objects: Sequence[_Part], whole: frozenset[int]) -> frozenset[int]
 
 
 def _count(part: _Part, whole: frozenset[int], doubling: frozenset[int], often: Counter[int]) -> None:
-    """How often each part that may be shared is read. What a part reads counts once, however often the part is read.
+    """The number of reads of each part that may be shared. What a part reads counts once, however often the part is
+    read.
 
     `doubling`: numbers of parts that are left alone.
     """

@@ -94,8 +94,8 @@ class _Arranged:
     keys: dict[_Key, None] = field(default_factory=dict)
 
     def saves(self, read: TableRead) -> int:
-        """How many columns of arrangements are saved if it is one more reader: those of its own copies, less what is
-        kept more of."""
+        """The number of columns of arrangements that are saved if it is one more reader: those of its own copies, less
+        what is kept more of."""
         if not read.columns <= self.columns:
             return 0
         shared = sum(key in self.keys for key in read.keys)

@@ -137,7 +137,7 @@ def _jvm_exit_status() -> int | None:
 
 
 def exit_reason(status: int) -> str:
-    """How a process ended, by its exit status of `subprocess`: negative for a signal."""
+    """The end of a process, by its exit status of `subprocess`: negative for a signal."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 

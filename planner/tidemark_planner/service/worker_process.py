@@ -150,7 +150,7 @@ class Worker:
             raise WorkerEnded(self._exit_reason(error)) from None
 
     def _exit_reason(self, error: Exception) -> str:
-        """How the process ended. The process stays waitable: `kill` reaps it."""
+        """The end of the process, as text. The process stays waitable: `kill` reaps it."""
         deadline = time.monotonic() + _EXIT_STATUS_SECONDS
         with contextlib.suppress(ChildProcessError):
             while time.monotonic() < deadline:

@@ -167,7 +167,7 @@ class Planned:
 @wire_name("Diagnostic")
 @dataclass(frozen=True)
 class Diagnostic:
-    """Why SQL was refused. `code`: SYNTAX, UNRESOLVED_RELATION, UNRESOLVED_COLUMN, AMBIGUOUS, UNSUPPORTED,
+    """The reason why SQL was refused. `code`: SYNTAX, UNRESOLVED_RELATION, UNRESOLVED_COLUMN, AMBIGUOUS, UNSUPPORTED,
     FORBIDDEN_FUNCTION, TYPE, DUPLICATE_NAME, RESERVED_NAME, TOO_LARGE, TIMEOUT, INTERNAL.
 
     `line` and `column` count from 1; 0: unknown. `word`: the offending word. `relation`: the parts of a missing name

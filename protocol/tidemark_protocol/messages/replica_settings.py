@@ -43,7 +43,7 @@ def parse_settings(settings: Mapping[str, str]) -> ParsedSettings:
 
 
 def _refusal(name: str, value: str) -> str:
-    """Why the setting is ignored; empty where it is valid."""
+    """The reason why the setting is ignored; empty where it is valid."""
     values = _VALUES.get(name)
     if values is None:
         return f"there is no setting {name[:_MAX_SHOWN]!r}; choose one of {', '.join(_VALUES)}"

@@ -223,7 +223,7 @@ class FileOutcome:
 
 @dataclass(frozen=True)
 class TableReport:
-    """How far a table of a source is ingested.
+    """The progress of ingestion of a table of a source.
 
     `rows`: updates in the shard's files. `bytes`: of these files. `behind`: what the source has and the table lacks, in
     `unit` (files, versions, bytes, offsets); None: unknown. `snapshot_percent`: while the first rows are read, and of

@@ -1,4 +1,5 @@
-"""How many rows a plan has, roughly: powers of two, from row counts of what it reads and from the form of predicates.
+"""The number of rows of a plan, roughly: powers of two, from row counts of what it reads and from the form of
+predicates.
 
     c = 7        2 ** -4        c IN (1, 2, 3)    2 ** -2        c LIKE 'a%'    2 ** -2
     c > 7        2 ** -2        a AND b           the product    a OR b         the larger part

@@ -59,7 +59,8 @@ class Executors:
         return cls(pods, options.executor_labels, int(conf.get("spark.executor.instances", "2")), template)
 
     def prepare(self) -> None:
-        """Called before Spark starts. Raises ExecutorsNotDeleted, ExecutorsNotAdmitted."""
+        """Delete the executors of earlier drivers, and try a pod, before Spark starts. Raises ExecutorsNotDeleted,
+        ExecutorsNotAdmitted."""
         self.pods.delete(self.labels)
         try:
             refused = self._try_pod()
@@ -102,7 +103,7 @@ class Executors:
 
 @dataclass(frozen=True)
 class ExecutorState:
-    """How many executors are registered with Spark, and whether one is missing or refused."""
+    """The number of executors that are registered with Spark, and whether one is missing or refused."""
 
     registered: int
     missing: bool = False

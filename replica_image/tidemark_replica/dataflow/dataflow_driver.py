@@ -125,7 +125,7 @@ class DataflowDriver:
         self._automatic = AutomaticRefreshes.of(dataflow, self._sinks, context)
         self._bound = StepBound(context.step_rows)
         self._seconds = 0.0
-        """How long the last step ran, without its waits for a thread."""
+        """The seconds that the last step ran, without its waits for a thread."""
 
     def advance(self) -> None:
         """Starts the work that has become possible: rendering, or the next step."""

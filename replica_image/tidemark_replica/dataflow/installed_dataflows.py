@@ -107,7 +107,7 @@ class InstalledDataflows:
         self._needs_client = False
         self._pauses = RecomputationPauses(clock)
         self._pauses_end = math.inf
-        """When the first of the present pauses ends."""
+        """The time when the first of the present pauses ends."""
         self._clock, self._next_full_pass = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
@@ -143,8 +143,8 @@ class InstalledDataflows:
         self._tell_of_change(dataflow)
 
     def _to_be_paused(self, dataflow: InstalledDataflow) -> Outdated | None:
-        """Why the dataflow must not begin yet: its own pause, or that of a dataflow whose index it imports. Raises
-        DataflowRefused where a client waits for it."""
+        """The reason why the dataflow must not begin yet: its own pause, or that of a dataflow whose index it imports.
+        Raises DataflowRefused where a client waits for it."""
         outdated = next((exporter.outdated for exporter in dataflow.imports.values() if exporter.outdated), None)
         if pause := self._pauses.present(export_set(dataflow.description)):
             self._pauses_end = min(self._pauses_end, pause.until)

@@ -1,4 +1,4 @@
-"""How many updates one step of a dataflow may read.
+"""The bound of the updates that one step of a dataflow may read.
 
     behind by 3.6 million    [1,000,000][1,000,000] ...           a step takes at most about STEP_SECONDS
     out of memory            500,000  250,000  125,000 ...        as far as one time

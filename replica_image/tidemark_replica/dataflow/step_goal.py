@@ -1,4 +1,4 @@
-"""How far a dataflow is to step, and when it is finished.
+"""The goal of a dataflow's next step, and its end.
 
     inputs complete up to       100     101    ...    199     200    201
     a view, an index            step    step          step    step   step
@@ -41,8 +41,8 @@ class StepGoal:
 
     @property
     def unreachable_reason(self) -> str:
-        """Why the dataflow cannot compute anything, or an empty text: it ends before its as_of, and its tables are not
-        finished."""
+        """The reason why the dataflow cannot compute anything, or an empty text: it ends before its as_of, and its
+        tables are not finished."""
         if not self._is_empty_range or any(not sink.upper_is_known for sink in self._tables):
             return ""
         until, as_of = self._description.until, self._description.as_of

@@ -109,9 +109,9 @@ class SkippedErrors:
 
 @dataclass(frozen=True)
 class ReadContext:
-    """How to read: a session for peeks that need a Spark job, the bound of an answer in bytes, open batches, and
-    whether the Arrow evaluator computes the expressions that it knows. `skipped`: counts errors of a peek that skips
-    them. `stopped`: whether nobody waits for the answer any more. `open_shard`: the reader of the shard at a
+    """The context of a read: a session for peeks that need a Spark job, the bound of an answer in bytes, open batches,
+    and whether the Arrow evaluator computes the expressions that it knows. `skipped`: counts errors of a peek that
+    skips them. `stopped`: whether nobody waits for the answer any more. `open_shard`: the reader of the shard at a
     location."""
 
     session: Callable[[], Any]

@@ -46,7 +46,7 @@ class Limits:
 
 
 class PeekReader:
-    """Called on a pool. Only peeks that need a Spark job start the session."""
+    """The reader of peeks, which pools call. Only peeks that need a Spark job start the session."""
 
     def __init__(
         self,

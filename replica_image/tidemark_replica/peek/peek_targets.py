@@ -27,7 +27,8 @@ Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | StashedResult]
 
 
 class InstalledPeekTargets:
-    """Called on the command loop; `read` runs on a pool: that of lookups, or that of other peeks."""
+    """The targets of peeks that are installed. The command loop calls them; `read` runs on a pool: that of lookups, or
+    that of other peeks."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class RenderedDataflow:
         self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements} - arranged)
         self._inputs_grow = not imported and all(i.monotonic for i in description.source_imports)
         self.build_seconds = 0.0
-        """How long it took to build it, without Spark's start."""
+        """The seconds that building it took, without Spark's start."""
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
     @property

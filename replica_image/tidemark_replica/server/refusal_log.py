@@ -17,7 +17,8 @@ REASON_LENGTH_MAX = 500
 
 
 class RefusalLog:
-    """Called by the threads of all connections without a lock: a count that is off by one is harmless."""
+    """A log of refusals, which the threads of all connections call without a lock: a count that is off by one is
+    harmless."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -28,7 +28,7 @@ from tidemark_replica.values.failure_text import log_text, public_text
 LOG = logging.getLogger(__name__)
 WRITES_MAX = 64
 LOOK_SECONDS = 1.0
-"""How often a waiting call looks whether its client is still there."""
+"""The pause between two looks of a waiting call whether its client is still there."""
 Write = Callable[[GlobalId, WriteHeader, Iterable[bytes]], ReceivedCall]
 
 

@@ -34,7 +34,7 @@ THREADS = 8
 _VERSION = re.compile(r"v\d{1,9}")
 _OF_TABLES = (PUBLISHED, ELSEWHERE)
 _AFTER_ALL = "\U0010ffff"
-"""After every part of a name, in the order of code points."""
+"""A text after every part of a name, in the order of code points."""
 
 Address = tuple[str, ...]
 """Name, part and version."""

@@ -42,7 +42,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a pod is not admitted. The message is the API server's."""
+    """The reason why a pod is not admitted. The message is the API server's."""
 
     reason: str
     message: str
@@ -81,7 +81,8 @@ class ExecutorPods:
         return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in alive)
 
     def refusal(self, pod: Mapping[str, Any]) -> Refusal | None:
-        """Why such a pod would not be admitted, or None. A dry run: it creates nothing. Raises PodsUnknown."""
+        """The reason why such a pod would not be admitted, or None. A dry run: it creates nothing. Raises
+        PodsUnknown."""
         metadata = {**pod["metadata"], "generateName": "try-"}
         try:
             self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})

@@ -250,7 +250,7 @@ class _Ingestion(threading.Thread):
         self._halt.set()
 
     def interrupt(self) -> None:
-        """After `stop`: ends what the source waits for. A source that is made later is not begun (`_ingest`)."""
+        """End what the source waits for, after `stop`. A source that is made later is not begun (`_ingest`)."""
         if (source := self._source) is not None:
             source.interrupt()
 

@@ -26,13 +26,13 @@ from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.timed_answer import answer_of
 
 REQUEST_SECONDS, QUESTION_SECONDS = 2.0, 10.0
-"""How long a request may take, and a schema with all those that it refers to."""
+"""The time that a request may take, and a schema with all those that it refers to."""
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 2.0
-"""How long nothing is asked after the registry was away."""
+"""The time for which nothing is asked after the registry was away."""
 ANSWER_BYTES_MAX = 4 << 20
 FORGET_SECONDS = 600.0
-"""How long an id that is not registered is not asked for again."""
+"""The time for which an id that is not registered is not asked for again."""
 KEPT_MAX, KEPT_LENGTH_MAX = 1000, 64 << 20
 """Schemas that are kept, and characters of all of them."""
 MISSING_MAX, REFERENCES_MAX = 20_000, 64
@@ -114,7 +114,7 @@ class SchemaRegistry:
         return found
 
     def asked_at(self, id: int) -> float:
-        """When it was last asked for an id that it did not know; 0 for others."""
+        """The time of the last question for an id that the registry did not know; 0 for others."""
         return self._missing[id].last if id in self._missing else 0.0
 
     def _keep(self, id: int, found: RegisteredSchema) -> None:

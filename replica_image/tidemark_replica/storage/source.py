@@ -91,8 +91,8 @@ class Source(Protocol):
         return ()
 
     def stopped(self) -> Mapping[str, str]:
-        """Why tables take no binding now, and none at least until the next `discover`: `Reason: text` by the table's
-        name."""
+        """The reason why tables take no binding now, and none at least until the next `discover`: `Reason: text` by the
+        table's name."""
         return {}
 
     def retries(self) -> bool:

@@ -45,7 +45,7 @@ class _Subscribe:
     target: ReplicaId | None = None
     delivered: Position = _START
     sent: dict[ReplicaId, Position] = field(default_factory=dict)
-    """How far each replica has sent: to the end, also where that was an error, or last words."""
+    """The position up to which each replica has sent: the end, also where that was an error, or last words."""
     failed: dict[ReplicaId, str] = field(default_factory=dict)
 
 

@@ -105,12 +105,12 @@ class ExportOnReplica:
 
     @property
     def recomputations_given_up(self) -> str:
-        """Why the replica computes the views anew no more, in spite of policy auto; empty: it does."""
+        """The reason why the replica computes the views anew no more, in spite of policy auto; empty: it does."""
         return given_up(self.statuses.get(GIVEN_UP, {}))
 
     @property
     def catching_up(self) -> CatchUp | None:
-        """How far the replica is in steps of bounded rows; None where it takes all that has come in one."""
+        """The replica's progress in steps of bounded rows; None where it takes all that has come in one."""
         return catch_up(self.statuses.get("catch_up", {}))
 
     @property

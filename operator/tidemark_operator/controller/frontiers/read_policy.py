@@ -1,4 +1,5 @@
-"""How far back reads go: the since trails the upper by a lag. And the one bound that replicas' clocks are held to.
+"""The times that reads go back: the since trails the upper by a lag. And the one bound that replicas' clocks are held
+to.
 
     upper 100_000, lag 60_000  ->  since 40_000
 
@@ -12,7 +13,7 @@ from tidemark_protocol.frontier import Frontier
 KEEP_ALL_MS = 1 << 62
 """The lag before any owner has given one: nothing is compacted."""
 MAX_AHEAD_MS = 20_000
-"""How far beyond this clock, in milliseconds, an ingestion may mint. Tables that do not change run ahead by half; the
+"""The milliseconds beyond this clock that an ingestion may mint. Tables that do not change run ahead by half; the
 rest is for a replica's clock that is ahead."""
 MARGIN_MS = 10_000
 """An upper is a millisecond beyond the last time minted, and this clock may be behind the one that gave the bound: it

@@ -1,4 +1,4 @@
-"""When a new revision is as far as the one that it is to succeed.
+"""The comparison of a new revision's frontiers with those of the revision that it is to succeed.
 
     predecessor   write ────────────────────► 900          an index, or a table that it writes
     successor     write ──────────────► 870                an index, or a table of its own

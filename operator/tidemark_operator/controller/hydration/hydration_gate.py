@@ -1,4 +1,4 @@
-"""How many dataflows hydrate at a time on one replica, and in which order.
+"""The order in which dataflows hydrate on one replica, and the number of those that do so at a time.
 
     absorb(command)   -> commands to send now       observe(response) -> commands to send now
     occupants, to be recorded ─► recorded(owners)   -> commands to send now

@@ -106,8 +106,8 @@ class DisconnectedReplicas:
             self.left(replica)
 
     def out_of_reach(self, replica: ReplicaId) -> str | None:
-        """Why the replica cannot continue, if so: its input was compacted further, as an earlier operator had asked
-        for that before it died."""
+        """The reason why the replica cannot continue, if so: its input was compacted further, as an earlier operator
+        had asked for that before it died."""
         for collection in self._dataflows.collections():
             on = collection.replicas.get(replica)
             if on is None or not on.earlier or collection.dropped:

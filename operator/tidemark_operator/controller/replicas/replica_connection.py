@@ -260,6 +260,6 @@ def _text(error: grpc.RpcError) -> str:
 
 
 async def _end_of(stream: grpc.aio.StreamStreamCall) -> str:
-    """Why a stream has ended."""
+    """The reason why a stream has ended."""
     code = await stream.code()
     return CLOSED if code is grpc.StatusCode.OK else f"{code.name}: {await stream.details()}"

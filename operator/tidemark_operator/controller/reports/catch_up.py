@@ -1,4 +1,4 @@
-"""How far a dataflow that is behind is on a replica: it catches up in steps of bounded rows.
+"""The progress on a replica of a dataflow that is behind: it catches up in steps of bounded rows.
 
     Status catch_up {percent: 42, goal: 1732147200000, updates: 2100000}
     Status catch_up {}                                                      it has caught up

@@ -1,4 +1,4 @@
-"""How far a hydration is on a replica, in percent: the whole, and each operator.
+"""The progress of a hydration on a replica, in percent: the whole, and each operator.
 
     Status hydration {state: hydrating, percent: 42, operators: [["read lineitem", 80], ["join", 40]]}
 

@@ -1,4 +1,4 @@
-"""How far a destination of a view is on a replica, as its statuses say.
+"""The progress of a destination of a view on a replica, as its statuses say.
 
 Status published {time: 1732147200000, rows: 10, bytes: 2048}
 Status published {time: ..., rows: ..., bytes: ..., problem: "..."}     the last attempt failed

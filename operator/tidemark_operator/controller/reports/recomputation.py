@@ -34,7 +34,7 @@ class Recomputation:
     recomputations: int
 
     def __str__(self) -> str:
-        """When, why and how long, as a sentence without its subject."""
+        """The time, reason and duration, as a sentence without its subject."""
         why = _why(self.rows, self.input_rows, self.step_ms, self.hydration_ms)
         return f"computed anew at {date(self.time)} in {self.elapsed_ms / 1e3:,.1f} s: {why}"
 
@@ -67,7 +67,7 @@ def _why(rows: int, input_rows: int, step_ms: int, hydration_ms: int) -> str:
 
 
 def given_up(fields: Mapping[str, str]) -> str:
-    """Why the replica computes nothing anew any more, as a sentence without its subject; empty: it does."""
+    """The reason why the replica computes nothing anew any more, as a sentence without its subject; empty: it does."""
     time = fields.get("time", "")
     if not time.isdecimal():
         return ""

@@ -1,4 +1,4 @@
-"""How long the steps of a dataflow took on a replica: steps by buckets, whose bounds are powers of two milliseconds.
+"""The durations of a dataflow's steps on a replica: steps by buckets, whose bounds are powers of two milliseconds.
 
     Status steps {..., histogram: [[1, 40], [16, 3]]}      40 steps of up to 1 ms, 3 of more than 8 and up to 16 ms
 

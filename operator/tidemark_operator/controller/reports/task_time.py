@@ -1,4 +1,4 @@
-"""How many cores the tasks of a dataflow keep busy on a replica, from the replica's reports of its costs.
+"""The number of cores that the tasks of a dataflow keep busy on a replica, from the replica's reports of its costs.
 
     report at 10 s: 4,000 ms of tasks   ─┐
     report at 20 s: 9,000 ms of tasks   ─┴► 5,000 ms in 10 s: 0.5 cores

@@ -22,7 +22,7 @@ from tidemark_protocol.messages.commands import IndexTarget
 
 @dataclass(frozen=True)
 class UnanswerableRead:
-    """Why a read has no answer. `settled`: no replica that may answer it is expected back."""
+    """The reason why a read has no answer. `settled`: no replica that may answer it is expected back."""
 
     why: str
     settled: bool

@@ -48,7 +48,7 @@ def tell(instance: RunningInstance) -> None:
 
 
 def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
-    """Why a client that waits for the index would wait for nothing, if so."""
+    """The reason why a client that waits for the index would wait for nothing, if so."""
     collection = instance.core.dataflows.index(index)
     lacks = None if collection is None else incompatible_readers.too_old(instance, [collection], now_ms())
     return why_resting(instance, index) or (
@@ -57,13 +57,14 @@ def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
 
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
-    """Why no replica has the index, or will have it, if so."""
+    """The reason why no replica has the index, or will have it, if so."""
     why = _why(instance.core, [index], instance.online)
     return why if why and _are_settled(instance) else None
 
 
 def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
-    """Why no connected replica hydrates the dataflow; empty where quarantine of an input is not the reason."""
+    """The reason why no connected replica hydrates the dataflow; empty where quarantine of an input is not the
+    reason."""
     return _why(instance.core, dataflow.imports, instance.online) or ""
 
 

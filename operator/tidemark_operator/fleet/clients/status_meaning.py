@@ -15,8 +15,8 @@ def is_final(failed: Failure, tries: int) -> bool:
 
 
 def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | None = None) -> str | None:
-    """Why a dataflow will not be computed, where each replica that has it says so, or the target; None where one may
-    still compute it."""
+    """The reason why a dataflow will not be computed, where each replica that has it says so, or the target; None where
+    one may still compute it."""
     there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
     of_each = (on.failures.values() for on in sorted(there, key=lambda on: on.excluded))  # those that compute it first
     found = [next((each for each in told if is_final(each, tries)), None) for told in of_each]

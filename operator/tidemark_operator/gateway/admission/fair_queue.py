@@ -23,7 +23,7 @@ from tidemark_operator.errors import TooMany
 
 DEADLINE_SECONDS = 300.0
 PLACE_SECONDS = 1.0
-"""How often a request that waits tells its place."""
+"""The seconds between two messages of a request that waits about its place."""
 PLACE_LISTENER: ContextVar[Callable[[str], Awaitable[None]] | None] = ContextVar("PLACE_LISTENER", default=None)
 """Receives a sentence with the place of a request of this call in a queue, each time that it has changed."""
 _Request = tuple[int, asyncio.Future[None]]

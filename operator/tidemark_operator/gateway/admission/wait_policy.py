@@ -1,4 +1,4 @@
-"""How long a statement that cannot be answered yet is tried again.
+"""The time for which a statement that cannot be answered yet is tried again.
 
     refusal            waits at most          why it passes
     QueryNotReady      COMMON_TIME_SECONDS    the operator has just begun, and no replica has reported yet

@@ -1,4 +1,4 @@
-"""How often one caller may write rows: a bucket for each, which fills again at a constant rate.
+"""The rate at which one caller may write rows: a bucket for each, which fills again at a constant rate.
 
 Each call is a binding and files of a shard, whatever its rows, so many small calls cost more than one with their rows.
 """

@@ -34,13 +34,14 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 
 POLL_SECONDS = 0.1
 UNSEEN_SECONDS = 10.0
-"""How long an object may be missing in the cache, whose watch may be late, before the API server is asked for it."""
+"""The time that an object may be missing in the cache, whose watch may be late, before the API server is asked for
+it."""
 DELETION_SECONDS = 30.0
-"""How long CREATE waits for an object of its name that is being deleted."""
+"""The time that CREATE waits for an object of its name that is being deleted."""
 KNOWN_SECONDS = 30.0
-"""How long CREATE TABLE waits until SQL knows the table: its replicas may be away."""
+"""The time that CREATE TABLE waits until SQL knows the table: its replicas may be away."""
 _LASTING_EDITS = ("ColumnsNotAdded", "TableNameUsed", "TooManyTables", "PlanTooLarge", "SourceUnreadable")
-"""Why tables are not edited, until somebody changes something."""
+"""The reason why tables are not edited, until somebody changes something."""
 _SERVES = ("UpToDate", "Finished")
 _SQLSTATES = {
     "Syntax": "42601",
@@ -147,7 +148,7 @@ def _last_table(state: SourceState, table: str) -> IngestedTable | None:
 
 
 def _edit_obstacle(state: SourceState | None, written: Body) -> IngestionFailure | None:
-    """Why the operator, which has seen the edit, does not make the tables those of the spec."""
+    """The reason why the operator, which has seen the edit, does not make the tables those of the spec."""
     if state is None or state.edit is None or (state.reconciled or 0) < written["metadata"]["generation"]:
         return None
     return state.edit if state.edit.reason in _LASTING_EDITS else None

@@ -33,7 +33,7 @@ from tidemark_operator.planning.table_edit import MAX_REMOVED
 from tidemark_protocol.plan.successors import spec_name
 
 ATTEMPTS, PAUSE_SECONDS = 10, 0.2
-"""How often a statement looks again, and how long it waits before that at most."""
+"""The number of looks of a statement, and its longest pause before each."""
 
 
 class SharedSources:

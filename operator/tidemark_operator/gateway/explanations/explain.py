@@ -131,7 +131,7 @@ def _planned(context: ReconcileContext, namespace: str, name: str) -> tuple[Data
 
 
 def _recomputations(context: ReconcileContext, state: DataflowState) -> Iterator[str]:
-    """When replicas have computed the views anew, by policy auto, and which of them do so no more."""
+    """The last recomputations of the views on replicas, by policy auto, and the replicas that do so no more."""
     running = context.running(state.key.namespace, state.instance)
     for collection in running.collections_of(state.owner) if running is not None else ():
         for replica, on in collection.computing:

@@ -1,1 +1,1 @@
-"""From a statement's text to its answer."""
+"""The way from a statement's text to its answer."""

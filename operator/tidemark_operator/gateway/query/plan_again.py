@@ -15,7 +15,7 @@ from tidemark_operator.gateway.auth.rights import see_objects
 
 T = TypeVar("T")
 PAUSES_SECONDS = (0.0, 0.1, 0.2, 0.5, 1.0)
-"""Before each attempt but the first: a relation may change more than once."""
+"""Pauses before each attempt but the first: a relation may change more than once."""
 
 
 async def plan_again(access: Access, namespace: str, attempt: Callable[[], Awaitable[T]]) -> T:

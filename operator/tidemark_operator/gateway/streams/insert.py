@@ -76,7 +76,7 @@ class WriteTarget:
     table_id: str = ""
     """The id of the table that the rows are made for; empty: any of the name."""
     must_find: int = 0
-    """How many rows its deletes and updates must find; 0: any number."""
+    """The number of rows that its deletes and updates must find; 0: any number."""
     sections: tuple[WriteSection, ...] = ()
     """The sections of the rows, instead of one operation."""
     size: int = 0

@@ -36,15 +36,15 @@ from tidemark_protocol.messages.responses import ShardDeleted
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_MS = 60_000
-"""After which a tombstone is stored."""
+"""The time after which a tombstone is stored."""
 WITHOUT_OWNER = "table-"
 """Begins the name of a tombstone of one table, in the place of an owner's uid."""
 REPEAT_MS = 10_000
 GATHER_SECONDS = 0.1
 """Answers within this time list the tombstones once."""
 LATE_MS = 300_000
-"""After which no replica is still deleting: a replica tries for a minute (`tidemark_persist.log.deletion`), and its
-last request to an object store may take three more."""
+"""The time after which no replica is still deleting: a replica tries for a minute (`tidemark_persist.log.deletion`),
+and its last request to an object store may take three more."""
 
 
 @dataclass
@@ -259,6 +259,6 @@ def _waits_for(table: TableAddress) -> str:
 
 
 def waited_ms(body: Body) -> int:
-    """How long ago the object's deletion was asked for."""
+    """The milliseconds since the object's deletion was asked for."""
     deleted_at = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
     return now_ms() - int(deleted_at.timestamp() * 1000)

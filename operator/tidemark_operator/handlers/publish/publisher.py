@@ -65,7 +65,7 @@ class Publisher:
         """Objects of which only frontiers and counters have moved since they were written."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         swept = self._now()
         while True:
             await asyncio.sleep(ROUND_SECONDS)
@@ -75,7 +75,7 @@ class Publisher:
                 await self._sweep()
 
     async def publish(self, key: Key) -> None:
-        """Called after a reconcile. An urgent change is written now, or when the object's pause is over."""
+        """Publish the status after a reconcile. An urgent change is written now, or when the object's pause is over."""
         await self._publish(key)
 
     def announce(self, key: Key) -> None:

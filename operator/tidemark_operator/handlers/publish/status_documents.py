@@ -69,9 +69,9 @@ class ReplicaExport:
     hydrated: bool
     write_frontier: Reported = None
     hydrated_percent: int | None = None
-    """Until it is hydrated."""
+    """The percentage of its hydration; None once it is hydrated."""
     caught_up_percent: int | None = None
-    """While it is behind and catches up in bounded steps."""
+    """The percentage of its way, while it is behind and catches up in bounded steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class FileCounters:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """How far a table of a source is, as its ingester reported it. Its lag behind the clock is that of the table's
+    """The progress of a table of a source, as its ingester reported it. Its lag behind the clock is that of the table's
     write frontier, whose time is in the status already: a number that grows by itself would be written for ever."""
 
     report: TableReport
@@ -216,7 +216,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class LastExit:
-    """Why a process ended."""
+    """The reason why a process ended."""
 
     reason: str
     exit_code: int | None

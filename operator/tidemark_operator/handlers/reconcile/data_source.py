@@ -50,9 +50,9 @@ from tidemark_protocol.plan.plan_features import required_features
 
 RETRY_SECONDS = 5.0
 EDIT_SECONDS = 2.0
-"""How often an edit of the tables that is not done is tried again."""
+"""The pause before an edit of the tables that is not done is tried again."""
 TAKEOVER_SECONDS = 0.25
-"""How often an ingester that is not online is looked at while another replica could take over."""
+"""The pause between two looks at an ingester that is not online, while another replica could take over."""
 
 
 class DataSourceReconciler:
@@ -88,7 +88,8 @@ class DataSourceReconciler:
         self._register(state)
 
     def _refusal(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
-        """Why the source may not be read: as it is written, or as it was pinned, which is what replicas receive."""
+        """The reason why the source may not be read: as it is written, or as it was pinned, which is what replicas
+        receive."""
         specs = [source.source, *([state.pinned.source] if state.pinned is not None else [])]
         for spec in specs:
             if (refusal := address_not_allowed(spec, self._context.allowed_hosts)) is not None:

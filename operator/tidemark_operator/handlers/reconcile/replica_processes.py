@@ -29,11 +29,11 @@ LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 1.0
 """At most: a change that the orchestrator reports is handled at once."""
 MAX_BEHIND_MS = 10_000
-"""How far a new shape may be behind the old one when it takes over. Both move with every tick, so they are rarely
-equal."""
+"""The milliseconds that a new shape may be behind the old one when it takes over. Both move with every tick, so they
+are rarely equal."""
 SILENCE_MS = 60_000
-"""After which a silent old shape counts as gone; its node, or the operator, may have been restarted. Also the time that
-it has to report to a new connection what it runs."""
+"""The time after which a silent old shape counts as gone; its node, or the operator, may have been restarted. Also the
+time that it has to report to a new connection what it runs."""
 Shapes = tuple[tuple[str, str], ...]
 
 
@@ -49,7 +49,7 @@ class ReplicaProcesses:
         self._executors: dict[Key, tuple[int, ...]] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS):

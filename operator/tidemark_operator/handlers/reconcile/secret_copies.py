@@ -34,7 +34,7 @@ from tidemark_operator.resources.manifest.instance import ComputeInstance
 LOG = logging.getLogger(__name__)
 SYNC_SECONDS = 5.0
 RETRY_SECONDS = 1.0
-"""While a Secret cannot be used."""
+"""The pause between tries while a Secret cannot be used."""
 REQUIRED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 STORE_PREFIX = "AWS_"
 
@@ -58,7 +58,7 @@ class SecretCopies:
         self._logged: dict[tuple[str, str], str] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self.sync()
             await asyncio.sleep(RETRY_SECONDS if self._problems or self._absent else SYNC_SECONDS)

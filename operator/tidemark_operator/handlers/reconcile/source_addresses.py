@@ -22,7 +22,7 @@ from tidemark_protocol.plan.kafka import KafkaSource
 
 
 def address_not_allowed(source: SourceSpec, allowed: AllowedHosts) -> IngestionFailure | None:
-    """Why the source is refused; None where it may connect to all its addresses."""
+    """The reason why the source is refused; None where it may connect to all its addresses."""
     try:
         for place in addresses_of(source):
             if (refusal := allowed.check(place)) is not None:

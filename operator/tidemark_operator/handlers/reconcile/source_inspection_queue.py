@@ -21,7 +21,7 @@ PAUSE_SECONDS, PAUSE_SECONDS_MAX = 2.0, 30.0
 
 @dataclass(frozen=True)
 class _Failures:
-    """How often the inspection of this source failed in a row, and when it may be repeated."""
+    """The number of failed inspections of this source in a row, and the time of the next one."""
 
     source: SourceSpec
     count: int

@@ -13,8 +13,8 @@ from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpe
 
 
 def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) -> IngestionFailure | None:
-    """Why the source is refused; None if it may be read. Paths are absolute and have no `.` or `..`; so has the storage
-    location, unless it is in an object store."""
+    """The reason why the source is refused; None if it may be read. Paths are absolute and have no `.` or `..`; so has
+    the storage location, unless it is in an object store."""
     if isinstance(source, DeltaSource):
         return _follows_own_tables(source, storage_location)
     if not isinstance(source, FilesSource):

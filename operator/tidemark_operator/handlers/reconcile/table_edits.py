@@ -65,7 +65,7 @@ from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.plan.successors import newest, number, spec_name
 
 EVOLVE_SECONDS = 60.0
-"""How often further columns are looked for."""
+"""The pause between two looks for further columns."""
 MAX_NAMED = 3
 """A message names so many tables."""
 ONE_BY_ONE_SECONDS = 20.0
@@ -83,7 +83,7 @@ class _Added:
 
 @dataclass(frozen=True)
 class _Look:
-    """When further columns were looked for last (monotonic seconds), and why they are not taken."""
+    """The time of the last look for further columns (monotonic seconds), and the reason why they are not taken."""
 
     at: float
     failure: IngestionFailure | None = None
@@ -270,8 +270,8 @@ def _after_earlier(found: tuple[SourceTable, ...], pinned: IngestionDescription)
 
 
 def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec) -> IngestionFailure | None:
-    """Why tables are not those of the spec. A table whose successor is there is none of them: nobody has to edit its
-    readers."""
+    """The reason why tables are not those of the spec. A table whose successor is there is none of them: nobody has to
+    edit its readers."""
     if edit.refused:
         return IngestionFailure(edit.reason, edit.refused)
     named = () if isinstance(wanted, GeneratedSource) else [table.name for table in wanted.tables]

@@ -1,4 +1,4 @@
-"""How far the imports of a dataflow are, and what users call them."""
+"""The frontiers of a dataflow's imports, by the names that users know."""
 
 from __future__ import annotations
 

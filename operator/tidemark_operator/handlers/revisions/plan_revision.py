@@ -1,4 +1,4 @@
-"""From a spec to a stored and marked revision.
+"""The way from a spec to a stored and marked revision.
 
     look     the Dataflow's revisions and ends, and those of the other Dataflows
     decide   Serve, Keep or Replace (replacement_decision.py)
@@ -276,7 +276,7 @@ class RevisionPlanner:
         }
 
     def _has_ended(self, running: RunningInstance, state: DataflowState, description: DataflowDescription) -> HasEnded:
-        """Called only for a table that is finished."""
+        """A function that tells whether a table, which is finished, ended with the revision."""
         return lambda: has_come_to_its_end(running, self._context.registry, state, description)
 
     async def _locations(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> ShardLocations:

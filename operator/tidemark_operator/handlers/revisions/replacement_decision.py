@@ -72,8 +72,8 @@ def _is_followed(state: DataflowState) -> bool:
 
 
 def succession(active: DataflowRevision, pending: DataflowRevision) -> Succession:
-    """How the exports of a pending revision follow those of the active one: the predecessor of each, and the exports
-    whose table both write."""
+    """The succession of a pending revision's exports to those of the active one: the predecessor of each, and the
+    exports whose table both write."""
     before = {e.name: id for e in active.exports if (id := active.export_id(e.name)) is not None}
     names = {id: e.name for e in pending.exports if (id := pending.export_id(e.name)) is not None}
     written = {s.shard_id for e in active.exports if (s := active.view_shard(e.name)) is not None}
@@ -92,7 +92,7 @@ def cannot_run_beside(active: DataflowRevision, pending: DataflowRevision) -> bo
 
 @dataclass(frozen=True)
 class Member:
-    """How far one Dataflow of a replacement is.
+    """The progress of one Dataflow of a replacement.
 
     `pending`: whether it has the revision that takes over. `obstacle`: why that cannot be planned or installed;
     `waits`: what its planning or installation waits for. `failure`: the error of its pending revision, if it fails on

@@ -1,4 +1,4 @@
-"""How the tables of a revision ended.
+"""The ends of a revision's tables.
 
 sealed       every export is a finished table, and the clock or the inputs agree: no replica computes it
 ended        sealed because the end of its spec has passed: no edit of its inputs changes it

@@ -23,7 +23,7 @@ from tidemark_protocol.plan.sinks.postgres import PostgresSink
 
 
 def refusal(sink: OutsideSink, allowed: AllowedHosts) -> str:
-    """Why the sink may not connect; empty where it may connect to all its addresses."""
+    """The reason why the sink may not connect; empty where it may connect to all its addresses."""
     try:
         refusals = (allowed.check(place) for place in addresses_of(sink))
         return next((text for text in refusals if text is not None), "")

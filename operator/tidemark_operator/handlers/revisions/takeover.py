@@ -1,4 +1,4 @@
-"""When a replacement takes over: all of its members at one moment, or none.
+"""The takeover of a replacement: all of its members at one moment, or none.
 
 every second, for the Dataflow whose edit began it:
 members ─► judge ─┬─ an obstacle ─► every member's status has it
@@ -115,7 +115,7 @@ def _member(
 
 
 def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
-    """Why a quarantined revision is not scheduled, and what to do about it; empty for others."""
+    """The reason why a quarantined revision is not scheduled, and what to do about it; empty for others."""
     suspicion = state.obstacles.suspicions.get(mark.name) if mark else None
     if suspicion is None or suspicion.standing is not HydrationStanding.QUARANTINED:
         return ""
@@ -150,6 +150,6 @@ def _failure(collections: Sequence[Collection]) -> str:
 
 
 def _incompatible(running: RunningInstance | None, collections: Sequence[Collection]) -> str:
-    """Why no replica supports it; empty if one does."""
+    """The reason why no replica supports it; empty if one does."""
     lacks = None if running is None else too_old(running, collections, now_ms())
     return "" if lacks is None else missing_features_text(lacks)

@@ -378,7 +378,7 @@ def _waits(context: ReconcileContext, state: DataflowState, installed: Installed
 
 
 def _hydration(collections: Sequence[Collection]) -> str:
-    """How far the hydration of a dataflow is: in all, and of the operators that are not done. Its exports are computed
+    """The progress of a dataflow's hydration: in all, and of the operators that are not done. Its exports are computed
     together, so the furthest one speaks for all."""
     known = [h for c in collections if (h := c.hydrating) is not None]
     if not known:
@@ -414,7 +414,8 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
 
 
 def _incompatible(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
-    """Why no replica supports it: every image that answers is too old, and no replica that is away is waited for."""
+    """The reason why no replica supports it: every image that answers is too old, and no replica that is away is waited
+    for."""
     lacks = too_old(running, exports, now_ms)
     return "" if lacks is None else f"{missing_features_text(lacks)}, or take that away from it"
 

@@ -33,8 +33,8 @@ class EventHandoff:
         self._called = False
 
     def give(self, resource: Resource, body: Body, deleted: bool) -> None:
-        """Called from any thread. Events are kept by uid, so that the deletion of an object is not replaced by the
-        creation of another one of its name."""
+        """Hand an event over, from any thread. Events are kept by uid, so that the deletion of an object is not
+        replaced by the creation of another one of its name."""
         with self._lock:
             self._waiting[resource, body["metadata"]["uid"]] = (body, deleted)
             if self._called:

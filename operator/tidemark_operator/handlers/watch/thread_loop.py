@@ -15,7 +15,7 @@ from typing import Any
 
 LOG = logging.getLogger(__name__)
 END_SECONDS = 10.0
-"""How long `end` waits. The thread is a daemon, so it ends with the process in any case."""
+"""The time that `end` waits. The thread is a daemon, so it ends with the process in any case."""
 
 JOIN_SECONDS = 1.0
 CANCELS, CANCEL_SECONDS = 4, 2.0

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 KOPF_END_LOGGERS = ("kopf._core.reactor.running", "kopf._core.reactor.orchestration")
 """kopf's loggers that print a traceback for each of its tasks that ends. The operator logs the reason in one line."""
 SILENCE_SECONDS = 70.0
-"""After which a watch counts as hanging: the API server sends a bookmark each minute."""
+"""The time after which a watch counts as hanging: the API server sends a bookmark each minute."""
 REQUEST_SECONDS = 30.0
 GATHER_SECONDS = 5.0
 """kopf begins the watches of all kinds within this time; then all kinds are listed once."""
@@ -119,7 +119,7 @@ class WatchesBegan:
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
-        """Called from any thread."""
+        """Plan a call of `began`. Any thread may do so."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._start_timer)
 

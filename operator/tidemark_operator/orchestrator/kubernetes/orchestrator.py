@@ -126,7 +126,7 @@ class KubernetesOrchestrator:
     def _blocking_problem(
         self, newest: Observation, others: Iterable[OwnedStatefulSet], *, recreates: bool
     ) -> Problem | None:
-        """Why a process that must end before `newest` is made does not end; None: nothing blocks it."""
+        """The reason why a process that must end before `newest` is made does not end; None: nothing blocks it."""
         if newest.incarnation is not None:
             return None
         for each in others:

@@ -74,7 +74,7 @@ def is_up(pod: Body) -> bool:
 
 
 def problem_of(pod: Body) -> Problem | None:
-    """Why the pod does not run; None: it runs, or it is starting normally."""
+    """The reason why the pod does not run; None: it runs, or it is starting normally."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -109,7 +109,7 @@ def lost(pod: Body, ending_seconds: float) -> Problem | None:
 
 
 def refusal(events: Iterable[Body]) -> Problem | None:
-    """Why a StatefulSet could not make its pod: the last of its FailedCreate events; None: there is none."""
+    """The reason why a StatefulSet could not make its pod: the last of its FailedCreate events; None: there is none."""
     failed = [event for event in events if event.get("reason") == "FailedCreate"]
     if not failed:
         return None
@@ -176,7 +176,7 @@ def _exit(ended: dict[str, Any]) -> Exit:
 
 
 def problem_of_executor(pod: Body) -> Problem | None:
-    """How an executor's pod failed, or why it does not run; None: nothing is wrong with it.
+    """The problem of an executor's pod that failed or does not run; None: it has none.
 
     A reason that the node gives for the whole pod (Evicted, OutOfcpu, NodeShutdown) takes precedence: it is the cause,
     and an exit code is a consequence. The pod may never have had a container."""

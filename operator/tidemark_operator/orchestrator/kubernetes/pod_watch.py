@@ -38,7 +38,7 @@ class PodWatch:
         self._refusals: dict[Shape, Problem | None] = {}
         self._asked: dict[Shape, float] = {}
         self._ending: dict[str, float] = {}
-        """When a driver's pod was first observed with a deletion timestamp, by its uid."""
+        """The time when a driver's pod was first observed with a deletion timestamp, by its uid."""
         self._looked = 0.0
 
     async def look(self) -> None:

@@ -116,7 +116,7 @@ class ProcessOrchestrator:
         return self._planner.observe()
 
     def explain_planner(self) -> str:
-        """Why the planner does not answer: its last exit; empty if it has never ended."""
+        """The reason why the planner does not answer: its last exit; empty if it has never ended."""
         last = self.observe_planner().last_exit
         if last is None:
             return ""

@@ -78,7 +78,8 @@ class AllowedHosts:
         return cls(tuple(HostPattern.parse(text) for text in patterns))
 
     def check(self, place: Address) -> str | None:
-        """Why a source, or a sink, may not connect to the address, and how to allow it; None where it may."""
+        """The reason why a source, or a sink, may not connect to the address, and how to allow it; None where it
+        may."""
         if any(pattern.matches(place) for pattern in self.patterns):
             return None
         return (

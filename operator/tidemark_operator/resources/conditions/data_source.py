@@ -22,8 +22,8 @@ TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 @dataclass(frozen=True, slots=True)
 class IngestionFailure:
-    """Why the source is not ingested. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced. `passes`: it is
-    waited for, and nobody has to change anything."""
+    """The reason why the source is not ingested. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced.
+    `passes`: it is waited for, and nobody has to change anything."""
 
     reason: str
     message: str
@@ -45,9 +45,9 @@ class DataSourceFacts:
     """The replica that ingests, once the frontiers of its tables are known."""
     failure: IngestionFailure | None = None
     edit: IngestionFailure | None = None
-    """Why the tables are not those of the spec yet; the others are ingested."""
+    """The reason why the tables are not those of the spec yet; the others are ingested."""
     files_in_error: int = 0
-    """How many files have error rows in their table."""
+    """The number of files that have error rows in their table."""
     named_in_error: tuple[str, ...] = ()
     """Some of these files, with their reasons, as text."""
     warning: str = ""
@@ -104,7 +104,7 @@ def _erroring(facts: DataSourceFacts) -> Verdict:
 
 
 def _files_in_error(facts: DataSourceFacts) -> str:
-    """How many files are in error, the first MAX_NAMED of them, and what to do."""
+    """The number of files in error, the first MAX_NAMED of them, and the remedy."""
     named = list(facts.named_in_error[:MAX_NAMED])
     if facts.files_in_error > len(named):
         named.append(f"{facts.files_in_error - len(named)} more")

@@ -17,7 +17,7 @@ IMAGE_TOO_OLD = "ImageTooOld"
 
 @dataclass(frozen=True, slots=True)
 class SecretProblem:
-    """Why a Secret cannot be used; `reason` is CamelCase."""
+    """The reason why a Secret cannot be used; `reason` is CamelCase."""
 
     reason: str
     message: str
@@ -40,7 +40,7 @@ class InstanceFacts:
     name: InstanceName
     found: bool
     unreadable: str = ""
-    """Why this version cannot read its spec; the other fields are from the last readable spec."""
+    """The reason why this version cannot read its spec; the other fields are from the last readable spec."""
     suspended: bool = False
     replicas: int = 0
     online: int = 0
@@ -112,7 +112,7 @@ def manifest(facts: InstanceFacts) -> str:
 
 
 def runs_nothing(type: str, facts: InstanceFacts) -> Verdict | None:
-    """Why the instance runs nothing, in the same words for every kind; None: some replica answers."""
+    """The reason why the instance runs nothing, in the same words for every kind; None: some replica answers."""
     if not facts.found:
         return no(
             type,

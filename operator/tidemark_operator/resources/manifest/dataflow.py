@@ -74,7 +74,7 @@ class Dataflow:
 
     @property
     def history_ms(self) -> int:
-        """How far the since of its views trails their upper at least."""
+        """The milliseconds by which the since of its views trails their upper at least."""
         published = [each.history_ms for each in self.publishes.values()]
         return max([0, *published, *(each.history_ms for each in self.sinks.values())])
 

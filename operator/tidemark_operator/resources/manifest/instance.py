@@ -44,7 +44,7 @@ class ComputeInstance:
     """The places below which its views may be published, sorted."""
     read_policy: ReadPolicy
     hydration_concurrency: int
-    """How many dataflows a replica hydrates at a time."""
+    """The number of dataflows that a replica hydrates at a time."""
     log_level: LogLevel
     """The log level of its replicas."""
     max_result_bytes: int

@@ -1,4 +1,4 @@
-"""How a materialized view is published as an ordinary table, as manifests write it.
+"""The publication of a materialized view as an ordinary table, as manifests write it.
 
 publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false, partitionBy: [day], fileSize: 32Mi,
           location: s3://lake/spent}
@@ -65,7 +65,7 @@ class Publish:
         return PublishedView(location, owner, self.every_ms, self.retention_hours, *features)
 
     def refusal(self, columns: Sequence[Column]) -> str:
-        """Why a view of these columns cannot be published so; empty where it can."""
+        """The reason why a view of these columns cannot be published so; empty where it can."""
         types = {column.name: column.type for column in columns}
         for name in self.partition_by:
             if name not in types:
@@ -79,8 +79,8 @@ class Publish:
 
     @property
     def history_ms(self) -> int:
-        """How far the view's since trails its upper at least, in milliseconds. A publisher that was away for less still
-        finds the changes that it has not published."""
+        """The milliseconds by which the view's since trails its upper at least. A publisher that was away for less
+        still finds the changes that it has not published."""
         return history_ms(self.every_ms)
 
 
@@ -90,5 +90,6 @@ def every_ms(fields: Fields, default: str) -> int:
 
 
 def history_ms(every_ms: int) -> int:
-    """How far the since of a view trails its upper at least, where it is written elsewhere every so many ms."""
+    """The milliseconds by which the since of a view trails its upper at least, where it is written elsewhere every so
+    many ms."""
     return 2 * every_ms + _MORE_HISTORY_MS

@@ -1,4 +1,4 @@
-"""When a view is brought up to date, as manifests write it.
+"""The times at which a view is brought up to date, as manifests write them.
 
     refresh: {every: 1h, alignedTo: "2026-01-01T00:00:00Z", at: ["2026-12-31T23:00:00Z"]}
 
@@ -19,8 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RefreshPolicy(Enum):
-    """How a view is computed: from the state that a replica keeps; anew at each refresh, without state; or, from time
-    to time, anew where that costs less."""
+    """The way in which a view is computed: from the state that a replica keeps; anew at each refresh, without state;
+    or, from time to time, anew where that costs less."""
 
     INCREMENTAL = INCREMENTAL
     FULL = FULL

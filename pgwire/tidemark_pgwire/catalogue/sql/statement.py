@@ -18,8 +18,8 @@ TEXT_MAX = 32_768
 PARSED_MAX = 2_000
 """Characters of a statement whose tree is kept for a while."""
 _DEPTH_MAX, _TYPES_MAX = 100, 4
-"""How deep parentheses may stand in one another, and how many of these may follow the name of a type: each of those
-doubles the time of sqlglot, which reads it as a type first and then as a call."""
+"""The depth to which parentheses may stand in one another, and the number that may follow the name of a type: each of
+those doubles the time of sqlglot, which reads it as a type first and then as a call."""
 _UNREADABLE = re.compile(r"\[\s*\]|\bas\s+(select|update|insert|delete)\b", re.IGNORECASE)
 _TYPES_WITHOUT_ARRAYS = ("oid", "name", "regclass", "regtype")
 _VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE)

@@ -95,8 +95,8 @@ class JoinProblem:
         )
 
     def values_of(self, bound: frozenset[int]) -> int | None:
-        """How many values the columns `bound` of the rows that are met have, as an exponent: as many as the rows of an
-        input of which they hold a unique key. None: unknown.
+        """The number of values in the columns `bound` of the rows that are met, as an exponent: as many as the rows of
+        an input of which they hold a unique key. None: unknown.
         """
         return min((rows for key, rows in self._counted_keys if bound.issuperset(key)), default=None)
 

@@ -57,7 +57,7 @@ class Lookup:
 
     @property
     def growth(self) -> int | None:
-        """How many rows a row meets, as an exponent; None: unknown."""
+        """The number of rows that a row meets, as an exponent; None: unknown."""
         if self.unique:
             return LEAST_SHARE if self.rows.is_one else self.rows.share
         if self.rows.rows is None or self.rows.before is None:
@@ -127,7 +127,7 @@ def query_first(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) 
 
 
 def _crossings(lookups: Sequence[Lookup]) -> tuple[int, bool]:
-    """How many lookups are cross joins, and whether the first one is, with all rows of an input."""
+    """The number of lookups that are cross joins, and whether the first one is, with all rows of an input."""
     return sum(lookup.columns == 0 for lookup in lookups), lookups[0].columns == 0
 
 

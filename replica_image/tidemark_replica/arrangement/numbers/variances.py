@@ -17,7 +17,7 @@ from tidemark_replica.arrangement.rows.updates import Bools, Ints
 _EXTRA = 4
 """Digits behind the point: a quotient by less than 2^62 keeps 66 bits, of which a double shows 53."""
 _DIGITS_AT_ONCE = 1 << 15
-"""How many digits of numbers are multiplied by a digit each in one operation: 256 KB, which stay in a core's cache."""
+"""The number of digits that are multiplied by a digit each in one operation: 256 KB, which stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)

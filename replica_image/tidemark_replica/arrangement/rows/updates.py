@@ -114,7 +114,7 @@ def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, up
 
 
 def rows_that_fit(rows: int, size: int, most: int) -> int:
-    """How many such rows (`rows` of them have `size` bytes) fit CHUNK_BYTES: at least one, at most `most`."""
+    """The number of such rows (`rows` of them have `size` bytes) that fit CHUNK_BYTES: at least one, at most `most`."""
     return max(1, min(most, rows * CHUNK_BYTES // max(size, 1))) if rows else most
 
 

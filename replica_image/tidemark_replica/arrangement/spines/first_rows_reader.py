@@ -37,7 +37,8 @@ _CUT, _CUT_STEP = np.int8(1), np.int8(2)
 
 @dataclass(frozen=True, slots=True)
 class ReadExtent:
-    """How far groups have been read: per group the entry before which no update is missing, and whether none is."""
+    """The extent to which groups have been read: per group the entry before which no update is missing, and whether
+    none is."""
 
     horizon: Ints
     complete: Bools

@@ -195,7 +195,7 @@ class JoinStage:
 
 
 def pairs_at_once(own: Sequence[Array], rows: int, context: StepContext) -> int:
-    """How many matches to fetch together if each is as wide as the widest of these rows."""
+    """The number of matches to fetch together if each is as wide as the widest of these rows."""
     return rows_that_fit(1, int(row_bytes(own, rows).max(initial=0)), context.chunk_rows)
 
 

@@ -36,7 +36,8 @@ _EXPRESSION = "top-k"
 
 
 def groups_per_read(step: Sequence[Segment], arranged: int, end: int) -> int:
-    """How many groups to read together, at least one. `arranged`: the number of batches beside the step's segments."""
+    """The number of groups to read together, at least one. `arranged`: the number of batches beside the step's
+    segments."""
     rows, size = sum(s.rows.num_rows for s in step), sum(s.rows.nbytes for s in step)
     return max(1, rows_that_fit(rows, size, READ_ROWS) // ((len(step) + arranged + 1) * (end + 1)))
 

@@ -37,7 +37,7 @@ class RankPositions:
         return self.upto - np.maximum(self.multiplicity, 0)
 
     def visible(self, offset: int, end: int) -> Ints:
-        """How many of each entry's positions lie in [offset, end), counted from 0."""
+        """For each entry, the number of its positions that lie in [offset, end), counted from 0."""
         return np.clip(self.upto, offset, end) - np.clip(self.before, offset, end)
 
 

@@ -1,4 +1,4 @@
-"""From sums to output: every touched group is read at every touched time, and its changes are put out.
+"""The way from sums to output: every touched group is read at every touched time, and its changes are put out.
 
     group a:   old state ──+ delta at 5──> state ──+ delta at 7──> state          one column of the states each
                    │                         │                       │

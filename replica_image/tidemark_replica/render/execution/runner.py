@@ -100,7 +100,7 @@ class FragmentRun:
     label: str
     """The name of the run in messages."""
     on_start: Callable[[StageFrame, int], None] = lambda stage, tasks: None
-    """Called with the shape and the number of tasks in which it runs."""
+    """A callback with the shape and the number of tasks in which it runs."""
     only_step: bool = False
     """Whether the dataflow has no other step, so that its operators keep nothing."""
 

@@ -211,5 +211,5 @@ def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
 
 
 def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
-    """How often other objects read each object."""
+    """The number of reads of each object by other objects."""
     return Counter(name for built in description.objects for name in uses(built.plan))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidemark_replica.render.task.description import StageReport
 
 MAX_TREES = 4096
-"""How many trees a process keeps. Both ends count the trees sent, and forget all of them before one more."""
+"""The number of trees that a process keeps. Both ends count the trees sent, and forget all of them before one more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""When a destination gets a view's rows: at each multiple of `every` that its shard completes, by one replica after the
-other.
+"""The times when a destination gets a view's rows: at each multiple of `every` that its shard completes, by one replica
+after the other.
 
     the shard's upper has passed a multiple of `every`, and this replica's append was the one that took it there
         ──► publication on a pool ──► Status <kind of destination> {time, ...}
@@ -71,9 +71,9 @@ class Publisher:
         self._appended_upper = 0
         """The upper that this replica's last append reached."""
         self._seconds = 0.0
-        """How long the last publication ran."""
+        """The seconds that the last publication ran."""
         self._whole_seconds = 0.0
-        """How long the last publication that did not fail ran: a failure may be quick."""
+        """The seconds that the last publication that did not fail ran: a failure may be quick."""
         self._waits_since: float | None = None
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None

@@ -68,7 +68,7 @@ def check_no_errors(shard: ShardReader, time: int, target: str) -> None:
 
 
 def share_bits(parts: Sequence[Part], share_bytes: int) -> int:
-    """How many bits of a hash divide the contents into shares of about so many bytes."""
+    """The number of bits of a hash that divide the contents into shares of about `share_bytes`."""
     shares = math.ceil(sum(part.size for part in parts) / share_bytes)
     return min(max(shares - 1, 0).bit_length(), SHARE_BITS_MAX)
 

@@ -181,7 +181,7 @@ def _row_counts(
 
 
 def _counts(shard: ShardReader, at: Time, sought: pa.Table, envelope: Envelope, keys: pa.Array) -> np.ndarray:
-    """How many rows the shard has at a time of each of the keys; of those that are not sought, anything."""
+    """The number of rows of each of the keys in the shard at a time; of those that are not sought, anything."""
     names = list(envelope.key)
     wanted = Sought(sought.select(names).to_batches(), names)
     counts = np.zeros(len(keys), np.int64)

@@ -43,7 +43,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Envelope:
-    """How rows become records. `kind`: UPSERT or DEBEZIUM. `key`: names of columns."""
+    """The form in which rows become records. `kind`: UPSERT or DEBEZIUM. `key`: names of columns."""
 
     kind: str
     key: Sequence[str]

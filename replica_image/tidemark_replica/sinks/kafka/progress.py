@@ -1,4 +1,4 @@
-"""How far a topic is: a record of the progress topic, in the same transaction as the rows.
+"""The progress of a topic: a record of the progress topic, in the same transaction as the rows.
 
     progress topic, one partition, compacted      orders ─► {"time": 12000, "term": 3, "shard": ..., "view": ...}
 

@@ -38,7 +38,7 @@ from tidemark_replica.storage.kafka.topics import Topic
 
 INIT_SECONDS, COMMIT_SECONDS, ABORT_SECONDS = 30.0, 60.0, 5.0
 CHECK_SECONDS = 5.0
-"""How long a session writes times without a look whether the topic is still the same one."""
+"""The time for which a session writes without a look whether the topic is still the same one."""
 POLL_EVERY = 5_000
 TIME_HEADER, SNAPSHOT_HEADER = "tidemark.time", "tidemark.snapshot"
 
@@ -190,7 +190,7 @@ class Session:
                 self._producer.poll(0.1)
 
     def _undelivered(self, error: KafkaError | None, _: object) -> None:
-        """Called for records that were not written."""
+        """Note the error of a record that was not written."""
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._lost = self._lost or error
 

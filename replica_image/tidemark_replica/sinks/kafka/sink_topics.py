@@ -159,7 +159,7 @@ class SinkTopics:
 
 
 def unusable(topic: TableStopped) -> DestinationStopped:
-    """Why a topic cannot be written, with what to do."""
+    """The reason why a topic cannot be written, with what to do."""
     advice = "create it, or give create.partitions" if topic.reason == TOPIC_MISSING else "see the guide to Kafka sinks"
     return DestinationStopped(topic.reason, f"{topic}; {advice}")
 

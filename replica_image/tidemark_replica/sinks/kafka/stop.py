@@ -1,4 +1,4 @@
-"""Why a topic gets no further time of its view; the text says what to do. Each is tried again after a pause.
+"""The reason why a topic gets no further time of its view; the text says what to do. Each is tried again after a pause.
 
 TopicMissing              there is no such topic, and the spec does not say how to create it
 TopicReplaced             the topic was deleted and created anew

@@ -100,8 +100,8 @@ def with_partition(rows: pa.Table, columns: Sequence[str], partition: Partition,
 
 @dataclass
 class Layout:
-    """How the contents are divided into shares, and these into files: a large partition has 2 ** `bits` shares by the
-    first bits of the rows' hashes, and several small ones have a share together."""
+    """The division of the contents into shares, and of these into files: a large partition has 2 ** `bits` shares by
+    the first bits of the rows' hashes, and several small ones have a share together."""
 
     columns: Sequence[str]
     shares: int = 0

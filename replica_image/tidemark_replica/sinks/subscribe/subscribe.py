@@ -116,7 +116,7 @@ class SubscribeSink(ClientSink):
             self._finish_step(goal)
 
     def _finish_step(self, goal: Goal) -> None:
-        """Called when all rows of a step were sent: sends the frontier, or the error that ends the subscribe."""
+        """Send the frontier, or the error that ends the subscribe, once all rows of a step were sent."""
         self._staged.popleft().release()
         self._batches = None
         if goal.end > self._reached:

@@ -99,7 +99,7 @@ class MaterializedViewSink:
         self._written = self._went_back = False
         self._rows: int | None = None
         self.correction_seconds = 0.0
-        """How long the last append that compared the view with the shard ran."""
+        """The seconds that the last append that compared the view with the shard ran."""
         self._epoch: int | None = None
         """The epoch of the table, when the sink first looked at its contents."""
         self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()

@@ -202,7 +202,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _size(type: AvroType, most: int) -> int:
-    """How many types the tree has, counted up to `most`."""
+    """The number of types in the tree, counted up to `most`."""
     total, waiting = 0, [type]
     while waiting and total <= most:
         each = waiting.pop()

@@ -76,7 +76,7 @@ def _record(fields: Sequence[Walk]) -> Walk:
 
 
 def block_at(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """How many elements the block has that begins at a position, and where they begin; NOWHERE: it is malformed."""
+    """The number of elements of the block that begins at a position, and where they begin; NOWHERE: it is malformed."""
     count, at = number_at(data, at, end)
     if count < 0 and at != NOWHERE:
         size, at = number_at(data, at, end)

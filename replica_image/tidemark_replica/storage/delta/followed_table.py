@@ -77,7 +77,7 @@ class FollowedTable:
         return last
 
     def versions_after(self, bound: BoundVersion) -> int | None:
-        """How many versions the table has after the bound one; None where the table is gone."""
+        """The number of the table's versions after the bound one; None where the table is gone."""
         if not self.has_more:
             return 0
         newest = newest_version(self.storage)

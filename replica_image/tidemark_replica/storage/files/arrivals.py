@@ -71,7 +71,7 @@ class FolderArrivals:
             self._last.pop(file.name, None)
 
     def _unfinished(self, file: FileVersion) -> str:
-        """Why the file looks half written; empty where it looks complete."""
+        """The reason why the file looks half written; empty where it looks complete."""
         if self._store.is_complete(file.name, self._table.format, compression_of(self._table, file.name)):
             return ""
         end = "has no parquet footer" if self._table.format == "parquet" else "does not end with a newline"

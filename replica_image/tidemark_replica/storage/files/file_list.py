@@ -81,11 +81,11 @@ class FileList:
 
     @property
     def in_error(self) -> int:
-        """How many files have error rows in their table."""
+        """The number of files that have error rows in their table."""
         return sum(file.errors > 0 for file in self._attention.values())
 
     def malformed(self, table: str) -> int:
-        """How many malformed records the remembered files of a table have."""
+        """The number of malformed records in the remembered files of a table."""
         return sum(count for (of, _), count in self._malformed.items() if of == table)
 
     def shown(self) -> tuple[SourceFile, ...]:

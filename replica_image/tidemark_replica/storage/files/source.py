@@ -80,7 +80,7 @@ class FilesIngestion(Source):
         self._shards: SourceShards | None = None
         self._knows_problems = False
         self._reading = (0.0, "")
-        """Since when which files are read."""
+        """The time since when files are read, and their names."""
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._list, self._shards, self._knows_problems = FileList(), shards, False

@@ -39,7 +39,8 @@ QUEUE_KILOBYTES = 16 << 10
 """Kilobytes that the client fetches ahead for one topic."""
 FETCH_BYTES = 4 << 20
 TRANSACTION_SECONDS = 120
-"""How long brokers keep a transaction open whose producer is gone; consumers of committed records wait for it."""
+"""The time for which brokers keep a transaction open whose producer is gone; consumers of committed records wait for
+it."""
 RECORD_BYTES_MAX = 64 << 20
 REQUEST_SECONDS = 5.0
 """The longest that a request to the brokers may take."""

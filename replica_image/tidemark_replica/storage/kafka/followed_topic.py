@@ -40,9 +40,9 @@ from tidemark_replica.values.arrow_types import arrow_schema
 
 LOG = logging.getLogger(__name__)
 WAIT_SECONDS = 0.5
-"""How long a table waits for records that it knows of, or for the end of a partition."""
+"""The time that a table waits for records that it knows of, or for the end of a partition."""
 STALLED_SECONDS = 30.0
-"""How long a table waits for records that were there before, when it reads them again."""
+"""The time that a table waits for records that were there before, when it reads them again."""
 Destination = tuple[IngestedTable, Shard]
 
 

@@ -11,7 +11,7 @@ WHY_LENGTH = 300
 
 @dataclass(frozen=True)
 class Gaps:
-    """How many gaps there were, and of the last one the time (of its binding) and what was met."""
+    """The number of gaps, and of the last one the time (of its binding) and what was met."""
 
     count: int = 0
     time: int = 0

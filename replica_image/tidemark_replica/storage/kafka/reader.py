@@ -45,7 +45,7 @@ class TopicReader:
         self.begins = dict(offsets)
         """The first record that is read of each partition."""
         self.problem = ""
-        """Why no records come; empty while they do."""
+        """The reason why no records come; empty while they do."""
         self._ended: set[int] = set()
         self._paused: set[int] = set()
         self._average = BATCH_BYTES // 64  # of a record's bytes, high before the first is known
@@ -83,7 +83,7 @@ class TopicReader:
         self._paused = set(partitions)
 
     def lag(self, offsets: Mapping[int, int]) -> int:
-        """How many offsets the ends are ahead of these, by what the client knows without asking."""
+        """The number of offsets that the ends are ahead of these, by what the client knows without asking."""
         total = 0
         for partition, offset in offsets.items():
             with contextlib.suppress(KafkaException):

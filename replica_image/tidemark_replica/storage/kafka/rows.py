@@ -1,4 +1,4 @@
-"""From records to updates of a table, and of its dead letters.
+"""The way from records to updates of a table, and of its dead letters.
 
 records ──decoder──► good: columns of the value, metadata ──► rows of the table
                 └──► bad: error rows of the table         (onBadRecord: error)
@@ -69,7 +69,7 @@ class Metadata:
         return bool(self._checks)
 
     def unfit(self, record: Any) -> str | None:
-        """Why the record's metadata cannot be values of the table; None where they can."""
+        """The reason why the record's metadata cannot be values of the table; None where they can."""
         return next((why for check in self._checks if (why := check(record)) is not None), None)
 
     def arrays(self, records: Sequence[Any]) -> list[pa.Array]:

@@ -41,14 +41,14 @@ from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShar
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 
 LOOK_SECONDS = 10.0
-"""How often the brokers are asked for topics and partitions, and the Secret is read."""
+"""The pause between two questions to the brokers for topics and partitions, and two reads of the Secret."""
 SHOW_SECONDS = 5.0
 READ_SECONDS = 2.0
-"""How long the tables read in a tick, all together."""
+"""The time that the tables read in a tick, all together."""
 AHEAD_BYTES = 256 << 20
 """Records that wait for their transactions, of all tables; more are dropped and read again."""
 PAUSE_SECONDS_MAX = 30.0
-"""How long a table waits for the registry at most, before it is tried again."""
+"""The time that a table waits for the registry at most, before it is tried again."""
 _STOPPED = "stopped"
 """The entry of a table that has stopped: `Reason: text`."""
 _GAPS = "gaps"
@@ -390,7 +390,7 @@ class KafkaIngestion(Source):
         changes[(name, _STOPPED)] = self._stopped[name]
 
     def _reason(self, name: str) -> str:
-        """Why the table has stopped; empty where it has not."""
+        """The reason why the table has stopped; empty where it has not."""
         return self._stopped.get(name, "").partition(":")[0]
 
     def _disconnect(self, reads: Mapping[str, Progress]) -> None:

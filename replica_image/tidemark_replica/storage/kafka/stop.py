@@ -1,4 +1,4 @@
-"""Why a table takes no further record.
+"""The reason why a table takes no further record.
 
 TopicMissing     there is no such topic (any more)
 TopicReplaced    a topic of the same name was created anew

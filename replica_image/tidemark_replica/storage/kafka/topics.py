@@ -116,7 +116,7 @@ def answer(name: str, future: Future[Any]) -> Topic | TableStopped:
 
 
 def refusal(topic: str, error: KafkaError) -> TableStopped | None:
-    """Why the topic cannot be read; None where the error says nothing of the kind."""
+    """The reason why the topic cannot be read; None where the error says nothing of the kind."""
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return TableStopped(TOPIC_MISSING, f"there is no topic {topic}")
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):

@@ -1,4 +1,4 @@
-"""From changes of keyed rows to updates of a table at one time. Pure.
+"""The way from changes of keyed rows to updates of a table at one time. Pure.
 
     id  name   __gone                          id  name  __diff
     1   a      false        before: 1, z       1   z     -1

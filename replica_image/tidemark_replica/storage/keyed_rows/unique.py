@@ -31,8 +31,8 @@ NO_KEY = "a key has no floating numbers, arrays or structs"
 
 @dataclass(frozen=True)
 class KeyViolation:
-    """How updates violate a primary key. `text` names columns alone, for statuses and Events. `key`: the first such
-    key with its values, for the replica's log alone; empty where it has NULL."""
+    """The violation of a primary key by updates. `text` names columns alone, for statuses and Events. `key`: the first
+    such key with its values, for the replica's log alone; empty where it has NULL."""
 
     text: str
     key: str = ""

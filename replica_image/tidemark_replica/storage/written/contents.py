@@ -56,7 +56,7 @@ def updates_of_tables(contents: Iterable[Contents], writes: Sequence[ReceivedWri
 
 
 def checked(write: ReceivedWrite, written: int, found: int) -> int:
-    """How many rows the call writes, deletes and updates. Raises WriteRefused: it must find more."""
+    """The number of rows that the call writes, deletes and updates. Raises WriteRefused: it must find more."""
     if write.must_find not in (0, found):
         raise WriteRefused(
             ROWS_MISSING,

@@ -81,7 +81,7 @@ def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterat
 
 
 def _csv_width(body: IO[bytes]) -> int:
-    """How many columns the first line names: where it is one, an empty line is a row. Raises WriteRefused."""
+    """The number of columns that the first line names: where it is one, an empty line is a row. Raises WriteRefused."""
     line = body.readline(LINE_BYTES_MAX)
     body.seek(0)
     header = (line.splitlines() or [b""])[0].decode(errors="replace").removeprefix("\ufeff")

@@ -61,7 +61,8 @@ class Generations:
         return self._places[name][:-1]
 
     def begun_at(self, table: IngestedTable) -> Time | None:
-        """When a later table began, or when its first rows are bound; None: it has not begun. A first table: 0."""
+        """The time when a later table began, or when its first rows are bound; None: it has not begun. A first table:
+        0."""
         if number(table.table.name) == 1:
             return Time(0)
         found = self._positions.get(begun(table))
@@ -85,7 +86,7 @@ class Generations:
         return found
 
     def stopped(self) -> dict[str, str]:
-        """Why tables cannot begin, by their names: there is no table before them that has."""
+        """The reason why tables cannot begin, by their names: there is no table before them that has."""
         can_begin = {table.table.name for (table, _), _ in self.to_begin()}
         return {
             name: f"{ROWS_GONE}: table {name} begins with the rows of a table that is gone: remove it, and write the "

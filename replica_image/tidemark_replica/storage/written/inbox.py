@@ -63,7 +63,7 @@ class PendingWrite:
         self._inbox.abandon(self)
 
     def end(self, outcome: WriteAnswer | Exception) -> None:
-        """Called by the inbox."""
+        """Give the call its outcome. The inbox calls it."""
         self.state, self._outcome = _State.ENDED, outcome
         self.write.close()
         self._ended.set()

@@ -40,7 +40,7 @@ from tidemark_replica.storage.written.refusal import (
 
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
 ROUNDS_MAX = 100
-"""How many parts of a call may have one key."""
+"""The number of parts of a call that may have one key."""
 
 
 def reads_contents(table: WrittenTable, parts: Sequence[Part]) -> bool:
@@ -146,7 +146,7 @@ def _changed(there: pa.Table, rows: pa.Table, keys: Sequence[str], sets: np.ndar
 
 
 def _counts(operation: str, rows: int, updates: pa.Table) -> tuple[int, int]:
-    """How many rows are written, and how many are found to delete or update, where so many are given."""
+    """The numbers of rows that are written, and that are found to delete or update, of the `rows` that are given."""
     if operation not in (DELETE, UPDATE):
         return rows, 0
     diffs = updates.column(DIFF)

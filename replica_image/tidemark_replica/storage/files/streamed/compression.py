@@ -26,7 +26,7 @@ class ArchiveUnreadable(Exception):
 
 
 def compression_of(table: FilesTable, name: str) -> str:
-    """How the file is compressed: NONE, GZIP or ZSTD."""
+    """The compression of the file: NONE, GZIP or ZSTD."""
     if table.format not in ("csv", "json"):
         return NONE
     return table.compression or next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), NONE)

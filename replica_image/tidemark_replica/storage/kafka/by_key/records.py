@@ -1,4 +1,4 @@
-"""From records to changes of a table's rows by key, and to updates of one tick.
+"""The way from records to changes of a table's rows by key, and to updates of one tick.
 
 record:  key ──key decoder──► key columns
          value ──envelope (opened.py, debezium.py)──► row, or deletion ──value decoder──► value columns, metadata

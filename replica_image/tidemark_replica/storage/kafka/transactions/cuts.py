@@ -38,7 +38,7 @@ from tidemark_replica.storage.kafka.transactions.undecided import Positions, Tab
 from tidemark_replica.storage.staged_bindings import Entry
 
 WARN_SECONDS = 10.0
-"""How long a transaction is pending before a warning says so."""
+"""The time that a transaction is pending before a warning says so."""
 _MEMBERS, _UNDECIDED = ("", "transactions/tables"), ("", "transactions/undecided")
 _REFUSED = "behind later ones, as a broker had refused a batch of Kafka Connect before"
 _FORGOTTEN = "they came again or are lost ones, and it has too many to remember which of them were there"
@@ -47,7 +47,7 @@ UNDECIDED = "Kafka Connect began again within it, so its END does not say how ma
 
 @dataclass(frozen=True)
 class _Hold:
-    """Why nothing more is bound: what waits, the reason, and since when."""
+    """A hold: the transaction that waits, the reason why nothing more is bound, and since when."""
 
     id: str
     reason: str
@@ -69,7 +69,7 @@ class TransactionCuts:
         self.passing: dict[str, Transaction] = {}
         """The transactions that the next binding has, in their order."""
         self.problem = ""
-        """Why the topic of transactions cannot be read; empty while it can."""
+        """The reason why the topic of transactions cannot be read; empty while it can."""
         self.lost: dict[str, list[str]] = {}
         """By table, the lost events that the next binding passes over (`onGap: skip`): a text for each transaction."""
         self._undecided, self._seen = UndecidedBound(), dict[str, Positions]()
@@ -316,7 +316,7 @@ class TransactionCuts:
         return f"partition {unread[0]} of topic {table.table.topic}" if unread else ""
 
     def _wanted(self, one: Transaction, name: str) -> int:
-        """How many events of the table the end of the transaction names."""
+        """The number of the table's events that the end of the transaction names."""
         topic, counts = self._tables[name].table.topic, one.counts or {}
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))
 

@@ -19,8 +19,8 @@ _ANYWHERE = 1 << 65
 
 
 class Arrival(Enum):
-    """How an event comes. LATE: first, but behind one with a greater position; also where it is not known whether it
-    came before."""
+    """The way in which an event comes. LATE: first, but behind one with a greater position; also where it is not known
+    whether it came before."""
 
     FIRST = 0
     AGAIN = 1

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 TRANSACTIONS_MAX = 1_000
-"""How many are remembered; events of earlier transactions come again."""
+"""The number of transactions that are remembered; events of earlier transactions come again."""
 BYTES_MAX = 1 << 20
 """The bytes of their texts, at most; where they have more, the earlier ones are remembered without positions."""
 

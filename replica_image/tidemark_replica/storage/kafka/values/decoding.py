@@ -1,4 +1,4 @@
-"""From the values (or keys) of records to columns, a batch at a time.
+"""The way from the values (or keys) of records to columns, a batch at a time.
 
     decoder_of(table)     ──► Decoder, one for the life of a table ──► Decoded: columns of the good values, the bad ones
     key_decoder_of(table) ──► the same for keys

@@ -1,4 +1,4 @@
-"""How the values, and the keys, of a table's records are encoded.
+"""The encodings of the values, and the keys, of a table's records.
 
 KafkaTable ──values_of──► Encoding ──► columns, a decoder
            └─key_of─────► Encoding ──► columns, a decoder

@@ -24,7 +24,7 @@ FRAME_BYTES = 5
 DECODERS_MAX = 256
 """Schemas of writers whose decoders are kept for a table."""
 QUESTIONS_SECONDS = 2.0
-"""How long a batch may ask the registry. It waits then, and the next one has fewer records."""
+"""The time for which a batch may ask the registry. It waits then, and the next one has fewer records."""
 
 
 class TooManySchemas(RegistryAway):

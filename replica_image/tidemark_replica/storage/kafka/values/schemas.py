@@ -37,7 +37,7 @@ from tidemark_replica.storage.schema_registry import NotRegistered, RegisteredSc
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose values have a schema, and what registries call them."""
 INDEXES_MAX = 64
-"""How deep the type of a message may be nested in others."""
+"""The depth to which the type of a message may be nested in others."""
 
 
 def found_text(encoding: Encoding, read_secret: ReadSecret, registry: SchemaRegistry | None) -> str:
@@ -183,7 +183,7 @@ class _IndexedMessages:
     def __init__(self, writer: Descriptors, reader: Descriptor, decode: BodyDecoder, id: int) -> None:
         self._writer, self._reader, self._decode, self._id = writer, reader, decode, id
         self._known: dict[tuple[int, ...], str] = {}
-        """Why messages at a place are not the reader's; empty where they are."""
+        """By place, the reason why messages there are not the reader's; empty where they are."""
 
     def __call__(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
         good, bad, bodies = [], {}, []

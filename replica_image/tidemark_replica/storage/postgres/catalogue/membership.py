@@ -1,4 +1,4 @@
-"""How the publication has a table.
+"""The membership of a table in the publication.
 
     ALTER PUBLICATION p DROP TABLE t   ─► changes of t are not sent
     ALTER PUBLICATION p ADD TABLE t    ─► the same state as before, by another row of pg_publication_rel

@@ -1,4 +1,4 @@
-"""From changes that name rows by a key to updates. Numpy finds the order, Arrow takes the values; Python goes
+"""The way from changes that name rows by a key to updates. Numpy finds the order, Arrow takes the values; Python goes
 row by row for the keys of error rows alone.
 
     update key 1, note not sent      the row before: key 1 ──► an earlier change of this batch, or the table

@@ -35,7 +35,7 @@ class KeyedRows:
         self._upper = 0
         self._is_ahead = False
         self.building_since: float | None = None
-        """When the indexes began to be built; None while they are not. Readable from any thread."""
+        """The time when the indexes began to be built; None while they are not. Readable from any thread."""
 
     def opened(self, files: Sequence[StagedFile], is_emptied: bool) -> KeyedRows:
         """This, ready for `find`. `files`: the updates of this tick so far. `is_emptied`: they begin with an empty
