@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("canceled", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # as of `... | head`, which ends first
+    except BrokenPipeError:  # a reader such as `head` ends first
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

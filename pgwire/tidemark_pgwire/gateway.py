@@ -164,7 +164,7 @@ class GatewayLink:
                     raise _unknown(str(sending.broken)) if maybe else sending.broken
                 maybe |= code not in (*_REFUSED, *_NOT_YET)
                 until = min(until, time.monotonic() + WRITE_SECONDS)
-                refused = code in _REFUSED or error.sqlstate == errors.NOT_IN_STATE  # that does not pass by itself
+                refused = code in _REFUSED or error.sqlstate == errors.NOT_IN_STATE  # neither passes by itself
                 if refused or time.monotonic() >= until:
                     raise _unknown(str(error)) if maybe and error.sqlstate not in _OF_ROWS else error
                 await asyncio.sleep(next(pauses, RETRY_SECONDS[-1]))

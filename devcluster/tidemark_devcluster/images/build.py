@@ -24,7 +24,7 @@ TARGETS = ("operator", "replica")
 CHECKOUT = SOURCE.parent
 DOCKERFILE = CHECKOUT / "Dockerfile"
 BUILD_DISK = 8 * GIB
-# what they are held to (docs/guides/development.md)
+# the greatest sizes that docs/guides/development.md allows
 GOALS_MB = {"operator": 250, "replica": 450}
 
 

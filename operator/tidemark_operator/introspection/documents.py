@@ -32,7 +32,7 @@ def document(context: ReconcileContext, namespace: str, names: Iterable[str]) ->
             return made_by | {"obstacle": unknown}
         try:
             rows = _rows_within(context, namespace, name, sizes)
-        except Exception as error:  # what a replica told, for example, may be no number
+        except Exception as error:  # a replica's report, for example, may be no number
             return made_by | {"obstacle": _not_made(name, error)}
         if rows is None:
             return made_by | {"obstacle": _too_many(namespace, sizes)}

@@ -71,7 +71,7 @@ def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retentio
         configuration={
             FORMAT: FORMAT_VERSION,
             OWNER: shard_id,
-            "delta.dataSkippingStatsColumns": TIME,  # ours have no others: readers must not expect them
+            "delta.dataSkippingStatsColumns": TIME,  # files of shards have no other statistics
             "delta.logRetentionDuration": retention,
             "delta.deletedFileRetentionDuration": retention,  # how long checkpoints list removed files
         },

@@ -53,7 +53,7 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    while left := _left(storage):  # again: a writer may have added files
+    while left := _left(storage):  # a writer may add files during a listing
         for path in left:
             if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
                 return  # another process has finished; the files are of the next shard

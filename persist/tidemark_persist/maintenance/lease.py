@@ -53,7 +53,7 @@ def oldest_leased(storage: Storage) -> int | None:
             continue  # a draft: its reader lists files only after the lease is written
         lease = storage.read_json(file.path)
         if lease is None:
-            continue  # released meanwhile
+            continue  # the holder released the lease meanwhile
         if lease["expires_ms"] < time.time() * 1000:
             storage.remove(file.path)
         else:

@@ -26,7 +26,7 @@ CPU_SECONDS = 3
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C of the terminal reaches the parent, which decides
     questions, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints is no reply
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

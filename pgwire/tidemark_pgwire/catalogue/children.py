@@ -107,7 +107,7 @@ class _Child:
     def _read(self, size: int, until: float) -> bytes:
         assert self._process.stdout is not None
         place = self._process.stdout.fileno()
-        ready = select.poll()  # as `select` takes no descriptor above 1,023
+        ready = select.poll()  # `select` takes no descriptor above 1,023
         ready.register(place, select.POLLIN)
         found = bytearray()
         while len(found) < size:

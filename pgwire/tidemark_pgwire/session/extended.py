@@ -206,7 +206,7 @@ class Extended:
             if session.transaction.is_last:
                 following = await session.sent(session.wire.next_kind(), session.idle_limit)
                 if following == SYNC:
-                    tag = await writes.write(session, tag)  # so that its error is this statement's
+                    tag = await writes.write(session, tag)  # an error of the write is this statement's
             session.wire.write(backend.command_complete(tag))
             return
         sent, more = 0, False

@@ -232,7 +232,7 @@ class Connection:
     async def _next(self, session: Session, limit: float | None) -> Message:
         """`limit`: how many seconds the client may send nothing."""
         while True:
-            async for _ in session.parts(self._wire.unread, limit):  # of a COPY that was refused
+            async for _ in session.parts(self._wire.unread, limit):  # data of a COPY that was refused
                 pass
             kind, size = await session.sent(self._wire.head(MAX_MESSAGE_BYTES), limit)
             if kind != COPY_DATA:

@@ -179,7 +179,7 @@ def _type(words: Words) -> str:
     if kind in _DECIMALS:
         return _decimal(words, token, digits)
     made = _TYPES[words.dialect].get(kind)
-    if made == "TIMESTAMP" and digits == (6,):  # what it has anyway
+    if made == "TIMESTAMP" and digits == (6,):  # a TIMESTAMP has six digits anyway
         digits = None
     if made is None or digits is not None:
         _refuse_type(kind, made is not None, token)
@@ -216,7 +216,7 @@ def _decimal(words: Words, token: Token, digits: tuple[int, ...] | None) -> str:
 
 def _refuse_type(kind: str, is_known: bool, token: Token) -> NoReturn:
     """A type that PostgreSQL has, and tables here have not; or one that nobody knows."""
-    if is_known:  # with a length, or digits
+    if is_known:  # the type is known, and has a length or digits
         _refuse(f"{kind} with a length or precision", token, f"Write {kind}.")
     if kind not in _INSTEAD:
         raise WireError("42704", f'type "{kind:.80}" does not exist', position=token.at + 1)

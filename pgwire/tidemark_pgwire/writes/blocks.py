@@ -25,7 +25,7 @@ BLOCK_BYTES = 1 << 20
 ROW_BYTES_MAX = 4 << 20
 _NEWLINE, _RETURN = 10, 13
 _END = re.compile(rb"(?:^|(?<=\n))\\\.\r?(?:\n|$)")
-_END_OF_CSV = re.compile(rb"(?:^|(?<=\n))\\\.\r?\n")  # without a newline it is a value
+_END_OF_CSV = re.compile(rb"(?:^|(?<=\n))\\\.\r?\n")  # `\.` without a newline is a value
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _ESCAPED_NEWLINE = re.compile(rb"(?<!\\)(?:\\\\)*\\\r?\n")
 _ROW = re.compile(r"Row #(\d+)")

@@ -80,7 +80,7 @@ class Body:
         self._spool, self._user, self.size, self.rows = spool, user, 0, 0
         self._closed = self._on_disk = False
         self._broken: tuple[str, str] | None = None
-        self._lock, self._using = threading.Lock(), threading.Lock()  # of the numbers; of the file: held for its work
+        self._lock, self._using = threading.Lock(), threading.Lock()  # guards of the numbers, and of work on the file
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (closed below)
         self.append(header, 0)
 

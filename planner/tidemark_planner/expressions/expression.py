@@ -64,7 +64,7 @@ class _Lowering:
             for family in (lower_nested, lower_method, lower_higher_order):
                 if (found := family(node, self.lower)) is not None:
                     return found
-        except TypeNotSupported as error:  # of an array or a struct that the expression makes
+        except TypeNotSupported as error:  # the expression makes an array or a struct of such a type
             refuse("TYPE", str(error))
         arguments = tuple(self.lower(child) for child in node.children)
         if kind in ARITHMETIC:

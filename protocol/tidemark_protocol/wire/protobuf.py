@@ -227,7 +227,7 @@ def _failure_to_proto(r: responses.Failure) -> pb.Failure:
 
 def _failure_from_proto(m: pb.Failure) -> responses.Failure:
     known = {kind.value for kind in responses.FailureKind}
-    kind = responses.FailureKind(m.kind if m.kind in known else "step")  # a newer replica's
+    kind = responses.FailureKind(m.kind if m.kind in known else "step")  # a newer replica has further kinds
     return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped, m.repeated)
 
 

@@ -108,7 +108,7 @@ class IngestionCommands:
             release(description, self._secrets)
         except IngestionError as error:
             raise SourceNotReleased(self._secrets.scrub(str(error))) from error
-        except Exception as error:  # as for `inspect`
+        except Exception as error:  # any failure is an answer, as for `inspect`
             LOG.warning("a source cannot be released: %s", log_text(error))
             raise SourceNotReleased(self._secrets.scrub(public_text(error))) from error
 

@@ -61,7 +61,7 @@ def _in_words(call: Call, left: Any, right: Any) -> Any | None:
         low, high = decimal_words(values)
         up = 1 if call.function == "*" else 10 ** (scale - argument.type.scale)
         size = max(int(low.max(initial=0)), -int(low.min(initial=0))) * up
-        if size >= _BOUND or (high != low >> _63).any():  # what is under a NULL counts too: at worst the long way
+        if size >= _BOUND or (high != low >> _63).any():  # values under NULLs count too: at worst the long way is taken
             return None
         words.append((low * up, size))
     (a, most), (b, most_other) = words

@@ -64,7 +64,7 @@ def build(
     spark = SparkRunner(session, f"tidemark-{folder.name}", FragmentShapes(session, layouts, exchange_policy), home)
     runner = spark if workers is None else _with_workers(spark, workers, max_rows, folder.name, fragments)
     background_merges = BackgroundMerges(session, store, folder, merges)
-    folder.mkdir(parents=True)  # only now, when nothing can be refused any more
+    folder.mkdir(parents=True)  # nothing can be refused from here on
     _write_constants(fragments, folder)
     return RenderedDataflow(
         description, fragments, prepared, imported, store, runner, background_merges, folder, exchange_policy

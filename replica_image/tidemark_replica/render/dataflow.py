@@ -63,7 +63,7 @@ class RenderedDataflow:
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
         self._store, self._runner, self._background_merges, self._folder = store, runner, background_merges, folder
         self._exchange_policy = exchange_policy
-        self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
+        self._cache = BatchCache(store.directory)  # a run's thread alone uses it, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._steps = False, 0
         self._unswept, self._swept = False, time.monotonic()

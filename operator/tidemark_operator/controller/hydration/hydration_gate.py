@@ -96,7 +96,7 @@ class HydrationGate:
         self._is_resource, self._known = is_resource, frozenset(known)
         self._ended: list[Hydration] = []
         self._groups: dict[GlobalId, _Group] = {}
-        self._admitted: dict[_Group, None] = {}  # both in order
+        self._admitted: dict[_Group, None] = {}  # this and the next are in order of arrival
         self._waiting: dict[_Group, None] = {}
         self._cleared: list[str] = []
         self._out_of_memory: list[OutOfMemory] = []

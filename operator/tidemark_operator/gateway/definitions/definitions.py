@@ -218,7 +218,7 @@ class Definitions:
             else:
                 return
             if there is None or there["metadata"]["uid"] != checked["uid"] or "deletionTimestamp" in there["metadata"]:
-                return  # another one deleted it
+                return  # another statement deleted the object
             if there["metadata"]["generation"] != checked["generation"]:
                 break
             found = there
@@ -257,7 +257,7 @@ class Definitions:
             await self._plan(access, definition, instance)
         annotations = definition.annotations(access.caller)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
-        await access.check_definition(resource, key.namespace, "create")  # again: planning may have taken minutes
+        await access.check_definition(resource, key.namespace, "create")  # planning may have taken minutes
         try:
             return CREATED, await self._context.kube.create(
                 resource, key.namespace, {"metadata": metadata, "spec": spec}
@@ -283,7 +283,7 @@ class Definitions:
         patch, generation = definition.patch(found), found["metadata"]["generation"]
         if isinstance(definition, Definition):
             await self._plan(access, definition, found["spec"]["instance"])
-        await access.check_definition(key.resource, key.namespace, "patch", key.name)  # again, as above
+        await access.check_definition(key.resource, key.namespace, "patch", key.name)  # rights may change, as above
         for _ in range(ATTEMPTS):
             metadata = {
                 "resourceVersion": found["metadata"]["resourceVersion"],
@@ -297,7 +297,7 @@ class Definitions:
             if there is None:
                 raise absent(key.name, definition.kind)
             if (there["metadata"]["uid"], there["metadata"]["generation"]) != (found["metadata"]["uid"], generation):
-                break  # another one edited the spec; a status or a finalizer is no conflict
+                break  # another writer edited the spec; a status or a finalizer is no conflict
             found = there
             await asyncio.sleep(0)
         raise changed(key)

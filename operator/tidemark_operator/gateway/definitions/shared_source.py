@@ -73,7 +73,7 @@ class SharedSources:
                 return
             again = await self._get(key)
             if again is None or table not in table_names(again):
-                return  # another one took it out
+                return  # another statement took the table out
             found = again
         raise changed(key)
 
@@ -99,7 +99,7 @@ class SharedSources:
             if found is None:
                 try:
                     written = await self._created(access, asked, key, instance)
-                except Conflict as error:  # another one made it meanwhile, or something else conflicts
+                except Conflict as error:  # another statement made it meanwhile, or something else conflicts
                     conflict = error
                     await _pause()
             else:

@@ -109,7 +109,7 @@ class Tombstones:
         """Raises ApiError."""
         try:
             await self._kube.delete(REVISIONS, namespace, tombstone.name, tombstone.uid)
-        finally:  # also where the answer is lost
+        finally:  # the tombstone may be gone also where the answer is lost
             self._writes += 1
             self._forget(namespace)
 

@@ -185,7 +185,7 @@ class DataSourceReconciler:
         """Stores the outcomes that the ingester reports. Raises ApiError."""
         outcomes = state.report.outcomes if state.report else ()
         if settled(state.requests, outcomes) == state.requests:
-            return  # without the lock: a write about another source may be slow
+            return  # the lock is not taken: a write about another source may be slow
         async with self._requesting:
             await self._store_requests(state, settled(state.requests, outcomes))
 

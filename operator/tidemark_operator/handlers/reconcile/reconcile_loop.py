@@ -154,7 +154,7 @@ class ReconcileLoop:
         key = key_of(resource, body)
         cache = self._context.cache
         if deleted:
-            # also if the cache has dropped it already: its reconcile forgets the rest
+            # a reconcile runs also if the cache has dropped the object: it forgets the rest
             cache.remove(key)
             self._changed(key)
         elif cache.put(key, body):

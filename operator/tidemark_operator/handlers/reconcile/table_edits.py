@@ -120,7 +120,7 @@ class TableEdits:
             state.edit = added.failure or obstacle or self._look_failure(state, source)
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
-        follows = any(number(each.table.name) > 1 for each in added.tables)  # then the table before it is to go
+        follows = any(number(each.table.name) > 1 for each in added.tables)  # a successor follows a table that is to go
         waits = any(each not in removed and named_in(state.pinned, each) not in readers for each in edit.removed)
         return state.edit is not None or follows or waits
 

@@ -25,7 +25,7 @@ BACKING_OFF = "CrashLoopBackOff"
 NODE_LOST = "NodeLost"
 LOST_SECONDS = 60.0
 SIGKILL, SIGTERM = 128 + 9, 128 + 15
-EXIT_NO_EXECUTORS = 13  # of a replica (tidemark_replica/__main__.py)
+EXIT_NO_EXECUTORS = 13  # a replica's exit code (tidemark_replica/__main__.py)
 
 
 def observe(

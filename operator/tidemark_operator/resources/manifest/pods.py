@@ -25,7 +25,7 @@ class Resources:
     def parse(cls, fields: Fields) -> Resources:
         limits, requests = fields.child("limits"), fields.child("requests")
         return cls(
-            # written 2 or "2"
+            # manifests say 2 or "2"
             int(limits.values.get("cpu", 2)),
             size_bytes(limits, "memory", "2Gi"),
             requests.text("cpu", ""),

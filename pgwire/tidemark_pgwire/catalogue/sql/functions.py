@@ -211,7 +211,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "pg_stat_get_tuples_inserted": _nothing("int8", 1),
     "pg_size_pretty": _macro("text", f"(n) AS {_SIZE.format(steps=_STEPS)}"),
     "pg_advisory_unlock_all": _nothing("void", 0),
-    "age": _constant("int4", "0", 1),  # of an xid
+    "age": _constant("int4", "0", 1),  # the age of an xid
     "inet_server_addr": _nothing("inet", 0),
     "inet_server_port": _nothing("int4", 0),
     # arrays

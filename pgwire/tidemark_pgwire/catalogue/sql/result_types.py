@@ -279,7 +279,7 @@ class Typing:
             self.type_of(branch.this, scope)
         values = [branch.args["true"] for branch in node.args["ifs"]]
         if node.args.get("default"):
-            values.insert(0, node.args["default"])  # whose type counts most
+            values.insert(0, node.args["default"])  # the type of ELSE counts most
         return _common(self._types(values, scope))
 
     def _operands(self, node: exp.Expression, scope: Scope) -> str:

@@ -75,7 +75,7 @@ def _by_upper_half(hashes: Hashes) -> Ints:
     first = np.argsort((hashes >> np.uint64(32)).astype(np.uint16), kind="stable")
     order = first[np.argsort((hashes >> np.uint64(48)).astype(np.uint16)[first], kind="stable")]
     ordered = hashes[order]
-    wrong = np.flatnonzero(ordered[1:] < ordered[:-1])  # of one upper half
+    wrong = np.flatnonzero(ordered[1:] < ordered[:-1])  # these share the upper half of their hash
     if len(wrong) == 0:
         return order
     halves = ordered >> np.uint64(32)

@@ -111,7 +111,7 @@ class WorkerProcess:
         """The next message; None if none comes within `timeout` seconds. Raises WorkerGone."""
         try:
             return self._connection.recv() if self._connection.poll(timeout) else None
-        except Exception as cause:  # of any kind: unpickling runs code of the message's classes
+        except Exception as cause:  # any error may come: unpickling runs code of the message's classes
             raise WorkerGone(f"step worker {self.pid} is gone: {cause!r}") from cause
 
 

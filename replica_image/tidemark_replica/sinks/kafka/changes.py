@@ -164,7 +164,7 @@ def _row_counts(
     codes, times = codes[group], times[group]
     first = np.diff(codes, prepend=-1) != 0
     begins = np.flatnonzero(first)
-    # a key that loses a row had one; of one that only comes, the shard knows
+    # a key that loses a row had one before; the shard tells of a key that only gets a row
     initial = np.where(taken[first] < 0, 1, 0)
     unknown = np.flatnonzero(taken[first] == 0)
     if len(unknown):

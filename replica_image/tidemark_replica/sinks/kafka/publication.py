@@ -125,7 +125,7 @@ class KafkaTopic:
             try:
                 session.check_topic()
                 return self._publish(session, shard, time, term)
-            except Overtaken:  # another replica had the turn meanwhile; now it is this one's again
+            except Overtaken:  # another replica had the turn meanwhile; this replica has it again
                 session.close()
         return self._publish(Session(self.sink, self.view, term, self.read_secret), shard, time, term)
 

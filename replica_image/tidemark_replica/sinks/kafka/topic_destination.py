@@ -44,7 +44,7 @@ class TopicDestination:
             yield
         except DestinationStopped as stopped:
             raise DestinationStopped(stopped.reason, self._secrets.scrub(str(stopped))) from None
-        except IngestionError as error:  # of a Secret, or of settings of the client
+        except IngestionError as error:  # the Secret, or a setting of the client, is wrong
             raise DestinationStopped(NOT_AUTHENTICATED, self._secrets.scrub(str(error))) from None
 
     def clean(self) -> None:

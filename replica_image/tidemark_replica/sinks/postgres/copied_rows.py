@@ -40,7 +40,7 @@ def _written(values: pa.Array) -> pa.Array:
 
 def _hex(values: pa.Array) -> pa.Array:
     r"""Texts such as `\x00ff`."""
-    values = pa.concat_arrays([values])  # without an offset
+    values = pa.concat_arrays([values])  # a copy without an offset
     ends = np.frombuffer(values.buffers()[1], np.int32)[: len(values) + 1].astype(np.int64)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[: ends[-1] if len(ends) else 0]
     prefixed = ends * 2 + 2 * np.arange(len(ends))

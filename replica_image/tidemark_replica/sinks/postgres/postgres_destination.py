@@ -89,7 +89,7 @@ class PostgresDestination:
         except SourceNotReady:
             raise DestinationFailed(f"PostgreSQL {upstream.name}: the delivery was ended") from None
         finally:
-            connection.close()  # without a rollback, which would wait for the server
+            connection.close()  # a rollback would wait for the server
 
     def _failure(self, server: str, error: psycopg.Error) -> DestinationFailed | DestinationStopped:
         """The error without values of rows: statuses are read by people who may not read the view."""

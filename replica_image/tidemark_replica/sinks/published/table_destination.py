@@ -57,7 +57,7 @@ class TableDestination:
         table = open_table(self._options(WriterTerm(0)))
         if table is not None:
             table.remove_unused()
-        self.noted.clear()  # again: the deletion of an earlier table here may have taken the note
+        self.noted.clear()  # the deletion of an earlier table here may have taken the note
 
     def interrupt(self) -> None:
         """Ends a publication that runs, at its next batch of rows, unless it is at its commit."""

@@ -67,7 +67,7 @@ def remove_published(
     elif found.get("published") != owner:
         return
     _require_no_table_below(storage)
-    while left := list(_files(storage)):  # again: a writer may have added files
+    while left := list(_files(storage)):  # a writer may add files during a listing
         for path in left:
             if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
                 return  # another process has finished; the log is of the next table

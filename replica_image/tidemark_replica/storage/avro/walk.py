@@ -92,7 +92,7 @@ def _list(element: Walk) -> Walk:
                 return at
             for _ in range(count):
                 begin, at = at, element(data, at, end)
-                if at in (NOWHERE, begin):  # of elements without bytes there could be any number
+                if at in (NOWHERE, begin):  # there could be any number of elements without bytes
                     return NOWHERE
         return at
 

@@ -143,7 +143,7 @@ class FollowedTable:
         if self.storage.stat(log_path(bound.version)) is not None:
             return
         if self.storage.stat(log_path(bound.version + 1)) is not None:
-            return  # written just now, and the older entry cleaned
+            return  # the table was written just now, and the older entry cleaned
         newest = open_version(self.storage)
         self._check_id(bound, newest.definition)
         if newest.version > bound.version:

@@ -80,7 +80,7 @@ def _add(listing: Listing, root: str, entry: os.DirEntry[str]) -> None:
             return
         stat = entry.stat()
     except FileNotFoundError:
-        return  # removed during the listing
+        return  # the file was removed during the listing
     listing.files.append(FileVersion(entry.name, stat.st_size, stat.st_mtime_ns))
 
 

@@ -105,7 +105,7 @@ class ContentsSlot:
         with self._lock:
             late = monotonic() - self._came > self._patience
             if late:
-                self._waiting = None  # its moment is long past
+                self._waiting = None  # the moment of these rows is long past
             if self._waiting is not None:
                 return None
             return NO_WORD if late else self._obstacle

@@ -48,7 +48,7 @@ class TopicReader:
         """The reason why no records come; empty while they do."""
         self._ended: set[int] = set()
         self._paused: set[int] = set()
-        self._average = BATCH_BYTES // 64  # of a record's bytes, high before the first is known
+        self._average = BATCH_BYTES // 64  # bytes of a record; high before the first is known
         self._assign()
 
     def add(self, offsets: Mapping[int, int]) -> None:

@@ -111,7 +111,7 @@ class Upstream:
             with self.errors():
                 yield connection
         finally:
-            connection.close()  # without a rollback, which would wait for the server
+            connection.close()  # a rollback would wait for the server
 
     def opened(self) -> psycopg.Connection:
         """An ordinary connection in autocommit mode, which its caller closes."""

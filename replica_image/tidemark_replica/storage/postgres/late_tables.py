@@ -168,7 +168,7 @@ class LateTables:
                 self._ready = self._begun()
         except IngestionError as error:
             self._failure = error
-        except BaseException as error:  # also of Rust; the others go on
+        except BaseException as error:  # panics of Rust, too, end this table alone
             self._failure = IngestionError(public_text_with_type(error))
         try:
             if self._failure is not None:

@@ -28,7 +28,7 @@ def release(description: IngestionDescription, spec: PostgresSource, credentials
             state = slot_state(connection, slot)
             if state is None:
                 continue
-            if state.active_pid is not None:  # of an ingestion that ended: one that still waits for its slot, too
+            if state.active_pid is not None:  # an ingestion that ended may still wait for its slot
                 state = end_reader(connection, state)
             if state is not None:
                 connection.execute("select pg_drop_replication_slot(%s)", (slot,))

@@ -100,7 +100,7 @@ def _record(text: str, single: str) -> AvroType:
     schema = _exact(schema)
     if schema.kind == "record":
         return schema
-    return AvroType("record", fields=(AvroField(single, schema),))  # without a name no record of a writer is this one
+    return AvroType("record", fields=(AvroField(single, schema),))  # no record of a writer equals one without a name
 
 
 def _exact(type: AvroType) -> AvroType:

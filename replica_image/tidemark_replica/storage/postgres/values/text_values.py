@@ -60,7 +60,7 @@ def _pattern(type: pa.DataType) -> str:
 
 def _bytes(texts: pa.Array) -> pa.Array:
     r"""Texts such as `\x00ff`, two digits a byte."""
-    texts = pa.concat_arrays([texts])  # without an offset
+    texts = pa.concat_arrays([texts])  # a copy without an offset
     ends = _offsets(texts)
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[: ends[-1]]
     filled = ends[:-1][np.diff(ends) > 0]
