@@ -377,7 +377,9 @@ class RunningInstance(InstanceFacade):
         if link := self.core.link(replica, connection):
             link.check()
         if state.description is not None and state.description.incarnation != description.incarnation:
-            raise OperatorError("another process answers at its address")
+            raise OperatorError(
+                f"another process answers at the address of replica {replica} than the one that was greeted"
+            )
         state.description = description
         found = [shard for shard in description.shards if shard.exists]
         self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(found, now_ms())])

@@ -107,7 +107,7 @@ class IntrospectionFeed:
         self._context.leadership.check()
         running = self._context.running(state.key.namespace, state.instance)
         if running is None or state.pinned is None or state.ingester is None:
-            raise QueryNotReady("it is not ingested any more")
+            raise QueryNotReady(f"DataSource {state.key.name} is not ingested any more")
         header = compute_pb2.WriteRowsHeader(ingestion=state.pinned.id, operation="replace", format="json")
         answer = await send_rows(running, ReplicaId(state.ingester.replica), header, _pieces(body))
         return answer.refusal

@@ -40,6 +40,6 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         left = self._end - monotonic()
         if left <= 0:
-            raise TimeoutError("the answer comes too slowly")
+            raise TimeoutError("the server had not sent its whole answer in time")
         self._connected.settimeout(left)
         return self._connected.recv_into(buffer)

@@ -18,7 +18,7 @@ def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | N
     """The reason why a dataflow will not be computed, where each replica that has it says so, or the target; None where
     one may still compute it."""
     there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
-    of_each = (on.failures.values() for on in sorted(there, key=lambda on: on.excluded))  # who computes it first
+    of_each = (on.failures.values() for on in sorted(there, key=lambda on: on.excluded))  # first those that compute it
     found = [next((each for each in told if is_final(each, tries)), None) for told in of_each]
     first = found[0] if found and all(found) else None
     return None if first is None else first.message or "it failed"

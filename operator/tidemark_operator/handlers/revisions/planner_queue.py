@@ -47,7 +47,7 @@ class PlannerQueue:
                 await self._lock.acquire()  # a free lock is taken at once, also after the deadline
         except TimeoutError:
             self._line[key] = None
-            raise PlannerBusy("another plan takes long") from None
+            raise PlannerBusy("the planner works on a plan that takes long; this one waits for its turn") from None
         self._changed_at = loop.time()
         try:
             yield

@@ -77,7 +77,7 @@ def parse_schema(text: str) -> AvroType:
         raw = json.loads(text)
         all_texts = json.dumps(raw, ensure_ascii=False)
     except (ValueError, RecursionError):
-        raise SchemaRefused("the schema is no JSON") from None
+        raise SchemaRefused("the schema is no JSON: give the text of an .avsc file") from None
     if _SURROGATE.search(all_texts):
         raise SchemaRefused("a text of the schema is no Unicode: it has half of a pair of surrogates")
     return _Parser().type(raw, "", "$", 0)

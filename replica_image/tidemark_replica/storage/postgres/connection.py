@@ -308,7 +308,7 @@ class Replication:
         result = self._connection.get_result()
         if result is not None and result.status not in _EXPECTED:
             raise psycopg.errors.error_from_result(result)
-        raise psycopg.OperationalError("the server ended the replication")
+        raise psycopg.OperationalError("the server ended the replication: its log says why")
 
     def _command(self, text: str, seconds: float | None = None) -> tuple[str, ...]:
         """The first row of the answer."""

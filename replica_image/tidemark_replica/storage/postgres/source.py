@@ -322,7 +322,7 @@ class PostgresIngestion(Source):
                 replication.drop_slot(slot)
                 return
             clock.sleep(0.5)
-        raise IngestionError(f"replication slot {slot} is in use by another connection")
+        raise IngestionError(f"replication slot {slot} is in use: end the process that pg_replication_slots names")
 
     def _continue(self, time: Time) -> pa.Table:
         """Binds the transactions that came, and late tables that are ready."""

@@ -93,7 +93,9 @@ def descriptors_of_text(text: str) -> Descriptors:
     try:
         files.ParseFromString(base64.b64decode("".join(text.split()), validate=True))
     except (DecodeError, ValueError):
-        raise DescriptorRefused("the schema is no FileDescriptorSet in base64") from None
+        raise DescriptorRefused(
+            "the schema is no FileDescriptorSet in base64, as protoc --descriptor_set_out writes one"
+        ) from None
     return Descriptors(files)
 
 

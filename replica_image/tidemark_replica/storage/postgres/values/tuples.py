@@ -87,7 +87,9 @@ def decode(messages: Sequence[bytes], columns: int) -> Iterator[tuple[Tuples, in
     if (updated := begins[kinds == _UPDATE]).size:
         old = _tuples(buffer, updated + _TUPLE + 1, columns)
         if (buffer[old.ends] != _NEW).any():
-            raise IngestionError("an update has no new row")
+            raise IngestionError(
+                "PostgreSQL sent an update without its new row: report it, with the version of the server"
+            )
         yield old, -1
         yield _tuples(buffer, old.ends + 1, columns).completed_by(old), 1
 
@@ -120,7 +122,7 @@ def decode_keyed(messages: Sequence[bytes], columns: int, key: Sequence[int]) ->
     at = begins + _TUPLE
     at[old_of] = old.ends
     if (buffer[at[new_of]] != _NEW).any():
-        raise IngestionError("a change has no new row")
+        raise IngestionError("PostgreSQL sent a change without its new row: report it, with the version of the server")
     new = _tuples(buffer, at[new_of] + 1, columns)
     is_update = kinds == _UPDATE
     here, there = np.flatnonzero(has_old[new_of]), np.flatnonzero(is_update[old_of])
