@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from tests.controller.harness import R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tests.waiting import BOUND
-from tidemark_operator.errors import AnswerTimedOut, NoCompleteTime, NoReplicaAnswers, QueryRefused, TooMany
+from tidemark_operator.errors import AnswerTimedOut, NoCompleteTime, NoReplicaAnswers, QueryRefused, TooMany, Waiting
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -29,7 +30,8 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.planning.revision import Parent
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.responses import DescribedShard
 
 SOURCE = Parent(DATA_SOURCES.kind, "s")
 READS = GlobalId("s.a")
@@ -140,6 +142,27 @@ def test_a_strict_query_waits_for_a_replica_that_knows_the_ingested_time(monkeyp
         asyncio.run(latest_ingested(context_of(instances), "ns", [READS]))
     with pytest.raises(QueryRefused, match="no ComputeInstance in namespace ns has the storage of /data/s"):
         asyncio.run(latest_ingested(context_of(Fleet(cast(Leadership, None))), "ns", [READS]))
+
+
+def test_a_strict_query_waits_where_the_replica_dies_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator comes to know a moment later that it is gone. The next answers say that the store is away, then how
+    far the table is."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    instances = fleet()
+    lost(instances).online = True
+    shard, gone = shard_of("s.a"), Waiting("NoReplicaOnline", "waiting for a replica")
+    described = DescribedShard(shard.shard_id, True, upper=at(500), since=at(0), term=WriterTerm(1))
+    answers: list[DescribedShard | Waiting] = [gone, replace(described, error="the store is away"), described]
+
+    async def describe(_: object) -> tuple[object, object]:
+        answer = answers.pop(0)
+        if isinstance(answer, Waiting):
+            raise answer
+        return R1, SimpleNamespace(shards=(answer,))
+
+    monkeypatch.setattr(instance(instances), "describe", describe)
+    assert asyncio.run(latest_ingested(context_of(instances), "ns", [READS])) == 499
+    assert answers == []
 
 
 def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:

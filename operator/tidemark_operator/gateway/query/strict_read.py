@@ -14,9 +14,9 @@ from functools import partial
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.shards import is_below
-from tidemark_operator.errors import QueryRefused, Waiting
+from tidemark_operator.errors import NoReplicaAnswers, QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_online, when_possible
+from tidemark_operator.gateway.admission.wait_policy import Wait, WaitSlot, require_online
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
@@ -24,6 +24,7 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.plan.dataflow import ShardMetadata
 
 STRICT_SECONDS = 60.0
+_NEEDS = "a strict query needs the source tables' frontiers, which no replica can report"
 
 
 async def latest_ingested(
@@ -31,35 +32,41 @@ async def latest_ingested(
 ) -> Time | None:
     """The latest complete time (ms) of the source tables behind `reads`; None where nothing was ingested.
 
+    A replica that is lost while it reads is waited for, as one that was lost before.
+
     Raises:
-        QueryRefused: a table cannot be read, or no instance has its storage.
+        QueryRefused: no instance has the storage of a table.
+        QueryNotReady: a table cannot be read now.
         NoReplicaAnswers: the replicas that could read a table do not answer.
     """
     tables = source_tables_of(context.registry, namespace, reads)
     if not tables:
         return None
     uppers: list[Frontier] = []
+    wait = Wait(slot=wait_slot)
     while tables:
-        instance = await when_possible(partial(_answering_instance, context, namespace, tables[0]), slot=wait_slot)
+        instance = await wait.until(partial(_answering_instance, context, namespace, tables[0]))
         storage = instance.config.storage_location
-        uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
+        try:
+            uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
+        except QueryNotReady as refusal:
+            await wait.pause(refusal)
+            continue
         tables = [table for table in tables if not is_below(storage, table.location)]
     return Time(max(uppers).encode() - 1) if uppers else None
 
 
 async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> list[Frontier]:
-    """The uppers of the tables that hold rows and are not finished."""
+    """The uppers of the tables that hold rows and are not finished. Raises: NoReplicaAnswers, QueryNotReady."""
     try:
         _, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
-        raise QueryRefused(
-            f"a strict query needs the source tables' frontiers, which no replica can report: {waiting}"
-        ) from None
+        raise NoReplicaAnswers(f"{_NEEDS}: {waiting}") from None
     instance.record_shards(described.shards)
     uppers = []
     for shard in described.shards:
         if shard.error is not None:
-            raise QueryRefused(
+            raise QueryNotReady(
                 f"a strict query needs the frontier of table {shard.id}, which cannot be read now: {shard.error}"
             )
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
@@ -75,11 +82,10 @@ def _answering_instance(context: ReconcileContext, namespace: str, table: ShardM
     """
     reaching = [i for i in context.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
     running = sorted(reaching, key=lambda i: (not i.online, not i.replicas))
-    what = "a strict query needs the source tables' frontiers, which no replica can report"
     if not running:
         where = f"no ComputeInstance in namespace {namespace} has the storage of {table.location}"
-        raise QueryRefused(f"{what}: {where}")
-    require_online(running[0], what)
+        raise QueryRefused(f"{_NEEDS}: {where}")
+    require_online(running[0], _NEEDS)
     return running[0]
 
 
