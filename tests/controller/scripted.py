@@ -45,6 +45,9 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.listens = asyncio.Event()
         self.listens.set()
         self.unreadable = ""
+        self.describes = asyncio.Event()
+        """Descriptions wait for it."""
+        self.describes.set()
         self.looked_at: list[tuple[str, ...]] = []
         self.dataflows: tuple[DescribedDataflow, ...] = ()
         self.collections: tuple[DescribedCollection, ...] = ()
@@ -75,6 +78,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.described += 1
         self.looked_at.append(tuple(s.id for s in request.shards))
         self.frontiers_alone.append(request.frontiers_alone)
+        await self.describes.wait()
         error = self.unreadable or None
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3), error) for s in request.shards)
         return description_to_proto(

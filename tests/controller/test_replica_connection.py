@@ -17,7 +17,7 @@ from tidemark_operator.controller.controller_events import DataflowChanged, Shar
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import BELIEVED_AHEAD_MS
 from tidemark_operator.controller.replicas import replica_link
-from tidemark_operator.errors import LeadershipLost, OperatorError
+from tidemark_operator.errors import LeadershipLost, OperatorError, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import DEFAULT_RESULT_BYTES, RunningInstance
 from tidemark_protocol.check.command import check_command
@@ -96,6 +96,21 @@ def test_a_shard_that_could_not_be_read_is_asked_about_until_it_can(play: Callab
         instance.replicas[R1].connection.probe_now.set()
         await replica.until(lambda: len(replica.looked_at) > probes)
         assert replica.looked_at == [(INPUT,), (INPUT,), ()]
+
+    play(scenario)
+
+
+def test_crash_a_description_whose_connection_ends_is_no_cancellation(play: Callable[..., None]) -> None:
+    """gRPC cancels the calls of a channel that is closed, and a handler that passed that on would never answer."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        replica.describes.clear()
+        asked = asyncio.create_task(instance.describe([(INPUT, "/data/input")]))
+        await replica.until(lambda: not replica.frontiers_alone[-1])
+        replica.hang_up()
+        with pytest.raises(Waiting, match="waiting for a replica of ComputeInstance default to answer"):
+            await asked
 
     play(scenario)
 

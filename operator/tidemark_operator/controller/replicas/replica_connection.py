@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import grpc
 
@@ -31,6 +31,7 @@ from tidemark_protocol.wire.describe import description_from_proto
 from tidemark_protocol.wire.frames import GRPC_OPTIONS, Unpacker, pack_commands
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 1.0
 DESCRIBE_SECONDS = 30.0
@@ -112,13 +113,13 @@ class ReplicaConnection:
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Have the replica describe shards, beside the stream. Raises: grpc.RpcError; OperatorError without a
         connection."""
-        return await self._describe(self._connected(), shards, frontiers_alone=False)
+        return await self._beside(lambda stub: self._describe(stub, shards, frontiers_alone=False))
 
     async def inspect(self, source: bytes) -> compute_pb2.InspectSourceResponse:
         """Tables and schemas of a source. Raises: grpc.RpcError; OperatorError without a connection."""
         request = compute_pb2.InspectSourceRequest(source=source)
-        answer: compute_pb2.InspectSourceResponse = await self._connected().InspectSource(
-            request, timeout=INSPECT_SECONDS
+        answer: compute_pb2.InspectSourceResponse = await self._beside(
+            lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS)
         )
         return answer
 
@@ -126,8 +127,8 @@ class ReplicaConnection:
         """Have the replica drop the replication slots of a deleted source. Raises: grpc.RpcError; OperatorError without
         a connection."""
         request = compute_pb2.ReleaseSourceRequest(ingestion=ingestion)
-        answer: compute_pb2.ReleaseSourceResponse = await self._connected().ReleaseSource(
-            request, timeout=DESCRIBE_SECONDS
+        answer: compute_pb2.ReleaseSourceResponse = await self._beside(
+            lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS)
         )
         return answer
 
@@ -137,14 +138,17 @@ class ReplicaConnection:
         request = compute_pb2.ListShardsRequest(
             location=location, after=after, without=without, published=True, elsewhere=True
         )
-        answer: compute_pb2.ListShardsResponse = await self._connected().ListShards(request, timeout=DESCRIBE_SECONDS)
+        answer: compute_pb2.ListShardsResponse = await self._beside(
+            lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS)
+        )
         return answer
 
     async def fetch(self, uuid: str, offset: int) -> bytes:
         """A piece of a stashed answer, from a byte offset on. Raises: grpc.RpcError; OperatorError without a
         connection."""
         request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
-        return bytes((await self._connected().FetchStash(request, timeout=DESCRIBE_SECONDS)).data)
+        answer = await self._beside(lambda stub: stub.FetchStash(request, timeout=DESCRIBE_SECONDS))
+        return bytes(answer.data)
 
     def write_rows(self) -> grpc.aio.StreamUnaryCall:
         """A call that writes rows: its messages are to be written, then it is awaited. Raises: OperatorError without a
@@ -246,10 +250,28 @@ class ReplicaConnection:
         request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
         return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
 
+    async def _beside(self, call: Callable[[compute_pb2_grpc.ComputeStub], Awaitable[T]]) -> T:
+        """The answer to a call beside the stream. Raises: grpc.RpcError; OperatorError without a connection, also where
+        it ends under the call."""
+        stub = self._connected()
+        try:
+            return await call(stub)
+        except asyncio.CancelledError:
+            if is_canceled():
+                raise
+            raise OperatorError(f"replica {self.replica} was lost before it answered") from None
+
     def _connected(self) -> compute_pb2_grpc.ComputeStub:
         if self._stub is None:
             raise OperatorError(f"replica {self.replica} is not connected")
         return self._stub
+
+
+def is_canceled() -> bool:
+    """Whether the current task was canceled. A call raises CancelledError also where its channel is closed under it:
+    a handler of gRPC that raised it then would send its client no status."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _text(error: grpc.RpcError) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from tidemark_operator.controller.replicas.replica_connection import is_canceled
 from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteUnknown
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.ids import ReplicaId
@@ -42,7 +43,7 @@ async def send_rows(
     except grpc.RpcError as error:
         raise _failure(replica, error) from None
     except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+        if is_canceled():
             raise
         raise _unknown(replica, "its connection was closed") from None  # the channel was closed under the call
     finally:
