@@ -145,10 +145,10 @@ class System:
         with grpc.insecure_channel(command[command.index("--listen") + 1]) as channel:
             return description_from_proto(ComputeStub(channel).Describe(DescribeRequest(), timeout=PATIENCE_SECONDS))
 
-    def kill_replica(self) -> None:
+    def kill_replica(self, name: str = "r1") -> None:
         """SIGKILL to the replica's own process, as an out-of-memory killer would."""
-        (pid,) = self.replica_pids().values()
-        os.kill(pid, signal.SIGKILL)
+        uid = self.get("computereplica", name)["metadata"]["uid"]
+        os.kill(self.replica_pids()[uid], signal.SIGKILL)
 
     def log(self) -> str:
         """The ends of all logs, for a failed test."""

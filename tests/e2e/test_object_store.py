@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.directory_listing import matching, text_of
+from tests.directory_listing import matching
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
+from tests.e2e.secrecy import check_secrecy
 from tests.e2e.system import CHECKOUT, System, new_namespace, running, wait_for
 from tests.s3_server import S3Server, beside
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -117,7 +116,7 @@ def test_oracle_views_over_an_object_store_are_right_before_and_after_a_kill(sto
     at = _right_at_a_frontier_after(system, at)
     assert system.replica_pids() == pids
 
-    _credentials_are_nowhere(system, s3, stored.first)
+    check_secrecy(system, *secrets_of(s3, stored.first))
     system.kill_replica()
     wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
     # nobody has written more than this but the one that was killed
@@ -153,10 +152,14 @@ def test_a_bucket_is_ingested_by_an_instance_of_its_own(stored: Stored, s3: S3Se
         environs = [Path(f"/proc/{pid}/environ").read_text().split("\0") for pid in pids.values()]
         folders = [each.removeprefix(f"{VARIABLE}=") for environ in environs for each in environ if VARIABLE in each]
         assert (len(environs), [Path(folder).name for folder in folders]) == (2, [f"{system.namespace}.ingest"])
-        _credentials_are_nowhere(system, store)
+        check_secrecy(system, *secrets_of(store))
     for kind, names in (("dataflow", ["visits"]), ("datasource", ["exports"]), ("computereplica", ["ingest"])):
         system.kubectl("delete", kind, *names)
     system.kubectl("delete", "computeinstance", "ingest")
+
+
+def secrets_of(*servers: S3Server) -> list[str]:
+    return [secret for server in servers for secret in (server.secret_key, server.access_key)]
 
 
 def tells_of_keys(system: System) -> bool:
@@ -240,25 +243,6 @@ def _folders(system: System) -> set[str]:
 def _given(system: System, name: str) -> str:
     """What replicas of the instance are told now."""
     return (system.home / "operator" / "stores" / f"{system.namespace}.store" / name).read_text()
-
-
-def _credentials_are_nowhere(system: System, *servers: S3Server) -> None:
-    """But in the Secret, and in files that this user alone can read."""
-    kinds = "computeinstances,computereplicas,datasources,dataflows,events,controllerrevisions"
-    output = [system.kubectl("get", kinds, "-o", "yaml")]
-    output += [text_of(path) for path in matching(system.home, "**/*") if _is_text(path)]
-    for pid in system.replica_pids().values():
-        output += [Path(f"/proc/{pid}/{file}").read_text(errors="replace") for file in ("cmdline", "environ")]
-    for secret in (secret for server in servers for secret in (server.secret_key, server.access_key)):
-        assert not any(secret in text for text in output)
-    stores = system.home / "operator" / "stores"
-    for folder, _, files in os.walk(stores):
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-        assert all(stat.S_IMODE(os.stat(Path(folder, file)).st_mode) == 0o600 for file in files)
-
-
-def _is_text(path: Path) -> bool:
-    return path.is_file() and (path.name == "log" or path.suffix in (".log", ".json", ".txt"))
 
 
 def _objects(s3: S3Server) -> list[str]:
