@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,25 @@ from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.publication import KafkaTopic
 from tidemark_replica.storage.kafka import source as kafka_source
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = pytest.mark.kafka
+AUTHORITY = Authority.named("kafka")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker(tmp_path_factory.mktemp("secured"), AUTHORITY.server("127.0.0.1")) as kafka:
+        set_password(kafka, "first-password")
+        yield kafka
+
+
+def secret_of(password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "ann",
+        "sasl.password": password,
+        "ssl.ca.pem": AUTHORITY.pair.certificate.decode(),
+    }
 
 
 def set_password(kafka: Broker, password: str) -> None:
@@ -40,20 +58,29 @@ def until(run: Run, holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.broad
+def test_a_topic_is_read_over_sasl_and_tls(secured: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a wrong password the table is held, and the reason does not name it."""
+    monkeypatch.setattr(kafka_source, "LOOK_SECONDS", 6.0)
+    topic, secret = new_topic(secured), secret_of("wrong-password")
+    produce(secured, topic, {"id": 1})
+    spec = KafkaSource((f"127.0.0.1:{secured.secure_port}",), (KafkaTable("t", topic, "json", COLUMNS),), "kafka")
+    with Run(tmp_path, spec, secret=lambda _: dict(secret)) as run:
+        until(run, lambda: run.source.warning().startswith("BrokersAway"))
+        assert "password" not in run.source.warning()
+        secret.update(secret_of("first-password"))
+        until(run, lambda: upper(tmp_path, "t") > 0 and len(oks(tmp_path, "t")) == 1)
+
+
+@pytest.mark.slow
 def test_credentials_and_authorities_count_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_source, "LOOK_SECONDS", 6.0)
-    authority, other = Authority.named("kafka"), Authority.named("other")
-    with broker(tmp_path / "broker", authority.server("127.0.0.1")) as kafka:
+    other = Authority.named("other")
+    with broker(tmp_path / "broker", AUTHORITY.server("127.0.0.1")) as kafka:
         set_password(kafka, "first-password")
         topic = new_topic(kafka)
         produce(kafka, topic, {"id": 1})
-        secret = {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": "ann",
-            "sasl.password": "wrong-password",
-            "ssl.ca.pem": authority.pair.certificate.decode(),
-        }
+        secret = secret_of("wrong-password")
         table = KafkaTable("t", topic, "json", COLUMNS)
         spec = KafkaSource((f"127.0.0.1:{kafka.secure_port}",), (table,), "kafka")
 
@@ -82,34 +109,26 @@ def test_credentials_and_authorities_count_without_a_restart(tmp_path: Path, mon
             produce(kafka, topic, {"id": 3})
             run.tick(3)
             assert len(oks(tmp_path, "t")) == 2
-            secret["ssl.ca.pem"] = authority.pair.certificate.decode()
+            secret["ssl.ca.pem"] = AUTHORITY.pair.certificate.decode()
             until(run, lambda: len(oks(tmp_path, "t")) == 3)
             assert run.source.warning() == ""
 
 
-def test_a_sink_names_credentials_that_are_refused_and_brokers_that_are_away(tmp_path: Path) -> None:
-    authority = Authority.named("kafka")
-    with broker(tmp_path / "broker", authority.server("127.0.0.1")) as kafka:
-        set_password(kafka, "first-password")
-        secret = {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": "ann",
-            "sasl.password": "wrong-password",
-            "ssl.ca.pem": authority.pair.certificate.decode(),
-        }
-        view, plain = View(tmp_path), sink_of(kafka)
-        sink = replace(plain, brokers=(f"127.0.0.1:{kafka.secure_port}",), secret="kafka")
-        last = view.step(5)
+@pytest.mark.broad
+def test_a_sink_names_credentials_that_are_refused_and_brokers_that_are_away(secured: Broker, tmp_path: Path) -> None:
+    secret = secret_of("wrong-password")
+    view, plain = View(tmp_path), sink_of(secured)
+    sink = replace(plain, brokers=(f"127.0.0.1:{secured.secure_port}",), secret="kafka")
+    last = view.step(5)
 
-        def reason(of: KafkaSink) -> str:
-            with pytest.raises(DestinationStopped) as raised:
-                KafkaTopic("0/view", of, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
-            assert "password" not in str(raised.value)
-            return raised.value.reason
+    def reason(of: KafkaSink) -> str:
+        with pytest.raises(DestinationStopped) as raised:
+            KafkaTopic("0/view", of, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
+        assert "password" not in str(raised.value)
+        return raised.value.reason
 
-        assert reason(sink) == "NotAuthenticated"
-        assert reason(replace(plain, brokers=("127.0.0.1:9",))) == "BrokersAway"
-        secret["sasl.password"] = "first-password"
-        KafkaTopic("0/view", sink, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
-        assert check_upserts(kafka, plain, view) == view.at[last]
+    assert reason(sink) == "NotAuthenticated"
+    assert reason(replace(plain, brokers=("127.0.0.1:9",))) == "BrokersAway"
+    secret["sasl.password"] = "first-password"
+    KafkaTopic("0/view", sink, lambda _: secret).publish(view.shard, Time(last), WriterTerm(1))
+    assert check_upserts(secured, plain, view) == view.at[last]
