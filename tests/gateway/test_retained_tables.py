@@ -83,7 +83,7 @@ def asked(
             state.uid = uid
             harness.context.registry.put_dataflow(state)
             harness.cache.put(state.key, body("Dataflow", {}, name, uid=uid, resourceVersion="1"))
-        deleter = TableDeleter(cast(Any, storage), harness.fleet, harness.context.registry)
+        deleter = TableDeleter(cast(Any, storage), harness.fleet, harness.context.registry, harness.cache)
         try:
             return await question(RetainedTables(harness.context, deleter), harness)
         finally:

@@ -49,7 +49,7 @@ def test_it_goes_with_the_tables_of_its_dataflow() -> None:
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command)
-        tables = TableDeleter(cast(Any, Buried()), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, Buried()), harness.fleet, harness.context.registry, harness.cache)
         state = dataflow("d", rev("d", 1, view=1), publishing(rev("d", 2, view=1)))
         state.uid = "uid"
         body = {"metadata": {"deletionTimestamp": "2999-01-01T00:00:00Z"}}
@@ -71,7 +71,7 @@ def test_it_goes_with_the_tables_of_its_dataflow() -> None:
 def test_a_tombstone_names_the_instance_that_published_at_a_chosen_location() -> None:
     async def scenario() -> None:
         harness, buried = OperatorHarness(), Buried()
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         state = dataflow("d", publishing(rev("d", 1, view=1), "/lake/spent"))
         body = {"metadata": {"deletionTimestamp": "2000-01-01T00:00:00Z"}}
         assert await DataflowDeletion(harness.context, tables)._delete_tables(state, cast(Any, body))
@@ -94,7 +94,7 @@ def test_what_is_published_in_its_place_waits_for_the_deletion(place: str, waits
     async def scenario() -> None:
         harness = OperatorHarness()
         harness.put(READABLE, ONE)
-        tables = TableDeleter(cast(Any, Buried(AT)), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, Buried(AT)), harness.fleet, harness.context.registry, harness.cache)
         if waits:
             with pytest.raises(Waiting, match=f"waits until {AT}, whose object was deleted"):
                 await tables.finish("ns", place)
@@ -112,7 +112,7 @@ def test_at_a_chosen_location_it_waits_for_other_namespaces_too() -> None:
     async def scenario() -> None:
         harness, buried = OperatorHarness(), Buried()
         buried.bodies = []
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         await tables.finish("ns", "/lake/spent", everywhere=True)
         theirs = TableAddress(ShardId("published-at/u/theirs.d.v/0f"), "/lake/spent/more")
         await tables.bury(Key(DATAFLOWS, "theirs", "d"), theirs, lambda: None)
@@ -121,11 +121,13 @@ def test_at_a_chosen_location_it_waits_for_other_namespaces_too() -> None:
         with pytest.raises(Waiting) as waiting:
             await tables.finish("ns", "/lake/spent", everywhere=True)
         assert str(waiting.value) == (
-            "waits until the table at /lake/spent of another namespace's Dataflow, which was deleted, is deleted too"
+            "waits until the table at /lake/spent of another namespace's Dataflow, which was deleted, is deleted too: "
+            f"ControllerRevision {buried.bodies[0]['metadata']['name']} of that namespace lists it, and the operator's "
+            "log says who deletes it"
         )
         await tables.finish("ns", "/lake/other", everywhere=True)
         (body,) = buried.bodies
-        await tables._tombstones.remove("theirs", _parse(body))
+        await tables._tombstones.remove("theirs", _parse(body, "theirs"))
         await tables.finish("ns", "/lake/spent", everywhere=True)
         await harness.fleet.close()
 

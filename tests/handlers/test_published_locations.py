@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.harness import OperatorHarness
+from tests.handlers.harness import UNREADABLE, OperatorHarness
 from tests.handlers.revisions import rev
 from tests.handlers.test_published_deletion import publishing
 from tests.resources.manifests import body
@@ -15,7 +15,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSe
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.revisions.published_locations import published_locations
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.conditions.dataflow import Planning
 from tidemark_operator.resources.manifest.dataflow import Dataflow
@@ -97,7 +97,49 @@ def test_no_view_is_published_beside_the_shards_of_an_instance() -> None:
         harness = OperatorHarness()
         harness.put({"storage": {"location": storage}, "publish": {"locations": ["/lake"]}}, None)
         assert "LocationTaken" in asked(harness, location)
-        assert "a ComputeInstance keeps its tables there" in asked(harness, location)
+        assert "ComputeInstance default keeps its tables there" in asked(harness, location)
+
+
+BAD_PREFIX: dict[str, Any] = {"storage": {"location": "/lake//shards"}, "publish": {"locations": ["/a b"]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "namespace", "location", "told"),
+    [
+        (BAD_PREFIX, "ns", "/lake/shards/x", "ComputeInstance broken keeps its tables there"),
+        (BAD_PREFIX, "ns", "/lake/spent", ""),
+        (UNREADABLE, "ns", "/lake/spent", "ComputeInstance broken may keep its tables there: this version of the"),
+        (UNREADABLE, "else", "/lake/spent", "a ComputeInstance of another namespace may keep its tables there: this"),
+    ],
+)
+def test_an_instance_that_cannot_be_read_keeps_its_storage(
+    harness: OperatorHarness, spec: dict[str, Any], namespace: str, location: str, told: str
+) -> None:
+    made = body("ComputeInstance", spec, "broken", namespace=namespace)
+    harness.cache.put(Key(INSTANCES, namespace, "broken"), made)
+    taken = f"LocationTaken: location {location} is taken: {told}"
+    assert asked(harness, location).startswith(taken if told else location)
+    assert harness.context.instance(namespace, "broken") is None
+    if "may" in told:
+        assert asked(harness, location, at=location) == location, "who is published there stays"
+
+
+@pytest.mark.parametrize("was_read", [True, False])
+def test_what_an_instance_allows_is_unknown_where_it_cannot_be_read(harness: OperatorHarness, was_read: bool) -> None:
+    """It does not count as an instance that is gone: what was read last holds, and an older Dataflow of it has its
+    place."""
+    if not was_read:
+        harness = OperatorHarness()
+    harness.put({"storage": {"location": "/data"}, "publish": {"locations": ["/a b"]}}, None)
+    text = "LocationNotAllowed: location /lake/spent is not allowed: this version of the operator cannot read "
+    assert asked(harness, "/lake/spent").startswith("/lake/spent" if was_read else f"{text}ComputeInstance default")
+    known(harness, manifest("/lake/spent", "older", created="2026-01-01T00:00:00Z"))
+    allows = {"storage": {"location": "/data"}, "publish": {"locations": ALLOWED}}
+    harness.cache.put(Key(INSTANCES, "ns", "other"), body("ComputeInstance", allows, "other"))
+    made = manifest("/lake/spent")
+    made["spec"]["instance"] = "other"
+    with pytest.raises(Waiting, match="Dataflow older is to be published there, and is older"):
+        published_locations(harness.context, known(harness, made), Dataflow.parse(made), "/data")
 
 
 @pytest.mark.parametrize("theirs", ["/lake/spent", "/lake/spent/more", "/lake/spen"])
@@ -169,7 +211,9 @@ def test_the_log_names_the_dataflow_of_another_namespace_once(
     [
         ("/lake/spent", "ns", True),
         ("/lake/spent/in", "ns", True),
-        ("/lake", "ns", True),
+        ("/lake//spent", "ns", True),
+        ("file:///lake/spent//in", "ns", True),
+        ("/lake", "ns", False),
         ("/lake/spends", "ns", False),
         ("/lake/spent", "else", False),
     ],
@@ -177,7 +221,8 @@ def test_the_log_names_the_dataflow_of_another_namespace_once(
 def test_no_view_is_published_where_files_are_dropped_for_a_source(
     harness: OperatorHarness, path: str, namespace: str, is_taken: bool
 ) -> None:
-    """Its clean-up would delete them. Sources of other namespaces block nothing: any path may stand in them."""
+    """Its clean-up would delete them. A source reads nothing that lies in folders below its own. Sources of other
+    namespaces block nothing: any path may stand in them."""
     files = {"path": path, "tables": [{"name": "t", "format": "csv"}]}
     made = body("DataSource", {"instance": "default", "files": files}, "drops", namespace=namespace)
     harness.cache.put(Key(DATA_SOURCES, namespace, "drops"), made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
+from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.controller.controller_events import ShardRemoved
 from tidemark_operator.errors import QueryRefused, Waiting
@@ -19,7 +19,7 @@ from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS, ApiError
+from tidemark_operator.kube.client import DATAFLOWS, INSTANCES, ApiError
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
@@ -54,7 +54,7 @@ def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[st
         state.uid = uid
         harness.context.registry.put_dataflow(state)
 
-        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache).collect("ns")
 
         assert sent == asked
         assert bool(buried.bodies) == left
@@ -74,7 +74,7 @@ def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
 
-        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache).collect("ns")
 
         assert (sent, bool(buried.bodies)) == ([], True)
         await harness.fleet.close()
@@ -95,11 +95,13 @@ def test_the_instance_that_published_a_table_deletes_it(named: str | None, there
         running = harness.context.running("ns", "default")
         assert running is not None
         if there:
-            harness.fleet.ensure("ns", replace(running.config, instance="other"))
+            harness.cache.put(Key(INSTANCES, "ns", "other"), body("ComputeInstance", READABLE, "other"))
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
 
-        has_more = await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
+        has_more = await TableDeleter(
+            cast(Any, buried), harness.fleet, harness.context.registry, harness.cache
+        ).collect("ns")
 
         is_asked = named != "other" or not there
         assert (sent, has_more) == (["old//data/spent"] if is_asked else [], is_asked)
@@ -148,7 +150,7 @@ def test_a_replica_that_dies_with_the_request_is_followed_by_the_next_one(monkey
     async def scenario() -> None:
         harness, buried, sent = OperatorHarness(), Buried("/data/ns/d/v/v1"), asyncio.Queue[ReplicaId]()
         harness.put(READABLE, ONE)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         running = harness.context.running("ns", "default")
         assert running is not None
         running.attach(ReplicaId("r2"), "unix:///nowhere/at/all")
@@ -175,7 +177,7 @@ def test_a_replica_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) ->
     async def scenario() -> None:
         harness, buried, sent = OperatorHarness(), Buried("/data/ns/d/v/v1"), asyncio.Queue[DeleteShard]()
         harness.put(READABLE, ONE)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         running = harness.context.running("ns", "default")
         assert running is not None
         r1 = ReplicaId("r1")
@@ -216,7 +218,7 @@ def test_tombstones_of_a_namespace_are_collected_by_one_at_a_time() -> None:
     async def scenario() -> None:
         harness, buried, sent = OperatorHarness(), SlowToRemove("/data/ns/d/v/v1"), list[DeleteShard]()
         harness.put(READABLE, ONE)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         running = harness.context.running("ns", "default")
         assert running is not None
         r1 = ReplicaId("r1")
@@ -250,7 +252,7 @@ def test_a_table_whose_name_is_taken_while_its_tombstone_is_stored_is_not_delete
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
 
         def check() -> None:
             if buried.bodies:  # d was created meanwhile
@@ -270,7 +272,7 @@ def test_a_table_whose_name_is_taken_while_its_tombstone_is_stored_is_not_delete
 def test_a_table_that_is_to_be_deleted_already_stays_so() -> None:
     async def scenario() -> None:
         harness, buried = OperatorHarness(), Buried(VIEW.location)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
 
         await tables.bury(D, VIEW, lambda: None)
 
@@ -290,7 +292,7 @@ def test_a_tombstone_that_cannot_be_removed_does_not_stop_those_behind_it() -> N
         r1 = ReplicaId("r1")
         running.replicas[r1].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         await tables.collect("ns")
         for command in sent:
             tables.requests.answered(running.name, r1, ShardDeleted(command.id), 0)
@@ -320,7 +322,7 @@ class KeepsTheFirst(Buried):
     async def delete(self, _: object, namespace: str, name: str, uid: str) -> None:
         if name == "tombstone-0":
             raise ApiError(500, "not now")
-        self.bodies = [body for body in self.bodies if body["metadata"]["name"] != name]
+        self.bodies = [each for each in self.bodies if each["metadata"]["name"] != name]
 
 
 @pytest.mark.parametrize("by", ["another program", "an answer that is lost"])
@@ -336,7 +338,7 @@ def test_a_tombstone_that_is_gone_is_waited_for_no_more(by: str) -> None:
         harness, buried = OperatorHarness(), Lost("/lake/spent")
         buried.spaces = ["other"]
         harness.put(READABLE, ONE)
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
+        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         with pytest.raises(Waiting):
             await tables.finish("ns", "/lake/spent", everywhere=True)
         if by == "another program":
@@ -346,25 +348,6 @@ def test_a_tombstone_that_is_gone_is_waited_for_no_more(by: str) -> None:
             with pytest.raises(ApiError):
                 await tables._tombstones.remove("other", tombstone)
         await tables.finish("ns", "/lake/spent", everywhere=True)
-        await harness.fleet.close()
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("named", "advice"),
-    [("other", " by ComputeInstance other, which published it: start a replica of it, or delete it"), (None, "")],
-)
-def test_a_place_that_is_waited_for_names_who_deletes_its_table(named: str | None, advice: str) -> None:
-    async def scenario() -> None:
-        harness, buried = OperatorHarness(), Buried("/lake/spent")
-        harness.put(READABLE, ONE)
-        if named is not None:
-            buried.bodies[0]["data"]["shards"][0]["instance"] = named
-        tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry)
-        with pytest.raises(Waiting) as waiting:
-            await tables.finish("ns", "/lake/spent/more")
-        assert str(waiting.value) == f"waits until /lake/spent, whose object was deleted, is deleted too{advice}"
         await harness.fleet.close()
 
     asyncio.run(scenario())

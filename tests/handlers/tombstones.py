@@ -35,4 +35,4 @@ class Buried:
 
 def deleter(harness: OperatorHarness, *locations: str) -> TableDeleter:
     """To which these are left."""
-    return TableDeleter(cast(Any, Buried(*locations)), harness.fleet, harness.context.registry)
+    return TableDeleter(cast(Any, Buried(*locations)), harness.fleet, harness.context.registry, harness.cache)

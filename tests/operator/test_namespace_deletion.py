@@ -40,7 +40,7 @@ def deleted(plane: ControlPlane, namespace: str) -> tuple[bool, list[Any]]:
     async def scenario() -> tuple[bool, list[Any]]:
         harness = OperatorHarness()
         async with Kube.connect(plane.kubeconfig) as kube:
-            deleter = TableDeleter(kube, harness.fleet, harness.context.registry)
+            deleter = TableDeleter(kube, harness.fleet, harness.context.registry, harness.cache)
             may_go = await deleter.delete(Key(DATAFLOWS, namespace, "d"), "u", None, [LEFT], TIMEOUT_MS)
             tombstones = await kube.list(REVISIONS, namespace=namespace)
         await harness.fleet.close()

@@ -26,10 +26,11 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion.tombstones import EVERYWHERE, TableAddress, Tombstones
+from tidemark_operator.handlers.deletion.awaited_deletion import who_deletes
+from tidemark_operator.handlers.deletion.tombstones import EVERYWHERE, TableAddress, Tombstone, Tombstones
 from tidemark_operator.handlers.work_queue import WorkQueue
-from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import ApiError, Body, Kube
+from tidemark_operator.kube.cache import Cache, Key
+from tidemark_operator.kube.client import INSTANCES, ApiError, Body, Kube
 from tidemark_operator.resources.manifest.locations import overlaps
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import ShardDeleted
@@ -39,6 +40,7 @@ TIMEOUT_MS = 60_000
 """The time after which a tombstone is stored."""
 WITHOUT_OWNER = "table-"
 """Begins the name of a tombstone of one table, in the place of an owner's uid."""
+MAX_LOGGED = 1000
 REPEAT_MS = 10_000
 GATHER_SECONDS = 0.1
 """Answers within this time list the tombstones once."""
@@ -121,12 +123,13 @@ class DeletionRequests:
 class TableDeleter:
     """`collecting`: the namespaces whose tombstones are gone on with; the operator runs it."""
 
-    def __init__(self, kube: Kube, fleet: Fleet, registry: Registry) -> None:
-        self._fleet, self._registry = fleet, registry
+    def __init__(self, kube: Kube, fleet: Fleet, registry: Registry, cache: Cache) -> None:
+        self._fleet, self._registry, self._cache = fleet, registry, cache
         self._tombstones = Tombstones(kube)
         self.requests = DeletionRequests()
         self.collecting: WorkQueue[str] = WorkQueue(self._collect_known, workers=1)
         self._turns: dict[str, asyncio.Lock] = {}
+        self._logged: dict[str, str] = {}
 
     async def delete(
         self, key: Key, uid: str, running: RunningInstance | None, tables: Sequence[TableAddress], waited_ms: int
@@ -219,9 +222,10 @@ class TableDeleter:
         return left_here
 
     def _may_delete(self, running: RunningInstance, table: TableAddress) -> bool:
-        """Whether the instance sees the table. While the instance that published it is there no other one does: they
-        may have another volume under the same path."""
-        is_others = table.instance not in ("", running.name) and self._fleet.get(running.namespace, table.instance)
+        """Whether the instance sees the table. While the instance that published it is there, also where it cannot be
+        read, no other one does: they may have another volume under the same path."""
+        publisher = Key(INSTANCES, running.namespace, table.instance)
+        is_others = table.instance not in ("", running.name) and self._cache.get(publisher) is not None
         return not is_others and running.sees(table.location)
 
     async def locations(self, namespace: str) -> frozenset[str]:
@@ -237,25 +241,33 @@ class TableDeleter:
         """
         if any(overlaps(at, place) for at in await self.locations(namespace)):
             await self.collect(namespace)
-            if left := await self._left(namespace, place):
-                raise Waiting("TablesBeingDeleted", _waits_for(left[0]))
+            for tombstone, table in await self._left(namespace, place):
+                who = who_deletes(self._cache, self._fleet, tombstone, table)
+                text = f"waits until {table.location}, whose object was deleted, is deleted too: {who}"
+                raise Waiting("TablesBeingDeleted", text)
         # what is remembered of all namespaces may be gone: others delete a tombstone, or its namespace
-        is_known = everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE))
-        if is_known and await self._left(EVERYWHERE, place):
-            what = f"the table at {place} of another namespace's Dataflow, which was deleted"
-            raise Waiting("TablesBeingDeleted", f"waits until {what}, is deleted too")
+        if everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE)):
+            for tombstone, table in await self._left(EVERYWHERE, place):
+                self._log(tombstone, table)
+                what = f"the table at {place} of another namespace's Dataflow, which was deleted, is deleted too"
+                where = f"ControllerRevision {tombstone.name} of that namespace lists it"
+                text = f"waits until {what}: {where}, and the operator's log says who deletes it"
+                raise Waiting("TablesBeingDeleted", text)
 
-    async def _left(self, namespace: str, place: str) -> list[TableAddress]:
+    async def _left(self, namespace: str, place: str) -> list[tuple[Tombstone, TableAddress]]:
         """The tables at the place, in it or around it that are listed now, by location. Raises ApiError."""
-        tables = [table for each in await self._tombstones.list(namespace) for table in each.tables]
-        return sorted((t for t in tables if overlaps(t.location, place)), key=lambda table: table.location)
+        listed = [(each, table) for each in await self._tombstones.list(namespace) for table in each.tables]
+        return sorted((each for each in listed if overlaps(each[1].location, place)), key=lambda each: each[1].location)
 
-
-def _waits_for(table: TableAddress) -> str:
-    text = f"waits until {table.location}, whose object was deleted, is deleted too"
-    if table.instance:
-        text += f" by ComputeInstance {table.instance}, which published it: start a replica of it, or delete it"
-    return text
+    def _log(self, tombstone: Tombstone, table: TableAddress) -> None:
+        """Logs who deletes a table that another namespace waits for, once for each answer."""
+        who = who_deletes(self._cache, self._fleet, tombstone, table)
+        if self._logged.get(table.location) != who:
+            if len(self._logged) >= MAX_LOGGED:
+                self._logged.clear()
+            self._logged[table.location] = who
+            text = "ControllerRevision %s/%s: %s is still to be deleted, and others wait for it: %s"
+            LOG.warning(text, tombstone.namespace, tombstone.name, table.location, who)
 
 
 def waited_ms(body: Body) -> int:

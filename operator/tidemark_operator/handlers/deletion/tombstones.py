@@ -37,6 +37,7 @@ class TableAddress:
 class Tombstone:
     """`owner_uid`: of the object that had the tables."""
 
+    namespace: str
     name: str
     uid: str
     tables: tuple[TableAddress, ...]
@@ -58,7 +59,7 @@ class Tombstones:
     async def list(self, namespace: str) -> list[Tombstone]:
         """Raises ApiError."""
         before = self._writes
-        found = [_parse(body) for body in await self._kube.list(REVISIONS, f"{LABEL}=true", namespace)]
+        found = [_parse(body, namespace) for body in await self._kube.list(REVISIONS, f"{LABEL}=true", namespace)]
         if self._writes == before:
             self._locations[namespace] = _locations(found)
         return found
@@ -118,11 +119,11 @@ class Tombstones:
         self._locations.pop(EVERYWHERE, None)
 
 
-def _parse(body: Body) -> Tombstone:
+def _parse(body: Body, namespace: str) -> Tombstone:
     metadata = body["metadata"]
     listed = body["data"]["shards"]
     tables = (TableAddress(ShardId(each["id"]), each["location"], each.get("instance", "")) for each in listed)
-    return Tombstone(metadata["name"], metadata["uid"], tuple(tables))
+    return Tombstone(metadata.get("namespace", namespace), metadata["name"], metadata["uid"], tuple(tables))
 
 
 def _locations(tombstones: Iterable[Tombstone]) -> frozenset[str]:

@@ -69,7 +69,7 @@ class ReconcileLoop:
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         ready = partial(note_ready, context.events)
         self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled, ready)
-        self.deleter = TableDeleter(context.kube, context.fleet, context.registry)
+        self.deleter = TableDeleter(context.kube, context.fleet, context.registry, context.cache)
         self._slots = HydrationSlots(context, self.publisher)
         self._recomputations = RecomputationEvents(context.events)
         self._round_robin: RoundRobin[Key] = RoundRobin()

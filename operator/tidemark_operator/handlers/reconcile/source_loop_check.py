@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.manifest.locations import is_in, normalised
 from tidemark_protocol.copy_location import copies_folder, copy_location
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec
 
@@ -19,11 +20,11 @@ def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) 
         return _follows_own_tables(source, storage_location)
     if not isinstance(source, FilesSource):
         return None
-    storage = _comparable(storage_location)
+    storage = normalised(storage_location)
     copies = copies_folder(storage, namespace)
     for table in source.tables:
-        path = _comparable(table.path)
-        if f"{path}/".startswith(f"{storage}/") and not _is_copy(copies, path):
+        path = normalised(table.path)
+        if is_in(path, storage) and not _is_copy(copies, path):
             but = f" (of that folder, only what is copied to {copies} can be read)" if storage.startswith("/") else ""
             return IngestionFailure(
                 "ReadsOwnTables",
@@ -34,10 +35,10 @@ def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) 
 
 
 def _follows_own_tables(source: DeltaSource, storage_location: str) -> IngestionFailure | None:
-    storage = _comparable(storage_location)
+    storage = normalised(storage_location)
     for table in source.tables:
-        path = _comparable(table.path)
-        if f"{path}/".startswith(f"{storage}/"):
+        path = normalised(table.path)
+        if is_in(path, storage):
             return IngestionFailure(
                 "ReadsOwnTables",
                 f"table {table.name}: {path} is in {storage}, where this instance keeps its tables; a Dataflow reads "
@@ -53,10 +54,3 @@ def _is_copy(copies: str, path: str) -> bool:
         return path.startswith(f"{copies}/") and copy_location(copies, path) == path
     except ValueError:
         return False
-
-
-def _comparable(location: str) -> str:
-    """A path without empty segments; a URL of an object store as it is, without a slash at its end."""
-    if "://" in location:
-        return location.rstrip("/")
-    return f"/{'/'.join(segment for segment in location.split('/') if segment)}"

@@ -4,10 +4,11 @@
     publish: {location: s3://lake/spent}   s3://lake/spent, below a prefix of publish.locations of the ComputeInstance
 
 No table lies in another one or beside shards: its clean-up takes every file below it that it does not know. So a
-location overlaps no storage of an instance, no folder that a `files` source of the namespace reads, and no table that
-another view publishes or is to publish. Of two views that name overlapping locations, the one that is published there
-goes on; else the one of the older object does, if its instance allows it. What other programs have at a location only
-the replica sees, which refuses to publish there.
+location overlaps no storage of an instance and no table that another view publishes or is to publish, and no `files`
+source of the namespace reads a folder in it. It may lie below such a folder: a source reads what is directly in it. Of
+two views that name overlapping locations, the one that is published there goes on; else the one of the older object
+does, if its instance allows it. What other programs have at a location only the replica sees, which refuses to publish
+there.
 
 The operator asks again after a refusal: the instance may allow the location later, and another Dataflow may leave it.
 """
@@ -28,7 +29,8 @@ from tidemark_operator.resources.conditions.dataflow import Planning
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.errors import ResourceError
-from tidemark_operator.resources.manifest.locations import overlaps
+from tidemark_operator.resources.manifest.instance import storage_location
+from tidemark_operator.resources.manifest.locations import is_in, overlaps
 from tidemark_protocol.plan.ingestion import FilesSource
 from tidemark_protocol.plan.sinks.publish import PublishedView, published_location
 
@@ -58,6 +60,11 @@ def published_locations(
 
 def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str) -> None:
     prefixes = _prefixes(context, dataflow.meta.namespace, dataflow.instance)
+    if prefixes is None:
+        why = (
+            f"this version of the operator cannot read ComputeInstance {dataflow.instance}, which says what is allowed"
+        )
+        raise Waiting(NOT_ALLOWED, f"location {location} is not allowed: {why}")
     if not _is_below(location, prefixes):
         allowed = f"allows those below {', '.join(prefixes)}" if prefixes else "allows none"
         raise Waiting(
@@ -66,9 +73,14 @@ def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str)
         )
 
 
-def _prefixes(context: ReconcileContext, namespace: str, name: str) -> tuple[str, ...]:
-    instance = context.instance(namespace, name)
-    return () if instance is None else instance.publish_locations
+def _prefixes(context: ReconcileContext, namespace: str, name: str) -> tuple[str, ...] | None:
+    """The places that the instance allows, as it was read last. None where it cannot be read, and never was."""
+    if (instance := context.instance(namespace, name)) is not None:
+        return instance.publish_locations
+    if context.cache.get(Key(INSTANCES, namespace, name)) is None:
+        return ()
+    running = context.running(namespace, name)
+    return None if running is None else running.publish_locations
 
 
 def _is_below(location: str, prefixes: tuple[str, ...]) -> bool:
@@ -76,16 +88,23 @@ def _is_below(location: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataflow, location: str) -> None:
-    for key, _ in context.cache.all(INSTANCES):
-        instance = context.instance(key.namespace, key.name)
-        if instance is not None and overlaps(location, instance.location):
-            raise _taken(location, "a ComputeInstance keeps its tables there")
+    own_places = _places_of(state)
+    for key, body in context.cache.all(INSTANCES):
+        try:
+            kept = storage_location(body)
+        except ResourceError:
+            if location not in own_places:
+                why = "may keep its tables there: this version of the operator cannot read it"
+                raise _taken_by(key, state, location, why) from None
+            continue
+        if overlaps(location, kept):
+            raise _taken_by(key, state, location, "keeps its tables there")
     for key, at in _published_by_others(context, state.key):
         if overlaps(location, at):
             raise _taken_by(key, state, location, f"publishes {at if at == location else 'a view there'}")
-    if location in (own_places := _places_of(state)):
+    if location in own_places:
         return
-    if reader := next((name for name, at in _drop_folders(context, state.key.namespace) if overlaps(location, at)), ""):
+    if reader := next((name for name, at in _drop_folders(context, state.key.namespace) if is_in(at, location)), ""):
         raise _taken(location, f"DataSource {reader} reads files there")
     if around := next((at for at in sorted(own_places) if overlaps(location, at)), ""):
         raise _taken(location, f"this Dataflow publishes a view at {around}, and no table lies in another one")
@@ -116,7 +135,7 @@ def _wanted(context: ReconcileContext, key: Key) -> Iterator[str]:
         if (dataflow := context.cache.read(key, Dataflow.parse)) is not None:
             prefixes = _prefixes(context, key.namespace, dataflow.instance)
             chosen = (publish.location for publish in dataflow.publishes.values() if publish.location)
-            yield from (location for location in chosen if _is_below(location, prefixes))
+            yield from (location for location in chosen if prefixes is None or _is_below(location, prefixes))
 
 
 def _drop_folders(context: ReconcileContext, namespace: str) -> Iterator[tuple[str, str]]:
@@ -133,11 +152,12 @@ def _age(key: Key, body: Body) -> tuple[str, str, str]:
 
 
 def _named(key: Key, seen_from: Key) -> str:
-    return f"Dataflow {key.name}" if key.namespace == seen_from.namespace else "a Dataflow of another namespace"
+    kind = key.resource.kind
+    return f"{kind} {key.name}" if key.namespace == seen_from.namespace else f"a {kind} of another namespace"
 
 
 def _taken_by(key: Key, state: DataflowState, location: str, doing: str) -> Waiting:
-    """By another Dataflow. One of another namespace is named in the log alone, once."""
+    """By another object. One of another namespace is named in the log alone, once."""
     refusal = _taken(location, f"{_named(key, state.key)} {doing}")
     if key.namespace != state.key.namespace and state.obstacles.planning != Planning(str(refusal)):
         LOG.info("%s: location %s is taken: %s %s", state.key, location, key, doing)

@@ -20,6 +20,12 @@ DEFAULT_LAG = "60s"
 DEFAULT_RESULT_SIZE = "1Gi"
 
 
+def storage_location(body: Mapping[str, Any]) -> str:
+    """The place of the shards of a ComputeInstance, also where other fields of it cannot be parsed. Raises
+    ResourceError."""
+    return shard_location(spec_of(body).child("storage"), "location")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
     """The read frontier (since) trails the write frontier (upper) by `lag_ms`."""
@@ -54,11 +60,10 @@ class ComputeInstance:
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> ComputeInstance:
         spec = spec_of(body)
-        storage = spec.child("storage")
         return cls(
             meta=Meta.parse(body),
-            location=shard_location(storage, "location"),
-            credentials=storage.text("secretName", ""),
+            location=storage_location(body),
+            credentials=spec.child("storage").text("secretName", ""),
             source_secrets=tuple(sorted(set(spec.texts("sourceSecrets")))),
             publish_locations=publish_prefixes(spec.child("publish"), "locations"),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),

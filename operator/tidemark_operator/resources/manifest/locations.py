@@ -49,7 +49,20 @@ def publish_prefixes(fields: Fields, name: str) -> tuple[str, ...]:
 
 def overlaps(one: str, other: str) -> bool:
     """Whether one of the places is the other one, or in it."""
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+    return is_in(one, other) or is_in(other, one)
+
+
+def is_in(inner: str, outer: str) -> bool:
+    """Whether the place is the outer one, or below it."""
+    return f"{normalised(inner)}/".startswith(f"{normalised(outer)}/")
+
+
+def normalised(location: str) -> str:
+    """A path without empty segments; a URL of an object store as it is, without a slash at its end. To compare places:
+    manifests and plans keep the text that was given."""
+    if "://" in location:
+        return location.rstrip("/")
+    return f"/{'/'.join(segment for segment in location.split('/') if segment)}"
 
 
 def _comparable(at: str, location: str) -> str:
