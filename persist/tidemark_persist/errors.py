@@ -16,6 +16,7 @@ PersistError
 ├── Fenced                a writer of a newer term took over: stop writing
 ├── IndeterminateCommit   the commit may or may not have landed: retry with the same commit id
 ├── StorageError          the disk or object store failed (`problem` says how); the shard is not known to be damaged
+│   └── NotJson          a file is damaged, or another program wrote it
 ├── CommitForgotten       too late to learn whether the commit landed: continue from the present upper
 └── Contention            every attempt lost its race; nothing was written: retry later
 """
@@ -137,6 +138,10 @@ class StorageError(PersistError):
     def __init__(self, message: str, problem: StoreProblem | None = None) -> None:
         super().__init__(message)
         self.problem = problem
+
+
+class NotJson(StorageError):
+    """A file that should be JSON is not. Trying again does not help: it is damaged, or another program wrote it."""
 
 
 class CommitForgotten(PersistError):

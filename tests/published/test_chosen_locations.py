@@ -226,8 +226,8 @@ def test_a_damaged_note_is_listed_and_the_others_are_too(place: Place) -> None:
     view_of(root)
     for at in places:
         destination(root, at).publish(Time(0), WriterTerm(1))
-    for damage in ({}, [], {"location": 7, "owner": OWNER}):
-        Storage.at(f"{root}/shop/_elsewhere/flow/{location_hash(places[0])}").write_json("table.json", damage)
+    for damage in (b"{}", b"[]", b'{"location": 7, "owner": "shop.flow.view"}', b'{"location": "/la', b"\xff\x00"):
+        Storage.at(f"{root}/shop/_elsewhere/flow/{location_hash(places[0])}").write("table.json", damage)
         answer = list_shards(pb.ListShardsRequest(location=f"{root}/shop", published=True, elsewhere=True))
         assert not answer.error
         notes = [shard for shard in answer.shards if "/_elsewhere/" in shard.location]
@@ -260,6 +260,18 @@ def test_the_note_goes_with_its_table(place: Place) -> None:
     assert notes() == []
     assert [path for path in place.left() if "/lake/" in str(path)] == []
     delete("later")
+
+
+@pytest.mark.parametrize("damage", [b"{}", b'{"location": "/la', b"\xff\x00"])
+def test_a_damaged_note_goes_with_its_table(place: Place, damage: bytes) -> None:
+    """Else the deletion would fail after the table is gone, again and again. It may be repeated."""
+    root, at = f"{place.location}/data", f"{place.location}/lake/spent"
+    view_of(root)
+    destination(root, at).publish(Time(0), WriterTerm(1))
+    Storage.at(f"{root}/shop/_elsewhere/flow/{location_hash(at)}").write("table.json", damage)
+    for _ in range(2):
+        storage_state._delete_table(DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root)
+        assert [path for path in place.left() if "/lake/" in str(path) or path.name == "table.json"] == []
 
 
 def test_a_late_deletion_leaves_the_note_of_another_view(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark_persist.errors import ShardDeleted, StorageError, StoreProblem
+from tidemark_persist.errors import NotJson, ShardDeleted, StorageError, StoreProblem
 from tidemark_persist.storage import object_store
 from tidemark_persist.storage.delta_rs_panic import is_panic
 from tidemark_persist.storage.mounted_settings import MountedSettings, Options, read_mounted
@@ -208,7 +208,7 @@ class Storage:
             raise
 
     def read_json(self, path: str) -> Any:
-        """The parsed file; None if there is no file. Raises StorageError where it is not JSON.
+        """The parsed file; None if there is no file. Raises NotJson, other StorageErrors.
 
         An object that is replaced by a longer one during the read may be returned in part. That is not JSON, and is
         read again.
@@ -219,7 +219,7 @@ class Storage:
                 return None
             with suppress(ValueError):
                 return json.loads(data)
-        raise StorageError(f"{path} of shard {self.location} is not JSON: another program wrote it, or it is damaged")
+        raise NotJson(f"{path} of shard {self.location} is not JSON: another program wrote it, or it is damaged")
 
     def write_json(self, path: str, value: Any) -> None:
         """Replace the file by this value."""

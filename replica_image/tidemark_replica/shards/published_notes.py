@@ -8,9 +8,10 @@ goes with the deletion of its table.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from tidemark_persist import Storage, StorageError
+from tidemark_persist import NotJson, Storage, StorageError
 from tidemark_protocol.plan.sinks.publish import ELSEWHERE, location_hash
 
 _FILE = "table.json"
@@ -36,25 +37,28 @@ def write_note(shard_location: str, note: Note) -> None:
 
 def read_note(folder: str) -> Note | None:
     """The note in a folder; None where there is none. Raises StorageError, also where it is damaged."""
-    match Storage.at(folder).read_json(_FILE):
-        case None:
-            return None
-        case {"location": str(location), "owner": str(owner)}:
-            return Note(location, owner)
+    with suppress(NotJson):
+        match Storage.at(folder).read_json(_FILE):
+            case None:
+                return None
+            case {"location": str(location), "owner": str(owner)}:
+                return Note(location, owner)
     raise StorageError(
         f"{folder}/{_FILE} is no note of a published table: another program wrote it, or it is damaged; delete the file"
     )
 
 
 def remove_note(storage_location: str, note: Note) -> None:
-    """Removes the note of a table that is gone, unless another view of the Dataflow has a table there by now.
-    `storage_location`: of the instance. Raises StorageError."""
+    """Removes the note of a table that is gone, unless another view of the Dataflow has a table there by now. A damaged
+    note names nothing, and goes: a view that is published there writes its note again. `storage_location`: of the
+    instance. Raises StorageError."""
     namespace, _, rest = note.owner.partition(".")
     dataflow = rest.rpartition(".")[0]
     root = f"{storage_location.rstrip('/')}/{namespace}"
     folder = Storage.at(f"{root}/{ELSEWHERE}/{dataflow}/{location_hash(note.location)}")
-    match folder.read_json(_FILE):
-        case {"owner": str(owner)} if owner != note.owner:
-            return
+    with suppress(NotJson):
+        match folder.read_json(_FILE):
+            case {"owner": str(owner)} if owner != note.owner:
+                return
     folder.remove(_FILE)
     folder.remove_empty_folders()
