@@ -105,6 +105,33 @@ def test_crash_after_any_append_the_next_ingester_goes_on(
     check(tmp_path, cache)
 
 
+@pytest.mark.parametrize("died_after", [1, 2, 3])
+def test_after_a_failure_between_the_appends_of_a_tick_no_other_tick_leaves_it_out(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, died_after: int
+) -> None:
+    """A tick would move the tables past a binding that they lack. So it is refused until the ingester has recovered,
+    also where the recovery fails."""
+    one = ingester(tmp_path, cache)
+    with pytest.raises(RuntimeError, match="recover again"):
+        one.tick(Time(500))
+    one.recover()
+    die_after(monkeypatch, died_after)
+    with pytest.raises(KeyboardInterrupt):
+        one.tick(Time(1000))
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="recover again"):
+        one.tick(Time(1500))
+    die_after(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        one.recover()
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="recover again"):
+        one.tick(Time(2000))
+    one.recover()
+    assert one.tick(Time(2500))
+    check(tmp_path, cache)
+
+
 def test_an_older_ingester_is_fenced_and_changes_nothing(tmp_path: Path, cache: Path) -> None:
     """The newer term wins from its first look on."""
     old, new = ingester(tmp_path, cache), ingester(tmp_path, cache, term=2)

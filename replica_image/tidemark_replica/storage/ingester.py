@@ -45,9 +45,12 @@ class Ingester:
         self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
         self._epochs: dict[str, int] = {}
         """By location, as of the beginning: where another program changes a table, the ingestion recovers again."""
+        self._has_recovered = False
+        """Whether every table holds what is bound."""
 
     def recover(self) -> None:
         """Fences older terms, then brings every table up to the last binding."""
+        self._has_recovered = False
         for shard in self.shards():
             shard.refresh()
             shard.fence(self._term)
@@ -57,18 +60,24 @@ class Ingester:
         self._source.resume(bound, upper, SourceShards(self._remap, self._tables))
         if upper > 0:
             self._apply_bound(upper)
+        self._has_recovered = True
 
     def tick(self, time: Time) -> bool:
-        """Mints and appends the binding at `time`; False where the remap is at or past that time."""
+        """Mints and appends the binding at `time`; False where the remap is at or past that time. Raises RuntimeError
+        where `recover`, or a tick that had minted, has failed: a table would lose the bindings that it lacks."""
+        if not self._has_recovered:
+            raise RuntimeError(f"{self._name}: a tick needs an ingester that has recovered: recover again")
         lower = self._remap.state().upper
         if time < lower:
             return False
         binding = self._source.discover(time)
         self._check_epochs()  # what is bound is applied for certain: nothing of before another program's change may be
         timed = binding.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), binding.num_rows))
+        self._has_recovered = False
         self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
         self._source.confirm(binding)
         self._apply(binding, time, Time(time + 1))
+        self._has_recovered = True
         self._source.appended()
         return True
 
