@@ -10,10 +10,11 @@ import pytest
 
 from tests.controller.harness import EMPTY, VIEW_SHARD, InstanceHarness, at, facade
 from tests.handlers.revisions import dataflow as state
+from tests.handlers.revisions import rev
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.revisions.as_of_selection import first_as_of, installation_as_of
+from tidemark_operator.handlers.revisions.as_of_selection import check_beginning, first_as_of, installation_as_of
 from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import DescribedCollection, DescribedDataflow, Description
@@ -71,6 +72,10 @@ def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
 
     with pytest.raises(Rejected, match="a continual task must not leave them out"):
         installation_as_of(running(harness), Registry(), D, edited, sealed=False)  # type: ignore[arg-type]
+    serving = state("d", rev("d", 1))
+    with pytest.raises(Rejected, match="a continual task must not leave them out"):
+        check_beginning(running(harness), Registry(), serving, task(None))
+    assert first_as_of(running(harness), Registry(), serving, task(None)) == 800
 
 
 def test_an_ended_task_needs_none_of_its_inputs() -> None:

@@ -7,21 +7,24 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import catalogue, parents
+from tidemark_operator.catalogue.replacement_closure import as_replaced, joins
 from tidemark_operator.catalogue.row_counts import OutdatedCount, counts_of_now, outdated
 from tidemark_operator.errors import QueryRefused, Rejected, Waiting
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.handlers.revisions.as_of_selection import check_beginning
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
-from tidemark_operator.handlers.revisions.plan_revision import check_cycle, check_published, named_as
-from tidemark_operator.handlers.revisions.planner_requests import named_in, plan_request
+from tidemark_operator.handlers.revisions.plan_revision import check_cycle, check_published, is_served, named_as
+from tidemark_operator.handlers.revisions.planner_requests import named_in, outcome_of_refusal, plan_request
 from tidemark_operator.handlers.revisions.published_locations import published_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import describe
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.planning.shards import is_kept
+from tidemark_operator.resources.conditions.dataflow import WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_protocol.explain import explain_dataflow, explain_planned
@@ -63,10 +66,11 @@ async def explain_replan(
     context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, name: str
 ) -> tuple[ExplainedPlan, bool]:
     """The plan that `replan` would give the Dataflow now, and whether it has that already: the same plan, written to
-    the same destinations.
+    the same destinations. A note says what the revision would wait for.
 
     Raises:
-        QueryRefused: as `explain`, or the manifest is refused, or its instance does not run.
+        QueryRefused: as `explain`, or the manifest is refused, or its instance does not run, or the revision could not
+            begin.
         TooMany, PlannerUnavailable: as `explain`.
     """
     state, revision = _planned(context, namespace, name)
@@ -77,27 +81,45 @@ async def explain_replan(
     if running is None:
         raise QueryRefused(f"replan would wait: ComputeInstance {state.instance} does not run")
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
+    view = as_replaced(dataflows, joins(state, dataflows))
     try:
         dataflow = Dataflow.parse(body)
     except ResourceError as error:
         raise QueryRefused(f"replan would be refused: {error}") from None
     rows = counts_of_now(revision, current_row_counts(context, namespace, named_in(dataflow).lower()))
-    request = plan_request(dataflow, sources, dataflows, rows=rows)
+    request = plan_request(dataflow, sources, view, rows=rows)
     text = " ".join(("replan", name, *(view.sql for view in request.views)))
     planned = await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
-        raise refusal(planned)
+        raise _replan_refusal(dataflow, planned)
     columns, counted = _columns_of_indexes(request.catalogue), _rows(request.catalogue)
     try:
         check_published(dataflow, planned)
-        check_cycle(state, dataflows, parents(sources, dataflows, planned.references))
+        check_cycle(state, dataflows, parents(sources, view, planned.references))
         description, identity = _described(context, running.config.storage_location, state, dataflow, planned)
+        plan = explain_dataflow(description, columns, counted)
+        if is_served(state, identity):
+            return plan, True
+        try:
+            check_beginning(running, context.registry, state, description)
+        except Waiting as waiting:
+            return replace(plan, notes=(_would_wait(waiting),)), False
     except Rejected as rejected:
         raise QueryRefused(f"replan would be refused ({rejected.reason}): {rejected}") from None
     except Waiting as waiting:
-        plan = explain_planned(planned, columns, counted)
-        return replace(plan, notes=(f"replan would wait ({waiting.reason}): {waiting}",)), False
-    return explain_dataflow(description, columns, counted), identity == revision.identity
+        return replace(explain_planned(planned, columns, counted), notes=(_would_wait(waiting),)), False
+    return plan, False
+
+
+def _would_wait(waiting: Waiting) -> str:
+    return f"replan would wait ({waiting.reason}): {waiting}"
+
+
+def _replan_refusal(dataflow: Dataflow, refused: Refused) -> QueryRefused:
+    outcome = outcome_of_refusal(dataflow, refused)
+    if isinstance(outcome, WaitingForInputs):
+        return QueryRefused(f"replan would wait for its inputs: {', '.join(outcome.inputs)}")
+    return refusal(refused)
 
 
 def _described(

@@ -3,6 +3,7 @@
     first_as_of          before a revision is stored       the revision has it, as a lower bound
     installation_as_of   each time it is installed         what replicas are told: never before the inputs' sinces,
                                                             which may have moved since
+    check_beginning      where nothing is stored           what both would raise now
 
 Frontiers move while a revision is stored, and while an operator or a replica is away. So the stored as_of is only a
 bound, and an installation selects anew (docs/decisions/0030-as-of-is-selected-at-installation.md).
@@ -19,6 +20,7 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.revisions.import_frontiers import import_frontiers
 from tidemark_operator.handlers.revisions.revision_ends import is_sealed, may_be_finished
+from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
@@ -59,6 +61,16 @@ def installation_as_of(
     return _select(
         running, registry, state, description, stored=description.as_of, exact=exact, sealed=sealed, unsure=unsure
     )
+
+
+def check_beginning(
+    running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription
+) -> None:
+    """Raises what keeps a new revision with this description from its beginning: Waiting, Rejected. The description may
+    have no as_of yet."""
+    as_of = first_as_of(running, registry, state, description)
+    if description.continual_task is not None:  # its installation alone checks that it leaves out no time
+        installation_as_of(running, registry, state, at(description, as_of), is_sealed(running, description))
 
 
 def _select(

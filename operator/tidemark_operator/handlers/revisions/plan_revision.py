@@ -142,8 +142,7 @@ class RevisionPlanner:
         named = named_as(state, dataflow, published)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
-        superseded = state.ends.superseded
-        if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
+        if active is not None and is_served(state, draft.identity):
             mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, replace(mark, replan=dataflow.replan or active.replan))
             if dataflow.replan not in ("", active.replan):
@@ -155,6 +154,7 @@ class RevisionPlanner:
         if active is not None:
             shards = await self._unless_finished(state, outcome, draft.description, shards, running, given)
             draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
+            superseded = state.ends.superseded
             if any(m.name in superseded and m.revision.identity == draft.identity for m in state.marks):
                 raise Waiting("Replacing", "waits until a replica confirms that its table is finished")
         await self._store(state, dataflow, running, joining, draft)
@@ -298,6 +298,12 @@ def _followed(
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:
     pending = state.pending.mark.revision if state.pending else None
     return given_before(export, pending, stored, state.spec.digest)
+
+
+def is_served(state: DataflowState, identity: Digest) -> bool:
+    """Whether the active revision has the plan, written to the same destinations, and goes on with its tables."""
+    active = state.active
+    return active is not None and active.revision.identity == identity and active.name not in state.ends.superseded
 
 
 def named_as(state: DataflowState, dataflow: Dataflow, published: Mapping[str, PublishedView]) -> Named:
