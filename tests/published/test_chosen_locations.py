@@ -23,12 +23,13 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.sinks.publish import PublishedView, location_hash, removal_id, removal_of
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.command_loop import storage_state
+from tidemark_replica.shards.published_notes import Note, remove_note
 from tidemark_replica.shards.shard_listing import list_shards
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.published import table_destination
 from tidemark_replica.sinks.published.hash_prefix import new_file_name
 from tidemark_replica.sinks.published.publication import Publication
-from tidemark_replica.sinks.published.published_table import PublishedByAnother, open_table
+from tidemark_replica.sinks.published.published_table import PublishedByAnother, PublishedTable, open_table
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.published.table_removal import remove_published
 
@@ -260,6 +261,25 @@ def test_the_note_goes_with_its_table(place: Place) -> None:
     assert notes() == []
     assert [path for path in place.left() if "/lake/" in str(path)] == []
     delete("later")
+
+
+def test_a_note_is_written_again_also_where_a_clean_up_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a store that allows no deletion."""
+    root, at = f"{tmp_path}/data", f"{tmp_path}/lake/spent"
+    view_of(root)
+    publisher = destination(root, at)
+    publisher.publish(Time(0), WriterTerm(1))
+
+    def refused(table: object) -> None:
+        raise StorageError("no right to delete")
+
+    monkeypatch.setattr(PublishedTable, "remove_unused", refused)
+    remove_note(root, Note(at, OWNER))
+    assert listed(root) == {}
+    with pytest.raises(StorageError, match="no right"):
+        publisher.clean()
+    publisher.publish(Time(0), WriterTerm(1))
+    assert set(listed(root)) == {at}
 
 
 @pytest.mark.parametrize("damage", [b"{}", b'{"location": "/la', b"\xff\x00"])

@@ -54,10 +54,10 @@ class TableDestination:
         return None if table is None else table.time_of(ShardId(contents))
 
     def clean(self) -> None:
+        self.noted.clear()  # first: the deletion of an earlier table here may have taken the note, and this may fail
         table = open_table(self._options(WriterTerm(0)))
         if table is not None:
             table.remove_unused()
-        self.noted.clear()  # the deletion of an earlier table here may have taken the note
 
     def interrupt(self) -> None:
         """Ends a publication that runs, at its next batch of rows, unless it is at its commit."""
