@@ -70,6 +70,29 @@ def test_values_as_they_are(kafka: Broker, tmp_path: Path, format: str, type: Sq
         assert list(errors(tmp_path, "t")) == [error_text("MALFORMED_RECORD", f"{topic}/0@2")]
 
 
+def test_the_first_rows_are_told_in_percent(kafka: Broker, tmp_path: Path) -> None:
+    """Of the offsets that there were as the table began. An ingester that goes on with a table does not know them."""
+    topic, told = new_topic(kafka), list[int | None]()
+    produce(kafka, topic, *({"id": i, "name": "x" * 100} for i in range(100)))
+    spec = spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS[:1]), max_bytes_per_tick=2_000)
+    with Run(tmp_path, spec) as run:
+        run.tick(2)
+        while len(oks(tmp_path, "t")) < 100:
+            run.tick()
+            told.append(run.source.progress()["t"].snapshot_percent)
+        produce(kafka, topic, {"id": 100})
+        run.until(lambda: len(oks(tmp_path, "t")) == 101)
+        told.append(run.source.progress()["t"].snapshot_percent)
+    percents = [percent for percent in told if percent is not None]
+    assert percents == sorted(percents)
+    assert any(0 < percent < 100 for percent in percents)
+    assert told[-2:] == [None, None]
+    produce(kafka, topic, *({"id": i} for i in range(101, 200)))
+    with Run(tmp_path, spec) as run:
+        run.tick(2)
+        assert run.source.progress()["t"].snapshot_percent is None
+
+
 BAD = (b'{"id":1', b',"name":"x"}', b'{"id":1}{"id":2}', b"[]", b"", b"null", b'{"id":"1"}', b'{"id":1e99}', b"\xff{}")
 
 

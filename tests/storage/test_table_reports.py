@@ -27,7 +27,7 @@ from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
 from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
-from tidemark_replica.storage.table_reports import TableErrors
+from tidemark_replica.storage.table_reports import SnapshotProgress, TableErrors
 from tidemark_replica.storage.tpch.source import TpchIngestion
 
 
@@ -100,14 +100,35 @@ def test_files_tell_what_waits_and_what_was_malformed(spark: SparkSession, tmp_p
         directory.put("1.csv", "a,b\n1,x\nbad,y\nworse,z\n")
         directory.put("2.csv", "a,b\n2,x\n")
         directory.put("3.csv", "a,b\n3,x")
-        directory.ticks(2)
-        assert directory.source.progress()["t"] == TableReport("t", behind=2, unit="files", malformed=2)
         directory.ticks(1)
+        waiting = directory.source.progress()["t"]
+        assert (waiting.behind, waiting.snapshot_percent) == (3, 0)
+        directory.ticks(1)
+        percent = 100 * 22 // (22 + 8 + 7)  # of the bytes that there were at first
+        found = directory.source.progress()["t"]
+        assert found == TableReport("t", behind=2, unit="files", snapshot_percent=percent, malformed=2)
+        directory.ticks(2)  # 3.csv may never be whole
         assert directory.source.progress()["t"] == TableReport("t", behind=1, unit="files", malformed=2)
         directory.restart()
         directory.ticks(2)
         known = 2 if policy == "error" else 0
         assert directory.source.progress()["t"] == TableReport("t", behind=1, unit="files", malformed=known)
+
+
+def test_the_progress_of_the_first_rows_ends_where_there_were_rows_as_the_table_began() -> None:
+    """What comes later is no part of it; what cannot be asked is unknown, and changes nothing."""
+    progress = SnapshotProgress()
+    assert progress.percent("t", 0, 70) is None, "an earlier attempt began it"
+    progress.begin("t", 10)
+    told = [
+        progress.percent("t", done, missing)
+        for done, missing in ((10, None), (30, 80), (60, 90), (60, None), (109, 41))
+    ]
+    assert told == [None, 20, 50, None, 99]
+    assert [progress.percent("t", done, 40) for done in (110, 120)] == [None, None]
+    progress.begin("u", 0)
+    assert progress.percent("u", 0, 0) is None
+    assert progress.percent("u", 0, 5) is None, "it had no rows, and is level"
 
 
 class Failing(TpchIngestion):

@@ -53,6 +53,32 @@ class TableErrors:
         return self._errors.get(table, CountedError())
 
 
+class SnapshotProgress:
+    """The progress of tables whose first rows are read, in percent of what there was to read when they began, in any
+    unit. It is not known of a table that an earlier attempt began."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+
+    def begin(self, table: str, done: int) -> None:
+        """The table begins at `done`."""
+        self._began[table] = done
+        self._ends.pop(table, None)
+
+    def percent(self, table: str, done: int, missing: int | None) -> int | None:
+        """The percent that is read; None where that is not known, and once all is. `missing`: what the source has and
+        the table lacks, None where that is not known. The first one that is known says where the first rows end."""
+        began = self._began.get(table)
+        if began is None or missing is None:
+            return None
+        end = self._ends.setdefault(table, done + missing)
+        if not missing or done >= end:
+            del self._began[table], self._ends[table]
+            return None
+        return 100 * (done - began) // (end - began)
+
+
 def table_reports(
     tables: Iterable[tuple[IngestedTable, Shard]],
     progress: Mapping[str, TableReport],

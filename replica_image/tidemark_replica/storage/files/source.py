@@ -49,6 +49,7 @@ from tidemark_replica.storage.files.problems import (
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
 from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
+from tidemark_replica.storage.table_reports import SnapshotProgress
 
 LOG = getLogger(__name__)
 # how often a job is repeated because a file changed meanwhile
@@ -72,6 +73,9 @@ class FilesIngestion(Source):
         self._waiting: dict[tuple[str, str], SourceFile] = {}
         self._changed: dict[str, int] = {}
         self._unbound = dict.fromkeys(self._specs, 0)
+        self._snapshots, self._read_bytes = SnapshotProgress(), dict.fromkeys(self._specs, 0)
+        self._missing_bytes: dict[str, int | None] = dict.fromkeys(self._specs)
+        """The bytes of files that wait for their turn, of folders alone: a bucket is listed bit by bit."""
         self._list = FileList()
         self._requests = FileRequests(self._specs, self._stores, session)
         self._changes: list[Change] = []
@@ -92,6 +96,8 @@ class FilesIngestion(Source):
             self._known[name] = BoundFiles()
             self._known[name].add(files)
             self._arrivals[name].resume(files)
+            if not files:
+                self._snapshots.begin(name, self._read_bytes[name])
             self._list.restore(name, files)
             self._list.set_released(name, self._requests.released(name).values())
 
@@ -124,6 +130,7 @@ class FilesIngestion(Source):
             self._known[name].remove([row.file.name for row in bound if row.diff < 0])
             files = [row.file for row in bound if row.diff > 0]
             self._known[name].add(files)
+            self._read_bytes[name] += sum(file.size for file in files)
             self._arrivals[name].confirm(files)
         for change in self._changes:
             self._record_change(change)
@@ -170,10 +177,14 @@ class FilesIngestion(Source):
         return self._list.shown()
 
     def progress(self) -> Mapping[str, TableReport]:
-        return {
-            name: TableReport(name, behind=unbound, unit="files", malformed=self._list.malformed(name))
-            for name, unbound in self._unbound.items()
-        }
+        reports = {}
+        for name, unbound in self._unbound.items():
+            percent = self._snapshots.percent(name, self._read_bytes[name], self._missing_bytes[name])
+            malformed = self._list.malformed(name)
+            reports[name] = TableReport(
+                name, behind=unbound, unit="files", snapshot_percent=percent, malformed=malformed
+            )
+        return reports
 
     def activity(self) -> str:
         began, text = self._reading
@@ -192,6 +203,8 @@ class FilesIngestion(Source):
         arrived = self._arrivals[table.name].look(self._known[table.name], self._requests.released(table.name))
         self._changed[table.name] = arrived.changed
         self._unbound[table.name] = arrived.unbound
+        if not is_bucket(table):
+            self._missing_bytes[table.name] = sum(each.size for each in arrived.waiting if not each.reason)
         for waiting in arrived.waiting:
             self._wait(table, waiting.name, waiting.size, waiting.reason)
         return arrived.files

@@ -39,6 +39,7 @@ from tidemark_replica.storage.kafka.transactions.read_ahead import RUNS_MAX
 from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
+from tidemark_replica.storage.table_reports import SnapshotProgress
 
 LOOK_SECONDS = 10.0
 """The pause between two questions to the brokers for topics and partitions, and two reads of the Secret."""
@@ -91,6 +92,7 @@ class KafkaIngestion(Source):
         """The topic of transactions waits: each attempt reads again what was read before."""
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
+        self._snapshots = SnapshotProgress()
         self._stopped: dict[str, str] = {}
         self._gaps: dict[str, Gaps] = {}
         self._recheck: set[str] = set()
@@ -170,10 +172,15 @@ class KafkaIngestion(Source):
         return gaps | {f"repeated/{name}": count for name, count in events.items()}
 
     def progress(self) -> Mapping[str, TableReport]:
-        return {
-            name: TableReport(name, behind=topic.lag(self._bound.get(name)), unit="offsets", malformed=topic.malformed)
-            for name, topic in self._tables.items()
-        }
+        reports = {}
+        for name, topic in self._tables.items():
+            bound = self._bound.get(name)
+            behind = topic.lag(bound)
+            percent = None if bound is None else self._snapshots.percent(name, sum(bound.offsets.values()), behind)
+            reports[name] = TableReport(
+                name, behind=behind, unit="offsets", snapshot_percent=percent, malformed=topic.malformed
+            )
+        return reports
 
     def warning(self) -> str:
         problems = [text for name in self._tables if (text := self._tables[name].problem)]
@@ -250,6 +257,8 @@ class KafkaIngestion(Source):
                 joined = self._cuts.joined
                 begun = topic.begin(topics, joined) if bound is None else topic.recheck(bound, why, topics, joined)
                 reads[name] = Progress(begun)
+                if bound is None:
+                    self._snapshots.begin(name, sum(begun.offsets.values()))
                 changes[(name, _STOPPED)] = None
             elif topic.follows_transactions and name not in self._cuts.members:
                 reads[name] = Progress(topic.rejoin(bound, topics, self._cuts.joined))
