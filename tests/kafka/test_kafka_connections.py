@@ -12,11 +12,13 @@ import pytest
 from tests.e2e.faults import Proxy, toxiproxy
 from tests.kafka.broker import Broker, broker
 from tests.kafka.topics import COLUMNS, Run, new_topic, produce, upper
+from tests.schema_registry.registry import registry
 from tests.storage.ingestion_samples import oks
 from tests.waiting import until
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_replica.storage.kafka import source
 from tidemark_replica.storage.kafka.connection import REQUEST_SECONDS
+from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 
 BATCH = 300
 """Records of some 300 bytes each."""
@@ -137,3 +139,28 @@ def test_a_half_open_connection_is_given_up(way: Way, how: str) -> None:
     way.more()
     with Run(way.root, way.spec) as run:
         ticks_until(run, way.is_whole)
+
+
+def test_a_registry_that_is_half_open_is_given_up(tmp_path: Path) -> None:
+    """The client asks again later; what it knows it does not ask for."""
+    with registry() as server, toxiproxy(tmp_path) as program:
+        first, second = (server.register(name, '"string"') for name in ("a", "b"))
+        proxy = Proxy(program, "registry", int(server.url.split(":")[2].split("/")[0]))
+        one = SchemaRegistry(server.url.replace(server.url.split("/")[2], proxy.address), None)
+        assert one.by_id(first).text == '"string"'
+        proxy.swallow()
+        with pytest.raises(RegistryAway, match="TimeoutError"):
+            one.by_id(second)
+        assert one.by_id(first).text == '"string"'
+        with pytest.raises(RegistryAway, match="TimeoutError"):
+            one.by_id(second)
+        proxy.heal()
+        until(lambda: knows(one, second))
+
+
+def knows(one: SchemaRegistry, id: int) -> bool:
+    """Whether the client gives the schema; it asks for nothing for a moment after the registry was away."""
+    try:
+        return one.by_id(id).text == '"string"'
+    except RegistryAway:
+        return False
