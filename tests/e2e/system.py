@@ -148,7 +148,17 @@ class System:
     def kill_replica(self, name: str = "r1") -> None:
         """SIGKILL to the replica's own process, as an out-of-memory killer would."""
         uid = self.get("computereplica", name)["metadata"]["uid"]
-        os.kill(self.replica_pids()[uid], signal.SIGKILL)
+
+        def killed() -> bool:
+            pid = self.replica_pids().get(uid)
+            if pid is None:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                return True
+            return False
+
+        wait_for(f"a process of replica {name}", killed, self.log)
 
     def log(self) -> str:
         """The ends of all logs, for a failed test."""
