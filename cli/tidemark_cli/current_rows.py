@@ -116,7 +116,7 @@ class CurrentRows:
         return (rank, _Descending(value) if self._sort_by.startswith("-") else value, *keys)
 
     def frame(self, height: int) -> Frame:
-        """The first rows. Those that came with the last change are marked."""
+        """The first rows. Rows that came with the last change are marked."""
         with self._lock:
             first = heapq.nsmallest(height, self._rows.items(), key=lambda item: item[1].order)
             total, changed = sum(row.count for row in self._rows.values()), self._changed

@@ -87,8 +87,8 @@ class ShardReader:
 
     @property
     def contents_id(self) -> str:
-        """Names what the updates of this shard add up to: another name once another program has changed the table. Who
-        keeps a copy up to date by the updates alone remembers it."""
+        """Names what the updates of this shard add up to: another name once another program has changed the table. A
+        reader that keeps a copy up to date by the updates alone remembers it."""
         foreign = self._log.foreign
         return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
 

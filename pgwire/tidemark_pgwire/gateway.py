@@ -2,7 +2,7 @@
 
     call ──► lost before its first answer? ──► again after a moment, by the address of then, at most RETRIES times
 
-The leader moves, and the gateway with it; reads are asked again. What the gateway refuses is an error with a SQLSTATE.
+The leader moves, and the gateway with it; reads are asked again. A refusal of the gateway is an error with a SQLSTATE.
 """
 
 from __future__ import annotations

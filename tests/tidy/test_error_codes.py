@@ -18,6 +18,13 @@ NO_CODES = re.compile(
 PARTS = ("protocol/*.py", "replica_image/tidemark_replica/kernels/*.py", "replica_image/tidemark_replica/storage/*.py")
 
 
+def section(title: str) -> list[list[str]]:
+    """The rows of the page's table below the heading, without its head."""
+    lines = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return rows[2:]
+
+
 def codes() -> set[str]:
     """Words in capitals among the strings of what computes and reads."""
     found = set()
@@ -54,9 +61,43 @@ def sqlstates() -> set[str]:
 
 def test_every_sqlstate_is_explained_once() -> None:
     """The table has no other ones: a code that is sent no more leaves it. Each row says what happened, what to do."""
-    section = PAGE.partition("## SQLSTATEs")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[5:]]
+    rows = section("SQLSTATEs")
     told = [code for row in rows for code in row[0].split(", ") if SQLSTATE.fullmatch(code)]
     assert len(told) > 60
     assert sorted(told) == sorted(sqlstates())
-    assert [row for row in rows if len(row) == 3 and not all(row)] == []
+    assert [row for row in rows if not all(row)] == []
+
+
+def test_every_status_of_the_gateway_is_explained() -> None:
+    """Statuses that its code names; gRPC itself adds UNAVAILABLE and the like."""
+    attributes = (
+        n for path in files("operator/tidemark_operator/gateway/*.py") for n in ast.walk(ast.parse(path.read_text()))
+    )
+    statuses = {
+        n.attr for n in attributes if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "grpc.StatusCode"
+    }
+    told = {status for row in section("Statuses of the gateway") if all(row[2:]) for status in row[0].split(", ")}
+    assert len(statuses) > 6
+    assert statuses - told == set()
+
+
+def exits(*pattern: str) -> set[int]:
+    found = set()
+    for path in files(*pattern):
+        for node in ast.parse(path.read_text()).body:
+            match node:
+                case ast.Assign([ast.Name(name)], ast.Constant(int(code))) if name.startswith("EXIT_"):
+                    found.add(code)
+    return found
+
+
+def test_every_exit_code_is_explained() -> None:
+    """Of the processes that name theirs, by constants of the module that ends the process."""
+    told: dict[str, set[int]] = {}
+    process = ""
+    for row in section("Exit codes"):
+        process = row[0] or process
+        told.setdefault(process, set()).update(int(code) for code in row[1].split(", "))
+    assert exits("operator/tidemark_operator/main.py") | {0} == told["operator"]
+    assert exits("replica_image/tidemark_replica/*.py") == told["replica"]
+    assert exits("planner/tidemark_planner/__main__.py") | {1} == told["planner"]

@@ -2,21 +2,31 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 from tests.tidy.checkout import files, generated, name
 
 OUTSIDE = ("tests", "bench")
 WITHOUT_SUBJECT = re.compile(r"(As|Called|How|Of|So|That|Those|Until|What|Which|Who|Why)\b")
+FURTHER = re.compile(r"(?<=\w[.] )(What|Which|Who|Those)\b[^.]*")
 
 
-def test_docstrings_begin_with_their_subject() -> None:
-    """Also those of fields and constants."""
-    found = []
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Those of modules, classes, functions, fields and constants of the product: the place and the text."""
     for path in files("*.py"):
         if generated(path) or name(path).split("/")[0] in OUTSIDE:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Expr(ast.Constant(str(text))) if WITHOUT_SUBJECT.match(text):
-                    found.append(f"{name(path)}:{node.lineno}: {text[:50]}")
+                case ast.Expr(ast.Constant(str(text))):
+                    yield f"{name(path)}:{node.lineno}", " ".join(text.split())
+
+
+def test_sentences_of_docstrings_begin_with_their_subject() -> None:
+    """The first one by more words than the others, where `Of` and `As` may be the shorter way to say a condition."""
+    found = []
+    for place, text in docstrings():
+        if WITHOUT_SUBJECT.match(text):
+            found.append(f"{place}: {text[:50]}")
+        found += [f"{place}: {sentence[0][:50]}" for sentence in FURTHER.finditer(text)]
     assert found == []

@@ -2,8 +2,8 @@
 
     locked ─► go build -o <program>.partial ─► rename ─► the next program ─► …
 
-A name without `.partial` is a complete binary, so the build after a killed one continues with the next program. Of two
-concurrent builds, the second waits and then finds everything compiled. Programs in `KUBEBUILDER_ASSETS` take
+A name without `.partial` is a complete binary, so the build after a killed one continues with the next program. The
+second of two concurrent builds waits, and then finds everything compiled. Programs in `KUBEBUILDER_ASSETS` take
 precedence; only the missing ones are compiled.
 """
 

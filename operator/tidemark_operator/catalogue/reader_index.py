@@ -1,7 +1,7 @@
 """The Dataflows that read an object. The index is kept between questions: of many Dataflows few have changed since.
 
-What a Dataflow reads follows from `revisions` and `planning.reads`. Both are replaced and never changed in place, so an
-entry is out of date exactly when one of them is another object than before.
+The objects that a Dataflow reads follow from `revisions` and `planning.reads`. Both are replaced and never changed in
+place, so an entry is out of date exactly when one of them is another object than before.
 """
 
 from __future__ import annotations

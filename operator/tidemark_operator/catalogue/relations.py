@@ -76,8 +76,8 @@ def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -
 def names(
     sources: Iterable[SourceState], dataflows: Iterable[DataflowState], ids: Iterable[GlobalId] | None = None
 ) -> dict[GlobalId, str]:
-    """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Those of pending revisions are
-    among them."""
+    """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Relations of pending revisions
+    are among them."""
     wanted = None if ids is None else frozenset(ids)
     tables = ((s.key.name, name, table.id) for s in sources for name, table in s.tables())
     found = {id: f"{source}.{name}" for source, name, id in tables if wanted is None or id in wanted}

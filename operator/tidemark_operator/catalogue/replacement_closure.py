@@ -44,7 +44,7 @@ def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[Dat
 
 
 def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> ReplacementId | None:
-    """The replacement that takes away what the active revision imports. Of several, the first by name: the others wait
+    """The replacement that takes away what the active revision imports. The first by name of several: the others wait
     for it."""
     mine = needed(state)
     others = [d for d in dataflows if d is not state and d.pending is not None]

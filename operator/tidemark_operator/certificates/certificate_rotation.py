@@ -86,7 +86,7 @@ class CertificateRotation:
         return own.material
 
     async def start(self) -> None:
-        """Load the authority, or create it. Of several operators that start at once, one creates it.
+        """Load the authority, or create it. One of several operators that start at once creates it.
 
         Raises:
             OperatorError: the store fails, or others create and delete it again and again.

@@ -23,7 +23,7 @@ FORMAT_VERSION = "1"
 
 
 def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retention_seconds: int) -> None:
-    """Creates the table unless there is one. Of several creators one wins; `verify` checks the owner. Raises
+    """Creates the table unless there is one. One of several creators wins; `verify` checks the owner. Raises
     ShardMismatch."""
     if not shard_id:
         raise ShardMismatch(f"a shard needs an id; none was given for {storage.location}")

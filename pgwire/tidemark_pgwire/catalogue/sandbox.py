@@ -3,7 +3,7 @@
     tables, macros, lookups ──► made ──► configuration locked ──► one SELECT ──► Arrow
 
 A statement of a user reaches it only through `sql/rewriting`, which admits relations, functions and constructs by name.
-What stands here is the second wall: no files, no extensions, no network, no settings; bounded memory, time and rows.
+This module is the second wall: no files, no extensions, no network, no settings; bounded memory, time and rows.
 A function that runs is not interrupted, and its texts are not part of DuckDB's limit of memory: `child` bounds both.
 """
 

@@ -156,7 +156,7 @@ class Wire(asyncio.Protocol):
 
     async def head(self, max_bytes: int) -> tuple[bytes, int]:
         """The type of the next message, and how many bytes its body has. COPY's data may have more than `max_bytes`:
-        they are read in parts. What nobody read of the message before is left out. Raises as `frame`."""
+        they are read in parts. Unread parts of the message before are left out. Raises as `frame`."""
         async for _ in self.parts(self._left):
             pass
         kind, size = _HEADER.unpack(await self.exactly(_HEADER.size))

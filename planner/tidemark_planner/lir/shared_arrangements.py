@@ -114,7 +114,7 @@ def sides_of(join: Join) -> dict[int, Side]:
 
 
 def _sides(plan: Plan, unclear: _Names, seen: set[Side]) -> Iterator[Side]:
-    """Yield the sides of all linear joins outside of recursions. What a side reads counts once, as the side does.
+    """Yield the sides of all linear joins outside of recursions. A read of a side counts once, as the side does.
 
     A side that reads a name of several meanings is left out.
     """

@@ -15,11 +15,11 @@ Two parts are equal if their plans are, up to the names of bindings: each filter
 then, in the part or above it. So each reader would compute the part by itself, from the same rows, and would show every
 error of it. The Mfp after a reduction counts as a part above it.
 
-Shared are reductions, distinct rows, top-k and windows, with all that is below them. What comes out of these is no more
-than what they keep, so the rows that the readers get are no more either. A join can make many rows of few, and may keep
-nothing: each reader computes its joins, unless what they end in is shared. A part that is a whole object is read there,
-by later objects. Parts with a recursion or the clock, parts inside a recursion, and those that read a binding from
-outside are left alone.
+Shared are reductions, distinct rows, top-k and windows, with all that is below them. Their output is no more than what
+they keep, so the rows that the readers get are no more either. A join can make many rows of few, and may keep nothing:
+each reader computes its joins, unless what they end in is shared. A part that is a whole object is read there, by later
+objects. Parts with a recursion or the clock, parts inside a recursion, and those that read a binding from outside are
+left alone.
 
 A part is left alone, too, if a side of a join inside is a side of a join outside of it in each object that reads the
 part. Such an object keeps the side once for both joins (`shared_arrangements`), and the part would keep it once more.
@@ -194,8 +194,8 @@ def _doubling(objects: Sequence[_Part], whole: frozenset[int]) -> frozenset[int]
 
 
 def _count(part: _Part, whole: frozenset[int], doubling: frozenset[int], often: Counter[int]) -> None:
-    """The number of reads of each part that may be shared. What a part reads counts once, however often the part is
-    read.
+    """The number of reads of each part that may be shared. The reads of a part count once, however often the part
+    is read.
 
     `doubling`: numbers of parts that are left alone.
     """

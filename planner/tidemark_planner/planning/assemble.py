@@ -125,7 +125,7 @@ def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId] | None, i
 
 def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc], lowered: Sequence[BuildDesc]) -> None:
     """The proof that replicas will evaluate what is meant: for all objects at once, and one by one to name the first
-    that is refused. What is `lowered`, before anything is shared, goes first: a part of several views has no name.
+    that is refused. The `lowered` objects, before anything is shared, go first: a part of several views has no name.
     """
     try:
         check_round_trip(catalyst, [o.plan for o in objects])

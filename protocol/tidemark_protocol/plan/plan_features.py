@@ -31,7 +31,7 @@ FEATURES = {
     "KafkaSink.registry_secret": "kafkaSinkAvro",
     "IntrospectionSource": "introspectionSource",
 }
-"""By `Class` or `Class.field`. What the class or field contained when it came needs no entry of its own."""
+"""By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 
 

@@ -71,7 +71,7 @@ class HydrationStatus:
 
 
 def fields_of(progress: Progress, percent: int) -> dict[str, str]:
-    """The fields of the Status. Of more than OPERATORS_MAX operators, unfinished ones come first."""
+    """The fields of the Status. Unfinished operators come first, where there are more than OPERATORS_MAX."""
     operators = sorted(progress.operators, key=lambda o: o.percent >= 100.0)
     shown = progress.operators if len(operators) <= OPERATORS_MAX else operators[:OPERATORS_MAX]
     listed = json.dumps([[o.name, int(o.percent)] for o in shown])

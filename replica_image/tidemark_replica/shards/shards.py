@@ -133,7 +133,7 @@ class ShardHandles:
         return known if known is not None and is_of(known, id) else None
 
     def _keep(self, opened: Shard) -> Shard:
-        """Caches the handle. Of several opened at once the first stays; one of another owner is replaced. A reader that
+        """Caches the handle. The first of several opened at once stays; one of another owner is replaced. A reader that
         is open becomes the writer's handle: its users would get ForeignCommit from a handle of another epoch."""
         reader = self.cached_reader(opened.location, ShardId(opened.shard_id))
         if reader is not None and not isinstance(reader, Shard) and reader.table_id == opened.table_id:

@@ -156,7 +156,7 @@ class SinkProgress:
 
     @property
     def is_pending(self) -> bool:
-        """Whether an append was begun whose outcome is unknown. What it appends must not change."""
+        """Whether an append was begun whose outcome is unknown. The rows that it appends must not change."""
         return self._pending is not None
 
     def step_goal(self, upper: int) -> int:

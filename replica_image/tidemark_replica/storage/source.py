@@ -114,8 +114,8 @@ class Source(Protocol):
         return ""
 
     def interrupt(self) -> None:
-        """Ends a wait for the upstream that may be long: the source is dropped, and only `close` comes afterwards. What
-        runs raises some error. Callable from any thread."""
+        """Ends a wait for the upstream that may be long: the source is dropped, and only `close` comes afterwards. The
+        call that runs raises some error. Callable from any thread."""
         return
 
     def close(self) -> None:

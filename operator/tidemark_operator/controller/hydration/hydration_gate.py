@@ -20,7 +20,7 @@ A dataflow that runs out of memory while the replica lives on leaves its slot, w
 once more: until then the replica leaves it alone.
 
 A failure that a replica repeats to a new connection is of an attempt before it. It frees no slot and blames nobody: the
-attempt that follows the `Schedule` of this gate counts. What has stopped for good needs no slot.
+attempt that follows the `Schedule` of this gate counts. A dataflow that has stopped for good needs no slot.
 
 One gate belongs to one connection. It begins with the dataflows that the same process of the replica was told to
 hydrate before (`resumed`).

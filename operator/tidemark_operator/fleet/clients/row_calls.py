@@ -30,7 +30,7 @@ async def send_rows(
         QueryNotReady, TooMany: nothing was written, and the call may be repeated.
         QueryRefused: the replica takes no rows, or `pieces` did not go on.
         WriteUnknown: the replica was lost.
-        What `pieces` raises.
+        Also the errors of `pieces`.
     """
     try:
         call = running.replicas[replica].connection.write_rows()

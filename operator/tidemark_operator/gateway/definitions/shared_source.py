@@ -125,8 +125,8 @@ class SharedSources:
     async def _check(
         self, access: Access, key: Key, absent: str, present: str, found: Body | None, writes: bool = True
     ) -> None:
-        """Check the right to what becomes of the DataSource. Who has none of both does not learn whether it is there;
-        one of them is enough where nothing is written. Raises Forbidden, ReviewUnavailable."""
+        """Check the right to what becomes of the DataSource. A caller who has none of both does not learn whether it is
+        there; one of them is enough where nothing is written. Raises Forbidden, ReviewUnavailable."""
         name = "" if absent == "create" else key.name
         if found is not None:
             try:

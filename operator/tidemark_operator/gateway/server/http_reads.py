@@ -8,7 +8,7 @@
 
     call ──► Queries, Subscribes (streams/) ──► Arrow ──► text, in a thread ──► the client, as it takes it
 
-Rights, limits and deadlines are those of gRPC: there is no other way to an answer. What is held of an answer is a part
+Rights, limits and deadlines are those of gRPC: there is no other way to an answer. The memory of an answer is a part
 of http_text.py, and the record batch that it is of; answers that do not fit a message are sent `TEXTS` at a time
 (admission/limits.py). A client that goes away ends its call at once.
 

@@ -88,9 +88,9 @@ class ReplicaProcesses:
 
 
 def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: int) -> bool:
-    """Whether `new` answers and is level with `old` in every collection. What `old` runs is known once it has reported
-    it on this connection; what it has not reported within SILENCE_MS it does not run, even if it reconnects
-    repeatedly."""
+    """Whether `new` answers and is level with `old` in every collection. The dataflows that `old` runs are known once
+    it has reported them on this connection; one that it has not reported within SILENCE_MS it does not run, even if it
+    reconnects repeatedly."""
     before = running.replicas.get(old)
     if new not in running.online or before is None:
         return False

@@ -5,10 +5,9 @@
 
 No table lies in another one or beside shards: its clean-up takes every file below it that it does not know. So a
 location overlaps no storage of an instance and no table that another view publishes or is to publish, and no `files`
-source of the namespace reads a folder in it. It may lie below such a folder: a source reads what is directly in it. Of
-two views that name overlapping locations, the one that is published there goes on; else the one of the older object
-does, if its instance allows it. What other programs have at a location only the replica sees, which refuses to publish
-there.
+source of the namespace reads a folder in it. It may lie below such a folder: a source reads what is directly in it. If
+two views name overlapping locations, the one that is published there goes on; else the one of the older object does, if
+its instance allows it. The replica alone sees what other programs have at a location, and refuses to publish there.
 
 The operator asks again after a refusal: the instance may allow the location later, and another Dataflow may leave it.
 """

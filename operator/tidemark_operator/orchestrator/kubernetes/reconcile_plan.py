@@ -8,7 +8,7 @@
 
 A resource that was deleted and created again waits until the StatefulSet of the old one has freed the name.
 
-Of several shapes, the one that took over serves, or else the oldest: the others were made beside it and never took
+The one of several shapes that took over serves, or else the oldest: the others were made beside it and never took
 over. If the serving shape is the wanted one, because an edit was reverted, the others are deleted at once.
 """
 

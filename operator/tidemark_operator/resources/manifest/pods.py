@@ -1,6 +1,6 @@
 """The pods that a ComputeReplica asks for: requests, executors, scratch, volumes.
 
-Only an orchestrator of pods can give these; the defaults ask for nothing. What is allowed, the schema says.
+Only an orchestrator of pods can give these; the defaults ask for nothing. The schema says what is allowed.
 """
 
 from __future__ import annotations

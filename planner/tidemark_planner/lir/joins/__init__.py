@@ -5,8 +5,8 @@
        └────────────────────── without unused indexes ◄──────────────────────┘    up: its input keeps its own filters
 
 A delta join keeps no intermediate rows. It is chosen where it needs no more arrangements than a linear join, which is
-possible for three or more inputs that are joined by columns. Of orders that need as many arrangements, the one that
-makes few rows is chosen.
+possible for three or more inputs that are joined by columns. The planner chooses, among orders that need as many
+arrangements, the one that makes few rows.
 
 Reading order: `inputs` (the problem), `equalities`, `order`, `linear`, `delta`.
 """

@@ -85,7 +85,7 @@ class _Planner:
         return steps
 
     def _lookup(self, step: _Step) -> Lookup:
-        """A step as the next one. What filters an input with an index runs at the end of the join."""
+        """A step as the next one. A filter of an input with an index runs at the end of the join."""
         at, bound = _arrangement(step)
         return Lookup(
             at,

@@ -7,7 +7,7 @@ holds beyond its sign. NULL has a word of its own. The words are multiplied by a
 
 Strings are read as overlapping unaligned 8-byte words, one turn of a loop per word of the longest short string. Long
 ones (over 256 bytes) go another way, whose cost follows their bytes alone: each word is mixed with its position and
-the results are added up. Which way a string goes depends on that string only. Arrays do the same with the words of
+the results are added up. The way of a string depends on that string only. Arrays do the same with the words of
 their elements; structs are hashed as rows are.
 
 The hash is that of this process's state: it is never written anywhere that outlives the replica.

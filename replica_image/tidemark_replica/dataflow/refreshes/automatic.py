@@ -15,7 +15,7 @@ A dataflow that is behind steps: one step over many times costs less than many h
 times come. So a time is computed anew only where it is the only one with so many updates since the dataflow was level
 with its inputs.
 
-Each replica decides for itself, by its own measurements. What the views hold at a time is the same either way. The
+Each replica decides for itself, by its own measurements. The views' contents at a time are the same either way. The
 dataflow holds its inputs just before its frontier, so they can be read at the time where it begins anew. A process that
 dies meanwhile begins as any does.
 """

@@ -107,7 +107,7 @@ class StepRun:
     def _show(self, arranged: Collection[ArrangementId]) -> None:
         """Show later fragments the arrangements that are now complete up to the step's upper.
 
-        What the step merged in them counts from the commit on: the manifests here are the run's own.
+        Merges of the step in them count from the commit on: the manifests here are the run's own.
         """
         if not arranged:
             return

@@ -85,7 +85,7 @@ def _arranged_input(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> Arrange
 
 
 def _comes_out(spec: DeltaSpec, at: int, arrangement: ArrangementId) -> bool:
-    """Whether an input's errors come out at this arrangement. Those of the first input come with its path."""
+    """Whether an input's errors come out at this arrangement. Errors of the first input come with its path."""
     return at > 0 and arrangement == spec.inputs[at].arrangements[0]
 
 

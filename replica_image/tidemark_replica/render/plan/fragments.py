@@ -133,7 +133,7 @@ class Scope:
         return f"spool{next(self.spools)}"
 
     def new_loop(self) -> str:
-        """A new name for a recursion. What enters a recursion may itself be one, which is lowered meanwhile."""
+        """A new name for a recursion. The input of a recursion may itself be one, which is lowered meanwhile."""
         return f"loop{next(self.loops)}"
 
     def next_arrangement(self, kind: str) -> ArrangementId:

@@ -8,7 +8,7 @@
 
 A prepared DataFrame runs at every step, so it cannot hold the description: tasks find its path in a local property of
 the job. A task of a cancelled job that still runs therefore never reads, or reports to, another step. Every attempt
-writes its own files. Of each task, the driver accepts one attempt that reported all its stages. A step worker gets the
+writes its own files. The driver accepts one attempt of each task, which reported all its stages. A step worker gets the
 path, runs one attempt, and sends its report with the answer.
 """
 

@@ -281,7 +281,7 @@ class LostRows:
         return bool(len(wanted)) and any(_among(hashes(rows), wanted).any() for rows in read_rows(written, file))
 
     def taken_from(self, rows: pa.Table) -> pa.Table:
-        """The rows that stay. Those that are lost here are not looked for any more."""
+        """The rows that stay. Rows that are lost here are not looked for any more."""
         of = hashes(rows)
         sought = _among(self._of, np.unique(of))
         if not sought.any():

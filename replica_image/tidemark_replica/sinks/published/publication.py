@@ -296,8 +296,8 @@ class Publication:
                 written.in_partition(partition).write(layout.prefix(partition, share), copies(each))
 
     def _updates_of_partitions(self, parts: Sequence[Part]) -> Counter[Partition]:
-        """The number of updates of each partition. Those that have no rows any more are among them, since the history
-        may not be compacted. Raises PartitionsNotSupported."""
+        """The number of updates of each partition. Partitions that have no rows any more are among them, since the
+        history may not be compacted. Raises PartitionsNotSupported."""
         columns = self.options.partition_by
         fields = [self.shard.schema.field(name) for name in columns]
         updates, left = Counter[Partition](), Counter[Partition]()

@@ -28,8 +28,8 @@ _HEADER_BYTES = _CHUNK_BYTES = 1 << 20
 
 
 def has_changed(store: FileStore, bound: FileVersion) -> str | None:
-    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. Of a store that reads versions, the
-    task that reads the file says it."""
+    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. The task that reads the file says
+    it, of a store that reads versions."""
     if store.reads_versions:
         return None
     now = store.version_of(bound.name)

@@ -251,8 +251,8 @@ class FilesIngestion(Source):
         rows: StagedRows,
         before: Sequence[StagedFile],
     ) -> tuple[list[StagedFile], list[str]]:
-        """The staged rows of files that do not violate the primary key, and the names of the others. Of two files with
-        one key the first by name is taken. `rows`: what all of the files gave."""
+        """The staged rows of files that do not violate the primary key, and the names of the others. The first by name
+        of two files with one key is taken. `rows`: what all of the files gave."""
         assert self._shards is not None
         (shard,) = (shard for table, shard in self._shards.tables if table.table.name == spec.name)
         violation = key_violation(shard, spec.primary_key, [*before, *rows.table])

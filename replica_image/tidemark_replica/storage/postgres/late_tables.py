@@ -252,7 +252,7 @@ class LateTables:
     def _read(self, tick: Tick, stream: Replication, begin: int) -> int:
         """Reads until the others wait for it, and it is where they are. Returns its position.
 
-        What may take long is done before they wait, or while they wait for WAIT_S at most: the rows of a table are
+        Work that may take long is done before they wait, or while they wait for WAIT_S at most: the rows of a table are
         read as a change seeks one by its key, and files that are old are copied."""
         self.position = begin
         with self._upstream.connect_for_long() as catalogue:

@@ -5,7 +5,7 @@ published, columns that another one of their name replaced, and how much WAL the
     10 s without a look ─────────────────────────────────────────────────────────► look
 
 A change of a definition holds a lock on the table until it is visible, so changes by other transactions come later.
-What a transaction itself changed is visible some time after the stream has it, much later where it waits for a standby.
+A transaction's own changes are visible some time after the stream has them, much later where it waits for a standby.
 So a look waits until all transactions that were read are visible. Then it sees each definition by which changes were
 made, or a later one.
 """

@@ -3,8 +3,8 @@
     chunk ──its own first rows──> in memory ──when there are many: their first rows──> to a run when they are still many
 
 State: none after the step. A row that is not among the first rows of some rows can never become one, since nothing is
-taken back; a retraction is an error, NON_MONOTONIC_INPUT. What is left of a few groups stays in memory; what is left of
-many groups is written in runs.
+taken back; a retraction is an error, NON_MONOTONIC_INPUT. The rest of a few groups stays in memory; that of many groups
+is written in runs.
 """
 
 from collections.abc import Iterator

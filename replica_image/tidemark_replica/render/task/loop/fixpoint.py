@@ -75,7 +75,7 @@ class Fixpoint:
             ended = time + 1
 
     def _next_time(self, times: set[int], ended: int) -> int | None:
-        """The first time that is left. What falls due may have been scheduled by an earlier time of this step."""
+        """The first time that is left. A row that falls due may have been scheduled by an earlier time of this step."""
         found = {time for time in times if time >= ended}
         due = (first_due(self._trace(name), ended, self._outer.limit) for name in self._loop.scheduled)
         return min(found.union(time for time in due if time is not None), default=None)

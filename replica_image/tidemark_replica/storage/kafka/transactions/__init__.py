@@ -7,7 +7,7 @@
 
 Debezium writes transactions one after the other, so a cut after one of them is an offset of each partition. After a
 restart it writes some of them again: records that were acknowledged before are there, in the order in which they were
-written to their partition. What is said here holds for PostgreSQL's connector; others are refused.
+written to their partition. All of this holds for PostgreSQL's connector; others are refused.
 
     metadata.py          what events say
     log.py               the topic of transactions

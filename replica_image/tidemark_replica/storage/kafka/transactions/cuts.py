@@ -8,7 +8,7 @@ Only what the topics say counts, never how long something takes:
                 Positions say which events came again
     lost        fewer events than END says, and each partition has an event of a later transaction: none will come.
                 `onGap: skip` takes the transaction without them. Events behind later ones are lost, too: a batch of the
-                producer failed, the next one did not, and Connect wrote them again. Those of an undecided transaction
+                producer failed, the next one did not, and Connect wrote them again. Events of an undecided transaction
                 may come behind its binding, which remembers the positions of the others (`undecided.py`)
 
 Transactions are bound in their order, up to the first one that is not whole. A table that begins, or goes on after it
