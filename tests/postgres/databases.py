@@ -349,7 +349,7 @@ def check(root: Path, states: list[State], times_max: int = 1 << 30) -> None:
     times = sorted(readable)
     for time in reversed(times[:: -1 - len(times) // times_max]):
         found = {table: ingested_rows(root, table, time) for table in readable[time]}
-        while at < len(states) and any(states[at][table] != rows for table, rows in found.items()):
+        while at < len(states) and any(states[at].get(table) != rows for table, rows in found.items()):
             at += 1
         assert at < len(states), f"the contents at {time} are of no moment between transactions, or of an earlier one"
     assert readable[times[-1]] == states[-1].keys()

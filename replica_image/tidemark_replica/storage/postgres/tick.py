@@ -7,7 +7,7 @@ divided: once it began, its commit is waited for, as the server sends nothing of
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tidemark_persist import StagedFile
 from tidemark_protocol.plan.ingestion import PostgresSource
@@ -49,17 +49,18 @@ class Tick:
         self.has_changes = False
         self._names = {table.name: (table.schema, table.table) for table in spec.tables}
         self._spec, self._relations, self._lsn = spec, relations, lsn
-        self._tables: dict[int, TableChanges] = {}
+        self._tables: dict[int, tuple[TableChanges, ...]] = {}
+        """By the oid of the table upstream: several tables may follow one, each with columns of its own."""
         self._touched: set[int] = set()
-        self._undescribed: set[int] = set()
+        self._undescribed: set[str] = set()
         """Tables without a change so far: a description from before may be of an earlier definition."""
         self._commit = self._transaction = self._waiting = self._in_transaction = self._read = 0
         self._open = False
 
     def add(self, table: TableChanges) -> None:
         """A table whose changes are wanted."""
-        self._tables[table.oid] = table
-        self._undescribed.add(table.oid)
+        self._tables[table.oid] = (*self._tables.get(table.oid, ()), table)
+        self._undescribed.add(table.name)
 
     @property
     def has_tables(self) -> bool:
@@ -102,36 +103,46 @@ class Tick:
 
     def flush(self) -> None:
         """Stages the waiting changes of all tables."""
-        for oid, table in list(self._tables.items()):
-            self._attempt(oid, table.flush)
+        for table in self._all():
+            self._attempt(table, table.flush)
         self._waiting = 0
 
     def discard(self) -> None:
         """Deletes the staged files of all tables. Nothing is bound of this tick."""
-        for table in self._tables.values():
+        for table in self._all():
             table.discard()
 
     def finish(self) -> dict[str, list[StagedFile]]:
         """Stages the rest, and returns the staged files by the table's name."""
         staged: dict[str, list[StagedFile]] = {}
-        for oid, table in list(self._tables.items()):
-            self._attempt(oid, lambda table=table: staged.update({table.name: table.finish()}))  # type: ignore[misc]
+        for table in self._all():
+            self._attempt(table, lambda table=table: staged.update({table.name: table.finish()}))  # type: ignore[misc]
         return staged
 
+    def _all(self) -> list[TableChanges]:
+        return [table for tables in self._tables.values() for table in tables]
+
+    def _following(self, oid: int) -> Iterator[TableChanges]:
+        """The tables that take this transaction's changes of the table upstream."""
+        for table in self._tables.get(oid, ()):
+            if self._commit >= table.begin_at:
+                yield table
+
     def _change(self, data: bytes) -> None:
-        oid, size = relation_oid(data), len(data)
-        table = self._tables.get(oid)
-        if table is None or self._commit < table.begin_at:
+        oid, size, is_taken = relation_oid(data), len(data), False
+        for table in self._following(oid):
+            if table.name in self._undescribed:
+                self._undescribed.discard(table.name)
+                self._redefine(table, self._relations[oid])
+                if table.name in self.stopped:
+                    continue
+            table.waiting.append(data)
+            self._waiting += size
+            is_taken = True
+        if not is_taken:
             return
-        if oid in self._undescribed:
-            self._undescribed.discard(oid)
-            self._attempt(oid, lambda: self._redefine(table, self._relations[oid]))
-            if oid not in self._tables:
-                return
-        table.waiting.append(data)
         self.has_changes = True
         self._read += size
-        self._waiting += size
         self._in_transaction += size
         self._touched.add(oid)
         if self._in_transaction > self._spec.max_transaction_bytes:
@@ -141,25 +152,26 @@ class Tick:
 
     def _describe(self, relation: Relation) -> None:
         self._relations[relation.oid] = relation
-        table = self._tables.get(relation.oid)
-        if table is not None and self._commit >= table.begin_at:
-            self._undescribed.discard(relation.oid)
-            columns = tuple(column.name for column in relation.columns)
+        columns = tuple(column.name for column in relation.columns)
+        for table in self._following(relation.oid):
+            self._undescribed.discard(table.name)
             self.transactions.append(self._transaction)
             descriptions = self.described.setdefault(table.name, [])
             if columns not in descriptions:
                 descriptions.append(columns)
-            self._attempt(relation.oid, lambda: self._redefine(table, relation))
+            self._redefine(table, relation)
 
     def _redefine(self, table: TableChanges, relation: Relation) -> None:
-        if (relation.schema, relation.table) != self._names[table.name]:
-            raise TableStopped(TABLE_MISSING, f"the table is {relation.schema}.{relation.table} now")
-        table.describe(relation)
+        def describe() -> None:
+            if (relation.schema, relation.table) != self._names[table.name]:
+                raise TableStopped(TABLE_MISSING, f"the table is {relation.schema}.{relation.table} now")
+            table.describe(relation)
+
+        self._attempt(table, describe)
 
     def _truncate(self, oids: tuple[int, ...]) -> None:
         for oid in oids:
-            table = self._tables.get(oid)
-            if table is not None and self._commit >= table.begin_at:
+            for table in self._following(oid):
                 table.truncate()
                 self.truncated.add((table.name, self._transaction))
                 self.transactions.append(self._transaction)
@@ -167,23 +179,25 @@ class Tick:
 
     def _too_large(self) -> None:
         """Stops each table that the transaction changes: none of it may show a part."""
-        for oid in self._touched & self._tables.keys():
+        for table in [table for oid in self._touched for table in self._following(oid)]:
             self._stop(
-                oid,
+                table,
                 TableStopped(
                     TRANSACTION_TOO_LARGE,
                     f"a transaction has more than maxTransactionBytes ({self._spec.max_transaction_bytes}); raise it",
                 ),
             )
 
-    def _attempt(self, oid: int, work: Callable[[], None]) -> None:
+    def _attempt(self, table: TableChanges, work: Callable[[], None]) -> None:
         try:
             work()
         except TableStopped as error:
-            self._stop(oid, error)
+            self._stop(table, error)
 
-    def _stop(self, oid: int, error: TableStopped) -> None:
-        table = self._tables.pop(oid)
+    def _stop(self, table: TableChanges, error: TableStopped) -> None:
+        left = tuple(each for each in self._tables.pop(table.oid) if each is not table)
+        if left:
+            self._tables[table.oid] = left
         self._waiting -= min(self._waiting, sum(map(len, table.waiting)))
         table.discard()
         self.stopped[table.name] = error
