@@ -47,7 +47,7 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "DataSource",
         POSTGRES,
         POSTGRES | {"postgres.tables": [{"name": "t", "table": "other"}]},
-        r"postgres.tables\[0\]: .* is immutable",
+        r"postgres.tables\[0\]: .* is immutable but for columns and evolve",
     ),
     (
         "DataSource",
@@ -160,11 +160,17 @@ def test_tables_of_a_source_can_be_added_and_removed(
     kubectl.replace(bent("DataSource", kind_of_source | {path: [table]}))
 
 
-def test_the_columns_of_a_delta_table_can_be_edited(kubectl: Kubectl) -> None:
+@pytest.mark.parametrize(
+    ("kind_of_source", "path", "table"),
+    [(DELTA, "delta.tables", {"path": "/lake/t"}), (POSTGRES, "postgres.tables", {"table": "T"})],
+)
+def test_the_columns_of_a_table_can_be_edited(
+    kind_of_source: dict[str, Any], path: str, table: dict[str, Any], kubectl: Kubectl
+) -> None:
     """Named ones, or all that come; nothing else of it."""
-    kubectl.create(bent("DataSource", DELTA))
+    kubectl.create(bent("DataSource", kind_of_source))
     for more in ({"columns": ["a"]}, {"columns": ["b", "a"]}, {"evolve": "addColumns"}, {}):
-        kubectl.replace(bent("DataSource", DELTA | {"delta.tables": [{"name": "t", "path": "/lake/t", **more}]}))
+        kubectl.replace(bent("DataSource", kind_of_source | {path: [{"name": "t", **table, **more}]}))
 
 
 def test_columns_are_added_to_a_written_table(kubectl: Kubectl) -> None:

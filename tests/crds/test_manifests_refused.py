@@ -122,6 +122,8 @@ SOURCES = [
     (postgres(maxTransactionBytes="1k"), "maxTransactionBytes: .* should match"),
     (postgres(port=0), "port: .* greater than or equal to 1"),
     (postgres({"columns": []}), "columns: .* at least 1"),
+    (postgres({"evolve": "all"}), "evolve: Unsupported value"),
+    (postgres({"evolve": "addColumns", "columns": ["a"]}), "evolve is for tables whose columns are not named"),
     (bent("DataSource", {"kafka": kafka()["spec"]["kafka"]}), "spec: .* exactly one kind of source"),
     (bent("DataSource", {"introspection": {}}), "spec: .* exactly one kind of source"),
     *(

@@ -150,3 +150,83 @@ def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
         system.kubectl("delete", "dataflow", "spent", "kept", "--wait=true")
         system.kubectl("delete", "datasource", "shop", "--wait=true")
         assert connection.execute(slots).fetchone() == (0,)
+
+
+WEB = """
+create table visits (id int primary key, page text not null);
+create table pages (page text primary key, url text);
+insert into visits values (1, 'a'), (2, 'a'), (3, 'b');
+insert into pages values ('a', '/a'), ('b', '/b');
+create publication tidemark for table visits, pages;
+do $$ begin create role tidemark login replication password 'change-me'; exception when duplicate_object then end $$;
+grant select on visits, pages to tidemark;
+"""
+
+
+def apply_web(system: System, port: int, *columns: str) -> None:
+    """`visits` with these columns, and `pages` with all that come."""
+    visits: dict[str, Any] = {"name": "visits", "table": "visits", "columns": list(columns)}
+    source = {"host": "127.0.0.1", "port": port, "sslMode": "disable", "database": "web", "secret": "shop-db"}
+    pages = {"name": "pages", "table": "pages", "evolve": "addColumns"}
+    source |= {"publication": "tidemark", "tables": [visits, pages]}
+    spec = {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete", "postgres": source}
+    system.apply("DataSource", "web", spec)
+
+
+def test_crash_columns_that_come_are_for_new_views(system: System, server: Postgres, port: int) -> None:
+    """One is named in the spec, another one is found. Views of before go on as they are; the tables that they read go
+    once nothing reads them."""
+    with upstream(server, port, "postgres") as connection:
+        connection.execute("create database web")
+        connection.execute("select pg_reload_conf()")
+    with upstream(server, port, "web") as connection:
+        connection.execute(WEB.replace("change-me", PASSWORD))
+    apply_web(system, port, "id", "page")
+    system.dataflow("hits", "SELECT page, count(*) AS n FROM web.visits GROUP BY page")
+    system.dataflow("addresses", "SELECT * FROM web.pages")
+
+    def rows(sql: str) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row.values()) for row in system.query(sql)["rows"])
+
+    def tables() -> set[str]:
+        return {table["name"] for table in system.get("datasource", "web")["status"].get("tables", [])}
+
+    def wait_for_rows(sql: str, expected: list[tuple[Any, ...]]) -> None:
+        wait_for(sql, lambda: rows(sql) == expected, system.log)
+
+    for name in ("hits", "addresses"):
+        system.wait_hydrated(name)
+    wait_for_rows("SELECT page, n FROM hits", [("a", 2), ("b", 1)])
+    planned = [system.get("dataflow", name)["status"]["revision"]["name"] for name in ("hits", "addresses")]
+
+    with upstream(server, port, "web") as connection:
+        connection.execute("alter table visits add ms int default 5")
+        connection.execute("alter table pages add title text default 'none', add seen float default random()")
+        connection.execute("insert into visits values (4, 'b', 9)")
+        seen = sorted(connection.execute("select page, title, seen from pages").fetchall())
+    pids = system.replica_pids()
+    apply_web(system, port, "id", "page", "ms")
+    system.dataflow("times", "SELECT id, ms FROM web.visits")
+    system.kill_replica()
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    system.wait_hydrated("times")
+    wait_for_rows("SELECT id, ms FROM times", [(1, 5), (2, 5), (3, 5), (4, 9)])
+    wait_for("both successors", lambda: tables() == {"visits", "visits.1", "pages", "pages.1"}, system.log)
+    system.dataflow("titles", "SELECT * FROM web.pages")
+    system.wait_hydrated("titles")
+    wait_for_rows("SELECT page, title, seen FROM titles", seen)
+
+    with upstream(server, port, "web") as connection:
+        connection.execute("update visits set page = 'a', ms = ms + 1 where id = 4")
+    wait_for_rows("SELECT page, n FROM hits", [("a", 3), ("b", 1)])
+    wait_for_rows("SELECT id, ms FROM times", [(1, 5), (2, 5), (3, 5), (4, 10)])
+    assert rows("SELECT * FROM addresses") == [("a", "/a"), ("b", "/b")]
+    assert planned == [system.get("dataflow", name)["status"]["revision"]["name"] for name in ("hits", "addresses")]
+
+    system.kubectl("delete", "dataflow", "hits", "--wait=true")
+    wait_for("the first table is gone", lambda: tables() == {"visits", "pages", "pages.1"}, system.log)
+    system.dataflow("addresses", "SELECT page, url, title FROM web.pages")
+    wait_for("the other one, too", lambda: tables() == {"visits", "pages"}, system.log)
+    wait_for_rows("SELECT id, ms FROM times", [(1, 5), (2, 5), (3, 5), (4, 10)])
+    system.kubectl("delete", "dataflow", "times", "titles", "addresses", "--wait=true")
+    system.kubectl("delete", "datasource", "web", "--wait=true")

@@ -343,5 +343,6 @@ MEMBERS: tuple[Any, ...] = (
     RELATION_TABLE,
     IntrospectionSource((RELATION_TABLE,)),
     replace(PUBLISHED, location="s3://lake/revenue", chosen=True),
+    replace(POSTGRES_TABLE, name="orders.2", successor=True),
 )
 """The order is that of the lines of `members.tsv`."""

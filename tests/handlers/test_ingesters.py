@@ -20,16 +20,18 @@ from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.handlers.finalizers import FINALIZER
 from tidemark_operator.handlers.reconcile.data_source import TAKEOVER_SECONDS, DataSourceReconciler, failure_of
 from tidemark_operator.kube.cache import Key, key_of
-from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
+from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS, Body
 from tidemark_operator.orchestrator.interface import Phase
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig, RunIngestion
 from tidemark_protocol.messages.responses import Description, IngestionStatus
 from tidemark_protocol.plan.dataflow import SourceImport, SubscribeSink
-from tidemark_protocol.plan.ingestion import IntrospectionSource
+from tidemark_protocol.plan.ingestion import IntrospectionSource, PostgresSource, PostgresTable, SourceSpec
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 KEY = Key(DATA_SOURCES, "ns", "s")
@@ -122,17 +124,31 @@ def test_another_replica_takes_over_as_soon_as_the_ingester_has_ended() -> None:
     assert ingested(killed) == expected
 
 
-def test_replicas_of_an_older_image_do_not_ingest_kinds_that_they_do_not_know() -> None:
+DATABASE = {"host": "db", "database": "d", "secret": "s", "publication": "p", "tables": [{"name": "t", "table": "t"}]}
+SUCCESSOR = PostgresTable("t.2", "public", "t", columns=COLUMNS, successor=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pinned"),
+    [
+        ({"introspection": {"relations": ["errors"]}}, IntrospectionSource(())),
+        ({"postgres": DATABASE}, PostgresSource("db", 5432, "d", "s", "p", (SUCCESSOR,))),
+    ],
+    ids=["a kind of source", "a successor of a table of PostgreSQL"],
+)
+def test_replicas_of_an_older_image_do_not_ingest_what_they_do_not_know(spec: Body, pinned: SourceSpec) -> None:
     """Such a command could not be decoded, and would end the replica's connection, again and again."""
 
     async def older(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> list[Any]:
         running = harness.context.running("ns", "default")
         assert running is not None
         assert state.pinned is not None
-        spec = {"instance": "default", "introspection": {"relations": ["errors"]}}
-        source = body("DataSource", spec, "s", uid=INGESTION.id, creationTimestamp="2026-01-01T00:00:00Z")
+        whole = {"instance": "default", **spec}
+        held = {"finalizers": [FINALIZER], "resourceVersion": "8"} if "postgres" in spec else {}
+        source = body("DataSource", whole, "s", uid=INGESTION.id, creationTimestamp="2026-01-01T00:00:00Z", **held)
         harness.cache.put(KEY, source)
-        state.pinned = replace(state.pinned, source=IntrospectionSource(()), tables=())
+        harness.context.registry.allowed_hosts = AllowedHosts.parse(["db:5432"])
+        state.pinned = replace(state.pinned, source=pinned, tables=())
         found = list[Any]()
 
         async def images(r1: tuple[str, ...], r2: tuple[str, ...]) -> None:

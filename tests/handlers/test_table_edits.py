@@ -32,6 +32,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
 from tidemark_operator.kube.revisions import Owner, Revisions
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.planning.shards import ShardLocations
+from tidemark_operator.planning.table_edit import EvolvingSource
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
@@ -171,20 +172,25 @@ def test_a_conflict_loads_the_revision_that_is_stored(tmp_path: Path) -> None:
     edited(tmp_path, scenario)
 
 
-def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+DATABASE = {"host": "db", "database": "d", "secret": "db", "publication": "p"}
+UPSTREAM: dict[str, Body] = {
+    "delta": {"tables": [{"name": "t", "path": "/lake/t", "evolve": "addColumns"}]},
+    "postgres": {**DATABASE, "tables": [{"name": "t", "table": "t", "evolve": "addColumns"}]},
+}
+
+
+@pytest.mark.parametrize("kind", UPSTREAM)
+def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The earlier table is ingested as long as a Dataflow reads it; SQL's name is the successor's. The replica is not
     asked more often than once a minute."""
-    now, names = 1000.0, ["a"]
+    now, names, document = 1000.0, ["a"], followed(kind, UPSTREAM[kind])
     monkeypatch.setattr(table_edits, "monotonic", lambda: now)
-    tables = [{"name": "t", "path": "/lake/t", "evolve": "addColumns"}]
-    spec = {"instance": "default", "deletionPolicy": "Delete", "delta": {"tables": tables}}
-    document = body("DataSource", spec, "s", uid=UID, creationTimestamp="2026-01-01T00:00:00Z", finalizers=[FINALIZER])
 
     async def scenario(source: Edited) -> None:
         nonlocal now
         asked = []
 
-        async def inspect(wanted: DeltaSource) -> compute_pb2.InspectSourceResponse:
+        async def inspect(wanted: EvolvingSource) -> compute_pb2.InspectSourceResponse:
             if "map" in names:
                 return compute_pb2.InspectSourceResponse(error="column 'map': has no counterpart")
             asked.append([table.name for table in wanted.tables])
@@ -199,6 +205,7 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
             return source.ingested
 
         cast(Any, source.running).inspect = inspect
+        source.harness.context.registry.allowed_hosts = AllowedHosts.parse(["db:5432"])
         assert await reconcile() == ["t"]
         reader = planned("t")
         source.harness.context.registry.put_dataflow(reader)
@@ -231,11 +238,14 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
     edited(tmp_path, scenario)
 
 
-def evolving(*names: str) -> Body:
-    tables = [{"name": name, "path": f"/lake/{name}", "evolve": "addColumns"} for name in names]
-    spec = {"instance": "default", "deletionPolicy": "Delete", "delta": {"tables": tables}}
+def followed(kind: str, source: Body) -> Body:
+    spec = {"instance": "default", "deletionPolicy": "Delete", kind: source}
     created = "2026-01-01T00:00:00Z"
     return body("DataSource", spec, "s", uid=UID, creationTimestamp=created, finalizers=[FINALIZER])
+
+
+def evolving(*names: str) -> Body:
+    return followed("delta", {"tables": [{"name": n, "path": f"/lake/{n}", "evolve": "addColumns"} for n in names]})
 
 
 class Lake:

@@ -12,7 +12,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
-from tidemark_protocol.plan.ingestion import IntrospectionSource, SourceSpec
+from tidemark_protocol.plan.ingestion import IntrospectionSource, PostgresSource, PostgresTable, SourceSpec
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
@@ -83,6 +83,8 @@ RefreshSchedule: aligned_to at every_ms
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
+WITHIN_SOURCES = {"PostgresTable.successor"}
+"""What their tables got later, and an older replica would do without."""
 
 
 def test_each_addition_has_a_feature_name() -> None:
@@ -92,7 +94,7 @@ def test_each_addition_has_a_feature_name() -> None:
         name, _, fields = line.partition(":")
         first |= {name, *(f"{name}.{field}" for field in fields.split())}
     kinds = {wire_name_of(kind) for kind in typing.get_args(SourceSpec)} - set(FIRST_SOURCES.split())
-    added = (_members(DataflowDescription) - first) | kinds
+    added = (_members(DataflowDescription) - first) | kinds | WITHIN_SOURCES
     assert added == set(FEATURES), "what is new has a line in plan_features.FEATURES"
 
 
@@ -114,6 +116,10 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(written) == {"kafkaSink", "kafkaSinkAvro"}
     assert required_features(replace(INGESTION, source=IntrospectionSource(()))) == {"introspectionSource"}
     assert required_features(INGESTION) == frozenset()
+    table = PostgresTable("a.2", "public", "a")
+    database = PostgresSource("db", 5432, "d", "s", "p", (table,))
+    assert required_features(database) == frozenset()
+    assert required_features(replace(database, tables=(replace(table, successor=True),))) == {"postgresSuccessors"}
     assert "refresh" in SUPPORTED_FEATURES
 
 

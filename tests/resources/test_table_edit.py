@@ -194,6 +194,44 @@ def test_a_table_of_postgres_is_added_once_no_other_one_has_its_changes() -> Non
     assert table_edit(edited(before, edit.removed), wanted) == TableEdit(added=wanted)
 
 
+def database(*names: str, **options: object) -> PostgresSource:
+    tables = (replace(PostgresTable(name, "public", spec_name(name)), **options) for name in names)
+    return PostgresSource("db", 5432, "d", "s", "p", tuple(tables))
+
+
+def of_database(*tables: PostgresTable, removed: tuple[str, ...] = ()) -> IngestionDescription:
+    found = tuple(ingested(table.name) for table in tables)
+    return replace(INGESTION, source=replace(database(), tables=tables), tables=found, removed=removed)
+
+
+def test_other_columns_of_a_table_of_postgres_are_a_successor() -> None:
+    """Which follows the same table of the database beside the first one, until that one is gone."""
+    (first,) = database("d", names=("n",), columns=COLUMNS).tables
+    assert table_edit(of_database(first), database("d", names=("n",))).is_empty
+    edit = table_edit(of_database(first), database("d", names=("m", "n")))
+    (second,) = database("d.2", names=("m", "n"), successor=True).tables
+    assert edit == TableEdit(added=replace(database(), tables=(second,)))
+
+    second = replace(second, columns=COLUMNS)
+    edit = table_edit(of_database(first, second), database("d", names=("n", "m")))
+    assert (edit.added, names_of(edit), edit.refused) == (None, ["d"], "")
+    assert table_edit(of_database(second, removed=("d",)), database("d", names=("m", "n"))).is_empty
+    assert table_edit(of_database(first, second), database("d", names=("n",))).added == database(
+        "d.3", names=("n",), successor=True
+    )
+    assert table_edit(of_database(first), database("d", names=("m",), table="other")).refused
+    assert "is ingested as table d still" in table_edit(of_database(second), database("e", table="d")).refused
+
+
+def test_a_table_of_postgres_evolves() -> None:
+    (first,) = database("d", columns=COLUMNS).tables
+    found = [SourceTable("d", (*COLUMNS, Column("m", BIGINT)))]
+    assert with_more_columns(of_database(first), found, ["d"]) == [*database("d.2", successor=True).tables]
+    second = replace(first, name="d.2", columns=found[0].columns, successor=True)
+    assert with_more_columns(of_database(first, second), found, ["d"]) == []
+    assert with_more_columns(of_database(first), [SourceTable("d", (Column("m", BIGINT),))], ["d"]) == []
+
+
 def test_a_schema_that_was_found_elsewhere_is_no_other_table() -> None:
     """The plan has the text of a schema of which the spec names the subject or the Secret alone."""
     value, key = KafkaSchema(subject="t-value"), KafkaSchema(secret="schemas", key="key.avsc")

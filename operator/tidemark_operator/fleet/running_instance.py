@@ -238,7 +238,7 @@ class RunningInstance(InstanceFacade):
         return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data)))[1]
 
     def is_too_old_for(self, source: SourceSpec) -> bool:
-        """Whether replicas are online, and the image of none of them knows this kind of source."""
+        """Whether replicas are online, and the image of none of them knows this kind of source, and all in it."""
         features = required_features(source)
         return bool(self.online) and not any(self.replicas[each].understands(features) for each in self.online)
 

@@ -2,8 +2,9 @@
 
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
-    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; Delta tables, and
-                                                written ones: d.2 begins with the rows of d, so d is removed after that)
+    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; tables of Delta and
+                                                PostgreSQL, and written ones: there d.2 begins with the rows of d, so
+                                                d is removed after that)
     spec:  r again      once removed: r      ►  r.2 is added (relations of introspection: one name means one relation)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark_protocol.plan.ingestion import (
     DEAD_LETTER,
@@ -25,6 +26,7 @@ from tidemark_protocol.plan.ingestion import (
     IngestionDescription,
     IntrospectionSource,
     IntrospectionTable,
+    PostgresSource,
     PostgresTable,
     SourceSpec,
     SourceTable,
@@ -34,6 +36,9 @@ from tidemark_protocol.plan.ingestion import (
 from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
 from tidemark_protocol.plan.successors import newest, number, spec_name, successor
 
+S = TypeVar("S", bound=SourceSpec)
+EvolvingSource = DeltaSource | PostgresSource
+"""Sources whose tables may get columns upstream, and then successors that have them."""
 MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
 status."""
@@ -80,7 +85,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             del known[name]  # it is kept until its successor is there
             continue
         if _takes_other_columns(table, known.get(name)):
-            added.append(replace(table, name=successor(table.name, every)))
+            added.append(_succeeding(table, every))
             del known[name]
             continue
         before = known.pop(name, None)
@@ -103,7 +108,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     if known and len(pinned.removed) + len(known) > MAX_REMOVED:
         refused, reason = f"more than {MAX_REMOVED} tables were removed: make another DataSource", TableEdit.reason
         removed = ()
-    return TableEdit(_with_tables(wanted, added) if added else None, removed, tuple(changed), refused, reason)
+    return TableEdit(with_tables(wanted, added) if added else None, removed, tuple(changed), refused, reason)
 
 
 def with_unknown_relations(pinned: IngestionDescription, wanted: SourceSpec) -> SourceSpec:
@@ -139,27 +144,28 @@ def edited(
     names = tuple(table.name for table in pinned.source.tables if table.name in gone)
     return replace(
         pinned,
-        source=_with_tables(pinned.source, (*kept, *new)),
+        source=with_tables(pinned.source, (*kept, *new)),
         tables=(*(table for table in pinned.tables if table.table.name not in gone), *added),
         removed=(*pinned.removed, *names),
     )
 
 
-def _with_tables(source: Any, tables: Iterable[Any]) -> SourceSpec:
+def with_tables(source: S, tables: Iterable[Any]) -> S:
     """The source with these tables, which are of its kind."""
-    changed: SourceSpec = replace(source, tables=tuple(tables))
+    of_any_kind: Any = source
+    changed: S = replace(of_any_kind, tables=tuple(tables))
     return changed
 
 
 def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
-    """The reason why a table of PostgreSQL cannot be added; empty if it can be. Its changes reach one table alone."""
+    """The reason why a table of PostgreSQL cannot be added; empty if it can be. One name in the spec follows it."""
     if not isinstance(table, PostgresTable):
         return ""
     for other in pinned:
         if (other.schema, other.table) == (table.schema, table.table):
             return (
-                f"table {table.name}: {table.schema}.{table.table} is ingested as table {other.name} still; another"
-                " name is possible once that one is gone"
+                f"table {table.name}: {table.schema}.{table.table} is ingested as table {spec_name(other.name)} still;"
+                " another name is possible once that one is gone"
             )
     return ""
 
@@ -172,11 +178,12 @@ def _is_same(table: Any, pinned: Any) -> bool:
 
 
 def _with_columns_of(table: Any, pinned: Any) -> Any:
-    """The table with the columns that were found when it was pinned, where it declares none; of a Delta table also
-    where it declares the same ones in another order: they are a set. A relation keeps those of its pinning."""
+    """The table with the columns that were found when it was pinned, where it declares none; of a table of Delta or
+    PostgreSQL also where it declares the same ones in another order: they are a set. A relation keeps those of its
+    pinning."""
     named = replace(table, name=pinned.name)
-    if isinstance(named, DeltaTable) and isinstance(pinned, DeltaTable) and set(named.names) == set(pinned.names):
-        named = replace(named, names=pinned.names)
+    if _names_columns(named, pinned) and set(named.names) == set(pinned.names):
+        named = _with_names_of(named, pinned)
     if isinstance(named, IntrospectionTable):
         named = replace(named, columns=pinned.columns)
     if isinstance(named, KafkaTable) and isinstance(pinned, KafkaTable):
@@ -187,13 +194,27 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
 
 
 def _takes_other_columns(table: Any, pinned: Any) -> bool:
-    """Whether the spec differs from what is pinned in the columns that are taken of a Delta table, and in nothing
-    else."""
-    if not isinstance(table, DeltaTable) or not isinstance(pinned, DeltaTable):
+    """Whether the spec differs from what is pinned in the columns that are taken of a table of Delta or PostgreSQL, and
+    in nothing else."""
+    if not _names_columns(table, pinned) or set(table.names) == set(pinned.names):
         return False
-    if set(table.names) == set(pinned.names):
-        return False
-    return replace(table, name=pinned.name, names=pinned.names, columns=pinned.columns) == pinned
+    return bool(_with_names_of(replace(table, name=pinned.name, columns=pinned.columns), pinned) == pinned)
+
+
+def _names_columns(table: Any, pinned: Any) -> bool:
+    return isinstance(table, DeltaTable | PostgresTable) and type(table) is type(pinned)
+
+
+def _with_names_of(table: Any, pinned: Any) -> Any:
+    """The table with the columns that the pinned one names, and in its place in the row of successors."""
+    named = replace(table, names=pinned.names)
+    return replace(named, successor=pinned.successor) if isinstance(named, PostgresTable) else named
+
+
+def _succeeding(table: Any, known: Iterable[str]) -> Any:
+    """The table of the spec as the next one of its name. `known`: the names of all tables so far."""
+    named = replace(table, name=successor(table.name, known))
+    return replace(named, successor=True) if isinstance(named, PostgresTable) else named
 
 
 @dataclass(frozen=True)
@@ -279,14 +300,14 @@ def _next(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable |
 def with_more_columns(
     pinned: IngestionDescription, found: Iterable[SourceTable], evolving: Collection[str]
 ) -> list[Any]:
-    """Successors of the Delta tables in `evolving` (names of the spec) that have all of their columns, as they were,
-    and further ones. `found`: the tables as they are now, by names of the spec."""
-    assert isinstance(pinned.source, DeltaSource)
-    known = {table.name: table for table in pinned.source.tables}
+    """Successors of the tables in `evolving` (names of the spec) that have all of their columns, as they were, and
+    further ones. `found`: the tables as they are now, by names of the spec."""
+    assert isinstance(pinned.source, EvolvingSource)
+    known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
     last, every, now = newest(known), [*known, *pinned.removed], {table.name: table for table in found}
     added = []
     for name in evolving:
         before, columns = known.get(last.get(name, "")), now[name].columns if name in now else ()
         if before is not None and set(before.columns or ()) < set(columns):
-            added.append(replace(before, name=successor(name, every), columns=None))
+            added.append(_succeeding(replace(before, name=name, columns=None), every))
     return added

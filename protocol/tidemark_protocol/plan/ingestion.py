@@ -118,7 +118,8 @@ class DeltaSource:
 class PostgresTable:
     """A table of a PostgreSQL database: its schema and name there.
 
-    `names`: the columns that are taken, all if empty. `columns` None: not pinned yet.
+    `names`: the columns that are taken, all if empty. `columns` None: not pinned yet. `successor`: an earlier table of
+    the name in the spec (`successors.py`) may follow the same table of the database beside this one.
     """
 
     name: str
@@ -126,6 +127,7 @@ class PostgresTable:
     table: str
     names: tuple[str, ...] = ()
     columns: tuple[Column, ...] | None = None
+    successor: bool = False
 
 
 @wire_name("PostgresSource")
@@ -149,7 +151,7 @@ class PostgresSource:
     max_transaction_bytes: int = 1 << 30
 
     def named_twice(self) -> PostgresTable | None:
-        """An entry whose table of the database an earlier entry names, too: the changes would reach one of them."""
+        """An entry whose table of the database an earlier entry names, too."""
         earlier: set[tuple[str, str]] = set()
         for each in self.tables:
             if (each.schema, each.table) in earlier:

@@ -136,7 +136,7 @@ class DataSourceReconciler:
         if state.refused is not None:
             running.drop_ingestion(GlobalId(state.uid))
             return None
-        if running.is_too_old_for(source.source):
+        if running.is_too_old_for(source.source if state.pinned is None else state.pinned.source):
             state.failure = IngestionFailure(IMAGE_TOO_OLD, _too_old(running))
         elif state.failure is not None and state.failure.reason == IMAGE_TOO_OLD:
             state.failure = None
@@ -274,8 +274,8 @@ class DataSourceReconciler:
 
 def _too_old(running: RunningInstance) -> str:
     return (
-        f"the image of no connected replica of ComputeInstance {running.name} knows this kind of source: upgrade it, "
-        "so that one of them ingests"
+        f"the image of no connected replica of ComputeInstance {running.name} knows this kind of source, or the "
+        "successors of its tables: upgrade it, so that one of them ingests"
     )
 
 

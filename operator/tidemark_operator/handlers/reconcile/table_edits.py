@@ -40,6 +40,7 @@ from tidemark_operator.kube.revisions import Owner
 from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
     MAX_TABLES,
+    EvolvingSource,
     TableEdit,
     edited,
     named_in,
@@ -47,13 +48,13 @@ from tidemark_operator.planning.table_edit import (
     table_edit,
     with_more_columns,
     with_rows_of,
+    with_tables,
     with_unknown_relations,
 )
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.ingestion import (
-    DeltaSource,
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
@@ -138,9 +139,9 @@ class TableEdits:
         known now. Each EVOLVE_SECONDS at most."""
         assert state.pinned is not None
         now, looked = monotonic(), self._looks.get(state.key)
-        if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, DeltaSource):
+        if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, EvolvingSource):
             return None
-        present = replace(source.source, tables=tuple(t for t in source.source.tables if t.name in source.evolving))
+        present = with_tables(source.source, (t for t in source.source.tables if t.name in source.evolving))
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
@@ -150,7 +151,7 @@ class TableEdits:
             return None
         self._looks[state.key] = _Look(now, IngestionFailure("SourceUnreadable", error) if error else None)
         more = with_more_columns(state.pinned, found, sorted(source.evolving))
-        return replace(source.source, tables=tuple(more)) if more else None
+        return with_tables(source.source, more) if more else None
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
@@ -286,7 +287,7 @@ def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec
     )
 
 
-async def _readable(source: DeltaSource, running: RunningInstance, until: float) -> tuple[list[SourceTable], str]:
+async def _readable(source: EvolvingSource, running: RunningInstance, until: float) -> tuple[list[SourceTable], str]:
     """The tables that can be read, and why others cannot be; empty if all can. Where they cannot be read together
     they are asked for one by one, in an order that is another one each time, until that time (monotonic seconds).
     Raises Waiting."""
@@ -299,7 +300,7 @@ async def _readable(source: DeltaSource, running: RunningInstance, until: float)
         if monotonic() >= until:
             errors.append(error)
             break
-        answer = await running.inspect(replace(source, tables=(table,)))
+        answer = await running.inspect(with_tables(source, (table,)))
         found += tables_of(answer)
         errors += [answer.error] if answer.error else []
     return found, "; ".join(sorted(errors)[:MAX_NAMED])

@@ -106,8 +106,8 @@ def _files(fields: Fields) -> FilesSource:
 
 
 def _evolving(spec: Fields) -> frozenset[str]:
-    tables = spec.child("delta").children("tables") if spec.has("delta") else ()
-    return frozenset(table.text("name") for table in tables if table.has("evolve"))
+    kinds = [spec.child(kind) for kind in ("delta", "postgres") if spec.has(kind)]
+    return frozenset(t.text("name") for kind in kinds for t in kind.children("tables") if t.has("evolve"))
 
 
 def _delta(fields: Fields) -> DeltaSource:
