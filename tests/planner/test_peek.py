@@ -21,13 +21,13 @@ def peek(catalyst: Catalyst, sql: str) -> PlannedPeek:
 
 
 def test_an_index_is_read_by_its_short_name_with_a_literal_key(catalyst: Catalyst) -> None:
-    """All of the index key bound to literals: a lookup; the filter stays, so that it may be ignored."""
+    """All of the index key bound to literals: a lookup; what else is asked stays a filter."""
     planned = peek(catalyst, "SELECT k, n + 1 AS m FROM live WHERE 7 = k AND n > 3")
 
     assert planned.relation == "live.live"
     assert planned.literals is not None
     assert [[v.value for v in key] for key in planned.literals] == [["7"]]
-    assert [to_sql(p) for p in planned.mfp.predicates] == ["(7L = c0)", "(c1 > 3L)"]
+    assert [to_sql(p) for p in planned.mfp.predicates] == ["(c1 > 3L)"]
     assert [to_sql(e) for e in planned.mfp.expressions] == ["(c1 + 1L)"]
     assert [(c.name, str(c.type), c.nullable) for c in planned.columns] == [
         ("k", "bigint", False),
@@ -42,6 +42,15 @@ def test_several_literal_keys_are_looked_up_each_once(catalyst: Catalyst) -> Non
 
     assert planned.literals is not None
     assert [[v.value for v in key] for key in planned.literals] == [["3"], ["1"]]
+    assert planned.mfp.predicates == ()
+
+
+def test_a_second_filter_of_the_key_stays(catalyst: Catalyst) -> None:
+    """Also one that no row passes, and one by the time."""
+    planned = peek(catalyst, "SELECT n FROM live WHERE k IN (3, 1) AND k IN (1, 2)")
+
+    assert [[v.value for v in key] for key in planned.literals or ()] in ([["3"], ["1"]], [["1"], ["2"]], [["1"]])
+    assert len(planned.mfp.predicates) <= 1
 
 
 def test_order_by_a_column_that_is_not_shown_adds_it_at_the_end(catalyst: Catalyst) -> None:

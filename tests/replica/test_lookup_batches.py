@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,18 +17,19 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.harness import INDEX
-from tests.oracle.histories import History, random_history
+from tests.oracle.histories import History, Table, random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.waiting import BOUND
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import IndexTarget, Peek
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import PeekRows
-from tidemark_protocol.plan.expr import Literal
-from tidemark_protocol.plan.lir import MapFilterProject
-from tidemark_protocol.types import BIGINT, Column
+from tidemark_protocol.plan.expr import ColumnRef, Literal
+from tidemark_protocol.plan.lir import Get, MapFilterProject
+from tidemark_protocol.types import BIGINT, BOOLEAN, Column, SqlType
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.events.jobs import Done, Jobs, Outcome
 from tidemark_replica.events.mailbox import Call, Mailbox
@@ -87,6 +89,56 @@ def test_random_lookups(tmp_path: Path, seed: int) -> None:
                 assert rows_of(answer) == expected
                 some += expected.total()
         assert some
+
+
+KEY_TYPES = {
+    "string": ["", "a", "a ", "A", "é", "e\u0301", "7"],
+    "int": [-(2**31), -1, 0, 7],
+    "decimal(12,2)": [Decimal("0.00"), Decimal("-3.10"), Decimal("1.20")],
+    "date": [date(1, 1, 1), date(1969, 12, 31), date(2020, 2, 29)],
+    "timestamp": [datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(2020, 1, 1, tzinfo=UTC)],
+    "timestamp_ntz": [datetime(1, 1, 1), datetime(2020, 1, 1, 0, 0, 0, 1)],
+    "boolean": [True, False],
+    "binary": [b"", b"\0", b"a", b"a\0"],
+}
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_a_lookup_has_the_rows_that_the_filter_has(tmp_path: Path, kind: str) -> None:
+    """For every type of a key whose filter the planner leaves out, NULL rows beside."""
+    of_type, values = SqlType.parse(kind), KEY_TYPES[kind]
+    assert of_type.is_key_type
+    table = Table((("k", kind), ("n", "bigint")), ([*values[1:], None], [1, 2, None]))
+    history = random_history({"t": table}, 1, times=4, changes=30)
+    whole = MapFilterProject.identity(table.schema)
+    with in_process(tmp_path, {"t": table}, history) as of:
+        exporter = of.build(of.describe(Get(GlobalId("t"), table.schema)))
+        of.step(exporter, history.last + 1).release()
+        readers, some = Readers(of, exporter.indexes[INDEX], tmp_path), 0
+        for value in values:
+            literal = Literal(text_of(value), of_type)
+            equal = call("=", (ColumnRef(0, of_type), literal), BOOLEAN)
+            peek = replace(readers.peek("1", history.last, [], whole), literals=((literal,),))
+            filtered = replace(peek, literals=None, mfp=replace(whole, predicates=(equal,)))
+            expected = rows_of(readers.alone(filtered, LIMITS, lambda: False))
+            found = readers.together([peek], LIMITS)
+            assert found is not None
+            assert rows_of(found[0]) == rows_of(readers.alone(peek, LIMITS, lambda: False)) == expected
+            some += expected.total()
+        assert some
+
+
+def text_of(value: object) -> str:
+    """The value as literals have it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.replace(tzinfo=None).isoformat()
+        case _:
+            return str(value)
 
 
 def test_what_is_no_slice_of_the_rows_is_read_one_by_one(tmp_path: Path) -> None:
@@ -152,41 +204,42 @@ def lookup(uuid: str, at: int = 1, finishing: Finishing = Finishing()) -> Peek: 
 
 
 def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] = ()) -> dict[str, bytes]:
-    """The answers of lookups that all wait for one thread."""
-    mailbox, ended = Mailbox(), queue.Queue[tuple[str, Outcome[Any]]]()
-    jobs, batches = Jobs(mailbox, "lookup", 1), LookupBatches(recorded.one, recorded.many)
+    """The answers of lookups that come while one of the same index at time 1 is read."""
+    mailbox, found = Mailbox(), dict[str, bytes]()
+    jobs = Jobs(mailbox, "lookup", 1)
+    batches = LookupBatches(jobs, recorded.one, recorded.many)
 
-    def submit(peek: Peek) -> None:
-        waiting = batches.add(peek, LIMITS, lambda: False)
-        jobs.submit(peek.uuid, lambda: batches.read(waiting), lambda end: ended.put((peek.uuid, end)))
+    def read(peek: Peek) -> None:
+        def end(outcome: Outcome[Any]) -> None:
+            assert isinstance(outcome, Done)
+            assert peek.uuid not in found
+            found[peek.uuid] = cast(PeekRows, outcome.value).data
 
-    submit(lookup("held", at=0))
+        batches.read(peek, LIMITS, lambda: False, end)
+
+    read(lookup("held"))
     assert recorded.held.wait(BOUND)
     for peek in peeks:
-        submit(peek)
+        read(peek)
     for peek in dropped:
         batches.forget(peek)
     recorded.go_on.set()
-    found = dict[str, bytes]()
-    for _ in range(len(peeks) + 1):
+    while len(found) < 1 + len(peeks) - len(dropped):
         event = mailbox.take(time.monotonic() + BOUND)
         assert isinstance(event, Call)
         event.run()
-        uuid, outcome = ended.get(timeout=BOUND)
-        assert isinstance(outcome, Done)
-        found[uuid] = cast(PeekRows, outcome.value).data
     jobs.shutdown()
     assert not batches._waiting
     return found
 
 
 def test_lookups_that_wait_are_read_together() -> None:
-    """Those of one index at one time, and no more than LOOKUPS_MAX."""
+    """Those of one index at one time, and no more than LOOKUPS_MAX. The first of another time waits for none."""
     recorded = Recorded()
     peeks = [lookup(str(n), at=1 + n % 2) for n in range(2 * LOOKUPS_MAX + 6)]
     found = answered(recorded, peeks)
     assert found == {uuid: uuid.encode() for uuid in ("held", *(peek.uuid for peek in peeks))}
-    assert [len(each) for each in recorded.together] == [LOOKUPS_MAX, LOOKUPS_MAX, 3, 3]
+    assert [len(each) for each in recorded.together] == [1, LOOKUPS_MAX, LOOKUPS_MAX, 3, 2]
     assert not recorded.alone
 
 
@@ -208,4 +261,4 @@ def test_an_order_and_a_limit_are_of_one_lookup() -> None:
 def test_a_dropped_lookup_is_not_read_with_others() -> None:
     recorded, peeks = Recorded(), [lookup(uuid) for uuid in "abc"]
     answered(recorded, peeks, dropped=[peeks[1]])
-    assert recorded.together == [["a", "c"], ["b"]]
+    assert recorded.together == [["a", "c"]]

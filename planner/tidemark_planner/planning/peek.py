@@ -10,7 +10,7 @@ several relations) raises NeedsOperators and is planned as a dataflow (one_shot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -51,7 +51,9 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     relation = next(r for r in request.catalogue.relations if r.id == base.id)
     mfp = _checked(catalyst, base, fused)
     columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
-    literals = key_literals(relation, fused.predicates)
+    literals, others = key_literals(relation, mfp.predicates)
+    if not (mfp.lower or mfp.upper):  # a replica reads together what has keys and no filter
+        mfp = replace(mfp, predicates=others)
     return fits_wire(PlannedPeek(relation.id, mfp, end.finishing, columns, literals))
 
 
@@ -91,30 +93,35 @@ def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterP
     return mfp
 
 
-def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyLiterals | None:
-    """The values that the predicates allow for the index key; None where they do not bind all of it to literals."""
+def key_literals(
+    relation: Relation, predicates: tuple[ScalarExpr, ...]
+) -> tuple[KeyLiterals | None, tuple[ScalarExpr, ...]]:
+    """The values that the predicates allow for the index key, and the predicates that are left once the values are
+    looked up; None and all predicates where they do not bind all of the key to literals."""
     if not relation.index_key:
-        return None
-    values: KeyLiterals = ((),)
+        return None, predicates
+    values, left = KeyLiterals(((),)), list(predicates)
     for position in relation.index_key:
-        allowed = next((v for p in predicates if (v := _allowed_literals(p, position)) is not None), None)
-        if allowed is None or len(values) * len(allowed) > _MAX_LITERALS:
-            return None
-        values = tuple((*start, value) for start in values for value in allowed)
-    return values
+        bound = next(((p, v) for p in predicates if (v := _allowed_literals(p, position)) is not None), None)
+        if bound is None or len(values) * len(bound[1]) > _MAX_LITERALS:
+            return None, predicates
+        left.remove(bound[0])
+        values = tuple((*start, value) for start in values for value in bound[1])
+    return values, tuple(left)
 
 
 def _allowed_literals(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
-    """The literals that the predicate allows for the column at `position`; None where it does not bind the column.
+    """The literals that the predicate allows for the column at `position`, and no others; None where it does not bind
+    the column.
 
-    Floats are left to the filter, since one value has several forms (0.0 and -0.0).
+    Floats, arrays and structs are left to the filter: one value has several forms (0.0 and -0.0).
     """
     if not isinstance(predicate, Call) or predicate.function not in ("=", "in"):
         return None
     column, *values = predicate.arguments
     if predicate.function == "=" and isinstance(column, Literal):
         column, values = values[0], [column]
-    if not isinstance(column, ColumnRef) or column.index != position or column.type.is_floating:
+    if not isinstance(column, ColumnRef) or column.index != position or not column.type.is_key_type:
         return None
     literals = tuple(dict.fromkeys(v for v in values if isinstance(v, Literal) and v.value is not None))
     return literals if all(isinstance(v, Literal) for v in values) else None

@@ -13,6 +13,7 @@ wrong kinds, too much depth or size. Untrusted bytes are checked here and nowher
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -28,6 +29,7 @@ from tidemark_protocol.vocabulary import entry_of, wire_name_of
 
 MAX_PLAN_BYTES = 16 * 1024 * 1024
 MAX_PLAN_DEPTH = 250
+LEAVES_KEPT, LEAF_CHARACTERS_MAX = 4096, 256
 _TAG = "@"
 _PLAIN = (str, int)
 T = TypeVar("T")
@@ -136,7 +138,25 @@ def _object(raw: dict[str, Any], classes: dict[str, Any], where: str, depth: int
     cls = classes.get(tag) if isinstance(tag, str) else None
     if cls is None:
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
-    fields = _fields(cls)
+    if depth < MAX_PLAN_DEPTH and all(map(_is_short, raw.values())):
+        with contextlib.suppress(MalformedPlan):  # what follows says where
+            return _leaf(cls, tuple(raw.items()), tuple(map(type, raw.values())))
+    return _built(raw, cls, where, depth)
+
+
+def _is_short(value: Any) -> bool:
+    return len(value) <= LEAF_CHARACTERS_MAX if isinstance(value, str) else not isinstance(value, list | dict)
+
+
+@functools.lru_cache(LEAVES_KEPT)
+def _leaf(cls: Any, items: tuple[tuple[str, Any], ...], kinds: tuple[type, ...]) -> Any:
+    """An object without parts, such as a column: a plan has the same one many times, and so have plans of one view.
+    `kinds`: of the values, since `1 == True`."""
+    return _built(dict(items), cls, "", 0)
+
+
+def _built(raw: dict[str, Any], cls: Any, where: str, depth: int) -> Any:
+    tag, fields = raw[_TAG], _fields(cls)
     unknown = raw.keys() - fields.keys() - {_TAG}
     if unknown:
         raise MalformedPlan(f"{where}: {tag} has no field {min(unknown)!r}")

@@ -5,7 +5,7 @@
     k = 7 ──┘          rows by hash of key   └──► rows of 7
 
 What a lookup costs is the number of calls into NumPy and Arrow, which hardly depends on the number of keys. A lookup
-waits for no later one: the first that a thread takes reads for all that wait then.
+waits for no later one: a read has those that came while the one before it was under way.
 
 Lookups are read one by one where the answer is no slice of the rows: with an order or a limit, with errors, with rows
 of a negative multiplicity, where keys share a hash, or where the rows are many.
@@ -13,10 +13,8 @@ of a negative multiplicity, where keys share a hash, or where the rows are many.
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -33,6 +31,7 @@ from tidemark_replica.arrangement.rows.grouping import order_by_hash
 from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.updates import Hashes, diffs, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.events.jobs import Done, Job, Outcome, Pool
 from tidemark_replica.peek.collection_reader import check_fits, key_columns, schema_of
 from tidemark_replica.peek.peek_reader import ANSWER_BYTES_MAX, Limits
 from tidemark_replica.peek.result_stash import StashedResult
@@ -40,7 +39,7 @@ from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
 
-LOG = logging.getLogger(__name__)
+_Place = tuple[GlobalId, Time]
 Answer = PeekRows | StashedResult
 Stopped = Callable[[], bool]
 ReadOne = Callable[[Peek, Limits, Stopped], Answer]
@@ -54,83 +53,82 @@ LOOKED_AT_MAX = 256
 
 
 @dataclass
-class WaitingLookup:
-    """A lookup until it is read. `taken`: a thread reads it, or has read it; `answer`: None where it must be read by
-    itself."""
+class _Lookup:
+    """A lookup until it is read. `done` is called with its answer or its failure."""
 
     peek: Peek
     limits: Limits
     stopped: Stopped
-    taken: bool = False
-    answer: PeekRows | None = None
-    ended: threading.Event = field(default_factory=threading.Event)
+    done: Callable[[Outcome[Answer]], None]
+    job: Job
 
 
 class LookupBatches:
-    """The lookups that wait. `add` and `forget` are called on the command loop, `read` on the pool of lookups."""
+    """The lookups that wait, and their reads. Called on the command loop.
 
-    def __init__(self, read_one: ReadOne, read_together: ReadTogether) -> None:
-        self._read_one, self._read_together = read_one, read_together
-        self._waiting: dict[tuple[GlobalId, Time], dict[str, WaitingLookup]] = {}
-        self._lock = threading.Lock()
+    For each index and time one read together runs at a time. Lookups that come meanwhile are the next read, so a busy
+    replica reads more of them at once.
+    """
 
-    def add(self, peek: Peek, limits: Limits, stopped: Stopped) -> WaitingLookup:
-        lookup = WaitingLookup(peek, limits, stopped)
-        with self._lock:
-            self._waiting.setdefault(_place(peek), {})[peek.uuid] = lookup
-        return lookup
+    def __init__(self, jobs: Pool, read_one: ReadOne, read_together: ReadTogether) -> None:
+        self._jobs, self._read_one, self._read_together = jobs, read_one, read_together
+        self._waiting: dict[_Place, dict[str, _Lookup]] = {}
+        """The lookups of each place that has a read under way."""
+
+    def read(self, peek: Peek, limits: Limits, stopped: Stopped, done: Callable[[Outcome[Answer]], None]) -> Job:
+        """Starts to read. The failure is what reading one raises."""
+        lookup = _Lookup(peek, limits, stopped, done, Job(f"peek {peek.uuid}"))
+        if not _is_plain(peek.finishing):
+            self._read_alone(lookup)
+        elif (waiting := self._waiting.get(_place(peek))) is not None:
+            waiting[peek.uuid] = lookup
+        else:
+            self._waiting[_place(peek)] = {}
+            self._read_batch([lookup])
+        return lookup.job
 
     def forget(self, peek: Peek) -> None:
         """The peek was answered or dropped."""
-        with self._lock:
-            self._remove(peek)
+        self._waiting.get(_place(peek), {}).pop(peek.uuid, None)
 
-    def read(self, lookup: WaitingLookup) -> Answer:
-        """The answer. Raises what reading one raises."""
-        batch = self._take(lookup)
-        if batch is None:
-            lookup.ended.wait()
-        elif _is_plain(lookup.peek.finishing):
-            try:
-                self._answer(batch)
-            finally:
-                for each in batch:
-                    each.ended.set()
-        return lookup.answer or self._read_one(lookup.peek, lookup.limits, lookup.stopped)
+    def _read_batch(self, batch: Sequence[_Lookup]) -> None:
+        peeks = [each.peek for each in batch]
+        name = f"{len(batch)} lookups of {peeks[0].target.id}"
+        self._jobs.submit(
+            name, lambda: self._read_together(peeks, batch[0].limits), lambda end: self._end_batch(batch, end)
+        )
 
-    def _take(self, lookup: WaitingLookup) -> list[WaitingLookup] | None:
-        """The lookups to read with this one, which is the first; None: another thread reads it."""
-        with self._lock:
-            if lookup.taken:
-                return None
-            batch = [lookup]
-            if _is_plain(lookup.peek.finishing):
-                waiting = islice(self._waiting.get(_place(lookup.peek), {}).values(), LOOKED_AT_MAX)
-                others = (each for each in waiting if each is not lookup and _are_alike(lookup, each))
-                batch += islice(others, LOOKUPS_MAX - 1)
-            for each in batch:
-                each.taken = True
-                self._remove(each.peek)
-            return batch
-
-    def _remove(self, peek: Peek) -> None:
-        waiting = self._waiting.get(_place(peek), {})
-        waiting.pop(peek.uuid, None)
-        if not waiting:
-            self._waiting.pop(_place(peek), None)
-
-    def _answer(self, batch: Sequence[WaitingLookup]) -> None:
+    def _end_batch(self, batch: Sequence[_Lookup], end: Outcome[Sequence[PeekRows] | None]) -> None:
         """Without an answer each is read by itself, and its failure is its own."""
         try:
-            answers = self._read_together([each.peek for each in batch], batch[0].limits)
-        except Exception:
-            LOG.debug("%d lookups were not read together", len(batch), exc_info=True)
+            if isinstance(end, Done) and end.value is not None:
+                for each, answer in zip(batch, end.value, strict=True):
+                    each.done(Done(answer))
+            else:
+                for each in batch:
+                    self._read_alone(each)
+        finally:
+            self._read_next(_place(batch[0].peek))
+
+    def _read_next(self, place: _Place) -> None:
+        waiting = self._waiting[place]
+        if not waiting:
+            del self._waiting[place]
             return
-        for each, answer in zip(batch, answers or (), strict=False):
-            each.answer = answer
+        first = next(iter(waiting.values()))
+        alike = (each for each in islice(waiting.values(), LOOKED_AT_MAX) if _are_alike(first, each))
+        batch = list(islice(alike, LOOKUPS_MAX))
+        for each in batch:
+            del waiting[each.peek.uuid]
+        self._read_batch(batch)
+
+    def _read_alone(self, lookup: _Lookup) -> None:
+        if not lookup.job.cancelled:
+            read = lambda: self._read_one(lookup.peek, lookup.limits, lookup.stopped)  # noqa: E731
+            self._jobs.submit(lookup.job.name, read, lookup.done)
 
 
-def _place(peek: Peek) -> tuple[GlobalId, Time]:
+def _place(peek: Peek) -> _Place:
     return peek.target.id, peek.timestamp
 
 
@@ -138,7 +136,7 @@ def _is_plain(finishing: Finishing) -> bool:
     return not finishing.order and finishing.limit is None and not finishing.offset
 
 
-def _are_alike(lookup: WaitingLookup, other: WaitingLookup) -> bool:
+def _are_alike(lookup: _Lookup, other: _Lookup) -> bool:
     """Whether the two differ in their keys alone."""
     here, there = lookup.peek, other.peek
     alike = (here.mfp, here.finishing, here.columns) == (there.mfp, there.finishing, there.columns)

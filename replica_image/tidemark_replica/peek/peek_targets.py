@@ -40,9 +40,8 @@ class InstalledPeekTargets:
         read_together: ReadTogether,
     ) -> None:
         """`read`: one peek; `read_together`: several lookups."""
-        self._dataflows, self._watch, self._read = dataflows, watch, read
-        self._lookups = LookupBatches(read, read_together)
-        self._lookup_jobs, self._peek_jobs = lookup_jobs, peek_jobs
+        self._dataflows, self._watch, self._read, self._peek_jobs = dataflows, watch, read, peek_jobs
+        self._lookups = LookupBatches(lookup_jobs, read, read_together)
         self._unwanted: dict[str, threading.Event] = {}
 
     def readable(self, peek: Peek) -> Readable | str | None:
@@ -59,11 +58,9 @@ class InstalledPeekTargets:
 
     def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         unwanted = self._unwanted[peek.uuid] = threading.Event()
-        name = f"peek {peek.uuid}"
         if _is_lookup(peek):
-            lookup = self._lookups.add(peek, limits, unwanted.is_set)
-            return self._lookup_jobs.submit(name, lambda: self._lookups.read(lookup), done)
-        return self._peek_jobs.submit(name, lambda: self._read(peek, limits, unwanted.is_set), done)
+            return self._lookups.read(peek, limits, unwanted.is_set, done)
+        return self._peek_jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
 
     def forget(self, peek: Peek) -> None:
         if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
@@ -84,5 +81,6 @@ class InstalledPeekTargets:
 
 def _is_lookup(peek: Peek) -> bool:
     """Whether the peek reads rows of given keys of an index and computes nothing."""
-    computes = peek.mfp.expressions or peek.mfp.predicates
+    mfp = peek.mfp
+    computes = mfp.expressions or mfp.predicates or mfp.lower or mfp.upper
     return not isinstance(peek.target, ShardTarget) and peek.literals is not None and not computes

@@ -59,8 +59,7 @@ class RelationNames:
 
 
 def recognise(sql: str, names: RelationNames) -> PlannedPeek | None:
-    """The planner's peek for a plain SELECT, without the filter where a lookup makes it redundant; None for every other
-    statement."""
+    """The planner's peek for a plain SELECT; None for every other statement."""
     tokens = _tokens(sql)
     if tokens is None:
         return None
@@ -92,8 +91,8 @@ def _select(read: _Reader, names: RelationNames) -> PlannedPeek:
     schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
     key = relation.index_key or ()
     literals = (tuple(equal[at] for at in key),) if key and equal.keys() >= set(key) else None
-    is_redundant = literals is not None and equal.keys() == set(key)
-    predicates = () if is_redundant else tuple(_equality(relation.columns[at], at, of) for at, of in equal.items())
+    filtered = [at for at in equal if literals is None or at not in key]
+    predicates = tuple(_equality(relation.columns[at], at, equal[at]) for at in filtered)
     mfp = MapFilterProject(schema, predicates=predicates, projection=None if projection == whole else projection)
     return PlannedPeek(GlobalId(relation.id), mfp, Finishing(limit=limit), columns, literals)
 
