@@ -42,7 +42,7 @@ from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
 from tidemark_devcluster.programs.build import ensure_helm, ensure_versitygw
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_operator.orchestrator.kubernetes.driver import METRICS_PORT
 
 PLAIN = f"{version()}-plain"
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         vars(given).update(rounds=1, steps=5)
     host_requirements.require_all()
     circumstances = context() | {"load_before": load(), **vars(given)}
-    progress = Progress(sys.stderr)
+    progress = ProgressOutput(sys.stderr)
     images = nodes.built(progress)
     with nodes.running_node(ensure_node_binaries(os.environ, progress)) as node, place(node, images, progress) as at:
         figures = _sizes(images) | _measured(at, given.parts, given.rounds, given.steps)
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextmanager
-def place(node: OneNode, images: Mapping[str, Image], progress: Progress) -> Iterator[Place]:
+def place(node: OneNode, images: Mapping[str, Image], progress: ProgressOutput) -> Iterator[Place]:
     """The node with its images, those with other JVMs among them, and with an object store."""
     nodes.load(node, images)
     node.load(_plain(images["replica"], progress))
@@ -101,7 +101,7 @@ def place(node: OneNode, images: Mapping[str, Image], progress: Progress) -> Ite
         yield Place(node, Helm(ensure_helm(os.environ, progress), node, home), store)
 
 
-def _plain(replica: Image, progress: Progress) -> Path:
+def _plain(replica: Image, progress: ProgressOutput) -> Path:
     """The archive of the image with other JVMs."""
     name = f"{replica.name.rpartition(':')[0]}:{PLAIN}"
     with workshop(BuildOptions(python=image_name("operator")), os.environ, progress) as shop:

@@ -34,7 +34,7 @@ from bench.harness.ratios import Figures, rounded
 from tests.e2e.system import CHECKOUT, System, running
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_operator.resources.manifest.meta import GROUP, VERSION
 
 NAMESPACE, SOURCE, TABLES, BOUND = "bench", "readings", 20, 1200.0
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.quick:
         vars(given).update(dataflows=5, replicas=1, seconds=3.0)
     circumstances = context() | {"load_before": load(), **vars(given)}
-    binaries = ensure_binaries(os.environ, Progress(sys.stderr))
+    binaries = ensure_binaries(os.environ, ProgressOutput(sys.stderr))
     with (
         tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as folder,
         ControlPlane.started(Path(folder) / "plane", binaries) as plane,

@@ -37,10 +37,10 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.sinks.publish import PublishedView
 from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column
 from tidemark_replica.events.jobs import Jobs
-from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.events.mailbox import LoopCall, Mailbox
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.publisher import Publisher
-from tidemark_replica.sinks.published.publication import FEW_ROWS, Publication, Published
+from tidemark_replica.sinks.published.publication import FEW_ROWS, Published, TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions
 from tidemark_replica.sinks.published.table_destination import TableDestination
 
@@ -93,7 +93,7 @@ class View:
         return new
 
     def publish(self) -> Published:
-        publication = Publication(self.shard, TableOptions(str(self.folder / "published"), OWNER, uid="u", term=1))
+        publication = TablePublication(self.shard, TableOptions(str(self.folder / "published"), OWNER, uid="u", term=1))
         return publication.publish(Time(self.upper - 1))
 
     def check(self) -> None:
@@ -140,7 +140,7 @@ def lag(view: View, every_s: int) -> float:
 def turn(mailbox: Mailbox) -> None:
     """Run the end of a job, as the command loop does, if one comes soon."""
     event = mailbox.take(time.monotonic() + 0.05)
-    if isinstance(event, Call):
+    if isinstance(event, LoopCall):
         event.run()
 
 

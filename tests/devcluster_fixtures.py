@@ -21,13 +21,13 @@ from tests.kube.api_requests import ApiRequests
 from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import Binaries, ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 @pytest.fixture(scope="session")
 def control_plane_binaries() -> Binaries:
     """The programs; the first time they are compiled, which takes minutes and is shown."""
-    return ensure_binaries(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    return ensure_binaries(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
 
 
 @pytest.fixture(scope="session")

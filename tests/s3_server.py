@@ -23,7 +23,7 @@ from tests.ports import free_port
 from tests.waiting import until
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.programs.build import ensure_versitygw
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_persist.storage.storage import Storage
 
 BOUND_SECONDS = 60.0
@@ -78,7 +78,7 @@ class S3Server:
 @contextmanager
 def s3_server(home: Path) -> Iterator[S3Server]:
     """One on a port of its own, with one bucket. It ends with the block, also when this process is killed."""
-    program = ensure_versitygw(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    program = ensure_versitygw(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
     for _ in range(STARTS_MOST):
         server = S3Server(home / "objects", free_port(), f"b-{secrets.token_hex(4)}")
         (server.folder / server.bucket).mkdir(parents=True)
@@ -95,7 +95,7 @@ def s3_server(home: Path) -> Iterator[S3Server]:
 @contextmanager
 def beside(server: S3Server) -> Iterator[S3Server]:
     """Another server over the same objects, with other credentials."""
-    program = ensure_versitygw(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    program = ensure_versitygw(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
     for _ in range(STARTS_MOST):
         other = S3Server(server.folder, free_port(), server.bucket)
         identity = _start(program, other, server.folder.parent)

@@ -31,7 +31,7 @@ from tests.s3_server import S3Server, s3_server
 from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 CACHE_MIB = 256
 SETTINGS = (
@@ -198,7 +198,7 @@ def _format(meta: str, store: S3Server, home: Path) -> None:
 @contextmanager
 def _etcd(home: Path) -> Iterator[str]:
     """A URL that JuiceFS takes for its metadata."""
-    etcd = ensure_binaries(os.environ, Progress(sys.__stderr__ or sys.stderr)).etcd
+    etcd = ensure_binaries(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr)).etcd
     for _ in range(10):
         client, peer = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
         named = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.harness.workload.tpch import Table
-from tidemark_persist import DIFF, TIME, MaintenancePolicy, Part, Shard, create_or_open, open_shard, write_staged
+from tidemark_persist import DIFF, TIME, FilePart, MaintenancePolicy, Shard, create_or_open, open_shard, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -161,7 +161,7 @@ class View:
         self._dataflow.drop()
         self._store.close()
 
-    def _step(self, upper: int, read: Callable[[Source], Sequence[Part]]) -> StepTimes:
+    def _step(self, upper: int, read: Callable[[Source], Sequence[FilePart]]) -> StepTimes:
         marks = [time.perf_counter()]
         inputs = {name: read(source) for name, source in self._sources.items()}
         marks.append(time.perf_counter())

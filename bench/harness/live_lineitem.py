@@ -17,7 +17,7 @@ from bench.harness.gateway_client import GatewayClient, gateway_client
 from tests.e2e.system import System, running
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 NAMESPACE, LINES_OF_SF1 = "bench", 6_000_000
 COLUMNS = "l_orderkey, l_linenumber, l_partkey, l_quantity, l_extendedprice, l_shipdate"
@@ -32,7 +32,7 @@ STEPPING = {
 @contextmanager
 def started_system() -> Iterator[System]:
     """An operator beside a control plane, both ended after the block."""
-    binaries = ensure_binaries(os.environ, Progress(sys.stderr))
+    binaries = ensure_binaries(os.environ, ProgressOutput(sys.stderr))
     with (
         tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as folder,
         ControlPlane.started(Path(folder) / "plane", binaries) as plane,

@@ -32,7 +32,7 @@ from bench.harness.query import Planner, describe, planner
 from bench.harness.workload.queries import PLANS, Query
 from bench.harness.workload.tpch_history import TpchHistory
 from tidemark_replica.render.step_worker.pool import StepWorkers
-from tidemark_replica.render.step_worker.wire import Member
+from tidemark_replica.render.step_worker.wire import StageRequest
 from tidemark_replica.render.step_worker.work_ticket import WorkTicket
 from tidemark_replica.render.step_worker.worker_members import MemberRunner
 from tidemark_replica.render.task.description import StageReport
@@ -57,7 +57,7 @@ class Here(StepWorkers):
         """To its end."""
         member = ticket.member
         if member.key in self._known:
-            member = Member(member.number, member.stage, member.description, member.key, None)
+            member = StageRequest(member.number, member.stage, member.description, member.key, None)
         self._known.add(member.key)
         if self.profile is not None:
             self.profile.enable()

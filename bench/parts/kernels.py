@@ -26,7 +26,7 @@ from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 ORDERS, ITEMS, SUMS = ArrangementId("orders"), ArrangementId("items"), ArrangementId("sums")
@@ -35,7 +35,11 @@ ITEM_TYPES = (pa.int64(), pa.string(), pa.decimal128(15, 2), pa.date32(), pa.str
 SHAPE = AccumulatorLayout(
     (pa.date32(), pa.string(), pa.decimal128(15, 2)),
     (0, 1),
-    (Aggregate("count", None, "count(*)"), Aggregate("sum", 2, "sum(price)"), Aggregate("avg", 2, "avg(price)")),
+    (
+        ColumnAggregate("count", None, "count(*)"),
+        ColumnAggregate("sum", 2, "sum(price)"),
+        ColumnAggregate("avg", 2, "avg(price)"),
+    ),
 )
 JOIN = JoinSpec(JoinInput(ORDERS, ()), JoinInput(ITEMS, (3, 4, 2)))
 REDUCE = ReduceSpec(SUMS, SHAPE)

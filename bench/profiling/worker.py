@@ -6,14 +6,14 @@ import sys
 
 from bench.profiling import spans
 from tidemark_replica.render.step_worker.__main__ import main
-from tidemark_replica.render.step_worker.wire import Answer, Member
+from tidemark_replica.render.step_worker.wire import StageAnswer, StageRequest
 from tidemark_replica.render.step_worker.worker_members import MemberRunner
 
 
 class Timed(MemberRunner):
     """Members' calls, timed as those of a task are."""
 
-    def answer(self, member: Member) -> Answer:
+    def answer(self, member: StageRequest) -> StageAnswer:
         with spans.call(member.stage):
             return super().answer(member)
 

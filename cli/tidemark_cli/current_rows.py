@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tidemark.changes import Changes, Times, subscribed
+from tidemark.changes import TimedChanges, Times, subscribed
 from tidemark.errors import Error, is_passing
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
@@ -71,7 +71,7 @@ class CurrentRows:
         with self._lock:
             self._next = names, [type.startswith(_NUMBERS) for type in header.column_types]
 
-    def take(self, changes: Changes) -> None:
+    def take(self, changes: TimedChanges) -> None:
         """Apply all changes of one time. Raises CliError where there are more rows or bytes than a table holds."""
         if changes.changes.num_rows > 2 * ROWS_MAX:
             raise self.too_many()
@@ -166,7 +166,7 @@ def follow(find: Callable[[], Gateway], request: SubscribeRequest, sort_by: str)
 
 def _changes(
     link: Link, request: SubscribeRequest, rows: CurrentRows, changed: Callable[[], None]
-) -> Iterator[Changes]:
+) -> Iterator[TimedChanges]:
     """The changes of one subscribe after the other. A later one begins at the newest time: `as_of` may be too old by
     then. Raises Error where the first one is refused, or a later one for good."""
     has_begun = False
@@ -186,7 +186,7 @@ def _changes(
         time.sleep(AGAIN_SECONDS)
 
 
-def _subscribe(link: Link, request: SubscribeRequest, rows: CurrentRows) -> Iterator[Changes]:
+def _subscribe(link: Link, request: SubscribeRequest, rows: CurrentRows) -> Iterator[TimedChanges]:
     with subscribed(link, request) as (header, batches):
         rows.begin(header)
         divided = Times(list(header.column_names), header.as_of)

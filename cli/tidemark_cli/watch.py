@@ -38,7 +38,7 @@ Call = Callable[[Any, Any], Message]
 
 
 @dataclass(frozen=True)
-class Listing:
+class ListingFormat:
     """The form in which the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from
     others; the first `leading` cells of a line do so in a table."""
 
@@ -79,7 +79,7 @@ def replies(find: Callable[[], Gateway], call: Call) -> Iterator[Message | Error
 
 
 def print_listing(
-    find: Callable[[], Gateway], call: Call, listing: Listing, output: str, *, watched: bool, where: str
+    find: Callable[[], Gateway], call: Call, listing: ListingFormat, output: str, *, watched: bool, where: str
 ) -> None:
     """Print what the call lists, once or until the command is ended. `where`: the end of the sentence that says that
     there is nothing. Raises Error where a call is refused."""
@@ -97,7 +97,7 @@ def print_listing(
         print(f"No {listing.rows} found{where}.")
 
 
-def watch(find: Callable[[], Gateway], call: Call, listing: Listing, output: str) -> None:
+def watch(find: Callable[[], Gateway], call: Call, listing: ListingFormat, output: str) -> None:
     """Shows what the calls list, until the command is ended. Raises Error where a call is refused."""
     if output == "table" and live.is_possible():
         _watch_live(replies(find, call), listing)
@@ -105,7 +105,7 @@ def watch(find: Callable[[], Gateway], call: Call, listing: Listing, output: str
         _print_changes(replies(find, call), listing, output)
 
 
-def _watch_live(outcomes: Iterator[Message | Error], listing: Listing) -> None:
+def _watch_live(outcomes: Iterator[Message | Error], listing: ListingFormat) -> None:
     shown, lock = _Shown(), threading.Lock()
 
     def frame(height: int) -> Frame:
@@ -148,7 +148,7 @@ class _Shown:
     note: str = ""
 
 
-def _print_changes(outcomes: Iterator[Message | Error], listing: Listing, output: str) -> None:
+def _print_changes(outcomes: Iterator[Message | Error], listing: ListingFormat, output: str) -> None:
     """Prints each row that is not as it was printed last."""
     printer = _Changes(listing, output)
     noted = ""
@@ -163,7 +163,7 @@ def _print_changes(outcomes: Iterator[Message | Error], listing: Listing, output
 
 
 class _Changes:
-    def __init__(self, listing: Listing, output: str) -> None:
+    def __init__(self, listing: ListingFormat, output: str) -> None:
         self._listing, self._output = listing, output
         self._printed: dict[tuple[Any, ...], Any] = {}
         self._writer: Any = None

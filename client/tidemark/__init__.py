@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidemark.changes import Changes
+    from tidemark.changes import TimedChanges
     from tidemark.connection import Connection, connect
     from tidemark.cursor import Cursor
     from tidemark.errors import (
@@ -59,7 +59,6 @@ __all__ = [
     "ROWID",
     "STRING",
     "Binary",
-    "Changes",
     "Connection",
     "Cursor",
     "DataError",
@@ -75,6 +74,7 @@ __all__ = [
     "OperationalError",
     "ProgrammingError",
     "RelationChanged",
+    "TimedChanges",
     "Timestamp",
     "TimestampFromTicks",
     "ViewInError",

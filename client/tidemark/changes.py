@@ -28,7 +28,7 @@ Batches = Iterator[tuple[SubscribeBatch, bytes]]
 _NO_HEADER = "the gateway's answer has no header: operator and client are of different versions"
 
 
-class Changes(NamedTuple):
+class TimedChanges(NamedTuple):
     """`time`: ms since 1970. `changes`: column `__diff`, 1 for a row that comes and -1 for one that goes, and the
     columns of the rows; empty where nothing changed up to `time`."""
 
@@ -36,7 +36,7 @@ class Changes(NamedTuple):
     changes: pa.Table
 
 
-async def follow(link: Link, request: SubscribeRequest, progress: bool) -> AsyncGenerator[Changes, None]:
+async def follow(link: Link, request: SubscribeRequest, progress: bool) -> AsyncGenerator[TimedChanges, None]:
     """The changes, until the last one. `progress`: also times up to which nothing changed.
 
     Raises:
@@ -97,7 +97,7 @@ class Times:
         # a time before as_of is none to go on from: the rows that there are at as_of would never come
         self._reported, self._empty = as_of - 1, pa.table({DIFF_COLUMN: pa.array([], pa.int64())})
 
-    def complete(self, batch: SubscribeBatch, data: bytes) -> Iterator[Changes]:
+    def complete(self, batch: SubscribeBatch, data: bytes) -> Iterator[TimedChanges]:
         """The times that are complete with this batch."""
         updates = unseen(pa.ipc.open_stream(data).read_all(), batch.lower, batch.lower_part) if data else None
         if updates is not None and updates.num_rows:
@@ -116,14 +116,14 @@ class Times:
         if self._time is not None and self._time < batch.upper:
             yield from self._taken()
 
-    def idle(self, upper: int) -> Changes | None:
+    def idle(self, upper: int) -> TimedChanges | None:
         """The last time before `upper`, unless it was reported already."""
         if self._time is not None or upper == EMPTY or upper - 1 <= self._reported:
             return None
         self._reported = upper - 1
-        return Changes(upper - 1, self._empty)
+        return TimedChanges(upper - 1, self._empty)
 
-    def _taken(self) -> Iterator[Changes]:
+    def _taken(self) -> Iterator[TimedChanges]:
         if self._time is not None:
-            yield Changes(self._time, pa.concat_tables(self._parts))
+            yield TimedChanges(self._time, pa.concat_tables(self._parts))
             self._reported, self._time, self._parts, self.kept_bytes = self._time, None, [], 0

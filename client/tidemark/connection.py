@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tidemark.changes import Changes, follow
+from tidemark.changes import TimedChanges, follow
 from tidemark.cursor import Cursor, milliseconds
 from tidemark.errors import InterfaceError, NotSupportedError
 from tidemark.gateway import discovery
@@ -88,7 +88,7 @@ class Connection:
         snapshot: bool = True,
         progress: bool = False,
         replica: str = "",
-    ) -> AsyncGenerator[Changes, None]:
+    ) -> AsyncGenerator[TimedChanges, None]:
         """The rows of a query or an export, then every change to them: `async for time, changes in ...`.
 
         `subject`: SQL, or the name of a table or export. `progress`: times up to which nothing changed come, too, with

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tidemark_devcluster.control_plane.control_plane import ControlPlane, Status
-from tidemark_devcluster.control_plane.start import Options
+from tidemark_devcluster.control_plane.control_plane import ControlPlane, ControlPlaneStatus
+from tidemark_devcluster.control_plane.start import StartOptions
 from tidemark_devcluster.demo import status as demo_status
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import DevClusterError
@@ -22,7 +22,7 @@ from tidemark_devcluster.node import command as node_command
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.supervision import plane as supervised
 from tidemark_devcluster.supervision import table
 from tidemark_devcluster.supervision.process import SUPERVISOR, supervise
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    progress = Progress(sys.stderr)
+    progress = ProgressOutput(sys.stderr)
     programs = recipe.API_SERVER_PROGRAMS if options.api_server else recipe.PROGRAMS
     binaries = ensure_binaries(os.environ, progress, programs)
     paths = {name: str(path) for name, path in asdict(binaries).items() if path is not None}
@@ -120,10 +120,10 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    binaries = ensure_binaries(os.environ, Progress(sys.stderr))
+    binaries = ensure_binaries(os.environ, ProgressOutput(sys.stderr))
     began = time.monotonic()
     plane = ControlPlane(options.state, options.kubeconfig)
-    plane.up(binaries, Options(options.port, durable=not options.no_fsync))
+    plane.up(binaries, StartOptions(options.port, durable=not options.no_fsync))
     supervised.start_supervisor(plane, durable=not options.no_fsync)
     print(f"control plane ready after {time.monotonic() - began:.1f} s", file=sys.stderr)
     status = plane.status()
@@ -131,12 +131,12 @@ def _up(options: argparse.Namespace) -> int:
     return 0
 
 
-def _as_json(plane: ControlPlane, status: Status) -> str:
+def _as_json(plane: ControlPlane, status: ControlPlaneStatus) -> str:
     paths = {"kubeconfig": str(plane.kubeconfig), "kubectl": str(plane.layout.kubectl)}
     return json.dumps({**asdict(status), **paths})
 
 
-def _as_text(plane: ControlPlane, status: Status) -> str:
+def _as_text(plane: ControlPlane, status: ControlPlaneStatus) -> str:
     """One row for each program, those of a demo in the same folder too; then where the API server is."""
     home = Home(plane.layout.root.parent)
     rows = demo_status.rows(home) if demo_status.is_demo(plane, home) else supervised.all_rows(plane)

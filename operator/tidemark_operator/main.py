@@ -44,7 +44,7 @@ from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.kube.startup_retry import retry_at_startup
-from tidemark_operator.options import Options, parse
+from tidemark_operator.options import OperatorOptions, parse
 from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
 from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-async def run(options: Options) -> int:
+async def run(options: OperatorOptions) -> int:
     """Run until a signal, or until another operator leads; return the exit status. Raises OperatorError."""
     stop = asyncio.Event()
     _take_signals(stop)
@@ -116,7 +116,7 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
     return not stop.is_set() and standing.result() > 0
 
 
-async def _lead(context: ReconcileContext, options: Options, tasks: Background, stop: asyncio.Event) -> int:
+async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Background, stop: asyncio.Event) -> int:
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
@@ -145,7 +145,7 @@ async def _lead(context: ReconcileContext, options: Options, tasks: Background, 
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
 
-def _announced(context: ReconcileContext, options: Options) -> EndpointPublisher | None:
+def _announced(context: ReconcileContext, options: OperatorOptions) -> EndpointPublisher | None:
     if options.gateway_service is None:
         return None
     place = (options.lease_namespace, options.gateway_service)
@@ -183,7 +183,7 @@ class Background:
 
 
 async def _context(
-    kube: Kube, options: Options, leadership: Leadership, kept: tuple[Fleet, Registry], identity: str
+    kube: Kube, options: OperatorOptions, leadership: Leadership, kept: tuple[Fleet, Registry], identity: str
 ) -> ReconcileContext:
     """The leader's state. The orchestrator adopts the replicas that run. `kept`: what metrics are read from."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
@@ -202,7 +202,7 @@ async def _context(
     )
 
 
-async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Peers, PlannerClient]:
+async def _orchestrator(kube: Kube, options: OperatorOptions) -> tuple[Orchestrator, Peers, PlannerClient]:
     """The orchestrator, the certificates of its peers, and the planner: a pod, or a process of this machine."""
     if options.pods is not None:
         assert options.planner is not None, "parse requires it"
@@ -220,7 +220,7 @@ async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Pee
 
 
 def _work(
-    operator: ReconcileLoop, context: ReconcileContext, options: Options
+    operator: ReconcileLoop, context: ReconcileContext, options: OperatorOptions
 ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
         ("orchestrator", context.orchestrator.run()),

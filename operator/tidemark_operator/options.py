@@ -18,14 +18,14 @@ from tidemark_operator.gateway.server.listener import (
     TlsFolder,
 )
 from tidemark_operator.handlers.default_instance import DefaultInstance
-from tidemark_operator.orchestrator.kubernetes.settings import USER, Settings
+from tidemark_operator.orchestrator.kubernetes.settings import USER, KubernetesSettings
 from tidemark_operator.resources.addresses.address import InvalidAddress
 from tidemark_operator.resources.addresses.allowed_hosts import EVERYTHING, AllowedHosts
 from tidemark_protocol import tracing
 
 
 @dataclass(frozen=True)
-class Options:
+class OperatorOptions:
     """The parsed command line; paths are absolute."""
 
     kubeconfig: Path | None
@@ -44,11 +44,11 @@ class Options:
     default_instance: DefaultInstance | None
     allowed_hosts: AllowedHosts
     """The addresses that sources and sinks may connect to."""
-    pods: Settings | None
+    pods: KubernetesSettings | None
     """Settings of replicas as pods; None: replicas are processes of this machine."""
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> OperatorOptions:
     """Parse the command line; exits with a message for a wrong option.
 
     Raises:
@@ -97,7 +97,7 @@ def parse(arguments: Sequence[str]) -> Options:
             "--orchestrator kubernetes needs --replica-image and --planner: the image of replicas, and the "
             "planner's address"
         )
-    return Options(
+    return OperatorOptions(
         given.kubeconfig.absolute() if given.kubeconfig else None,
         given.state_dir.absolute(),
         tuple(given.namespace),
@@ -228,7 +228,7 @@ def _user(text: str) -> int | None:
     return int(text)
 
 
-def _pods(given: argparse.Namespace) -> Settings:
+def _pods(given: argparse.Namespace) -> KubernetesSettings:
     settings = {
         "pull_policy": given.replica_image_pull_policy,
         "pull_secrets": tuple(given.replica_image_pull_secret),
@@ -237,4 +237,4 @@ def _pods(given: argparse.Namespace) -> Settings:
     }
     given_by_name = {name: value for name, value in settings.items() if value}
     traced = tuple(tracing.endpoint(os.environ).items())
-    return Settings(given.replica_image, user=given.replica_user, tracing=traced, **given_by_name)
+    return KubernetesSettings(given.replica_image, user=given.replica_user, tracing=traced, **given_by_name)

@@ -40,8 +40,8 @@ from tidemark_persist.errors import (
     StoreProblem,
 )
 from tidemark_persist.files.consolidate import consolidate
-from tidemark_persist.files.file_parts import Part, Sieve, read_part, staged_part
-from tidemark_persist.files.live_rows import Contents, Scan
+from tidemark_persist.files.file_parts import FilePart, Sieve, read_part, staged_part
+from tidemark_persist.files.live_rows import LiveRows, PartScan
 from tidemark_persist.files.pruning import Condition, condition
 from tidemark_persist.files.spill import set_spill_folder, spill_folder
 from tidemark_persist.files.staging import StagedFile, remove_staged, restaged, write_staged
@@ -67,10 +67,10 @@ __all__ = [
     "CommitForgotten",
     "Condition",
     "Contention",
-    "Contents",
     "DataFile",
     "DiffOverflow",
     "Fenced",
+    "FilePart",
     "ForeignCommit",
     "IndeterminateCommit",
     "InvalidBatch",
@@ -79,16 +79,16 @@ __all__ = [
     "InvalidStagedFile",
     "InvalidTime",
     "Lease",
+    "LiveRows",
     "MaintenancePolicy",
     "NotJson",
     "NotReadable",
     "ObjectChanged",
     "ObjectReader",
     "ObjectVersion",
-    "Part",
     "PartGone",
+    "PartScan",
     "PersistError",
-    "Scan",
     "Shard",
     "ShardDeleted",
     "ShardId",

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
 from tidemark_persist.files.batch import check_rows, conform
 from tidemark_persist.files.consolidate import consolidate_stream
-from tidemark_persist.files.file_parts import Part, part_of, read_part
-from tidemark_persist.files.live_rows import Contents, Scan, live_contents
+from tidemark_persist.files.file_parts import FilePart, part_of, read_part
+from tidemark_persist.files.live_rows import LiveRows, PartScan, live_contents
 from tidemark_persist.files.pruning import may_have_errors
 from tidemark_persist.files.staging import StagedFile, check_staged, write_file
 from tidemark_persist.log import append as appending
@@ -122,7 +122,7 @@ class ShardReader:
             return consolidate_stream(tables, pa.schema([self._table_schema.field(name) for name in wanted]))
 
     @contextmanager
-    def contents(self, as_of: int, scan: Scan) -> Iterator[Contents]:
+    def contents(self, as_of: int, scan: PartScan) -> Iterator[LiveRows]:
         """The contents at `as_of` piece by piece, in memory that does not grow with the shard; to be read inside the
         `with`. Raises NotReadable."""
         with self.lease():
@@ -140,7 +140,7 @@ class ShardReader:
             schema = pa.schema([self._table_schema.field(name) for name in wanted])
             return consolidate_stream((table for table in errors if table.num_rows), schema)
 
-    def snapshot_parts(self, as_of: int) -> list[Part]:
+    def snapshot_parts(self, as_of: int) -> list[FilePart]:
         """The parts with all updates up to and including `as_of`, to be consolidated by the reader. Raises
         NotReadable."""
         time = checked_frontier(as_of, "as_of")
@@ -150,7 +150,7 @@ class ShardReader:
                 raise self._not_readable(f"as of {show(time)}", "since <= as_of < upper")
             return self._parts(Time(0), Time(time + 1))
 
-    def listen(self, lower: int, upper: int, epoch: int | None = None) -> list[Part]:
+    def listen(self, lower: int, upper: int, epoch: int | None = None) -> list[FilePart]:
         """The parts with the updates of `[lower, upper)`. Raises NotReadable; ForeignCommit where the epoch is another
         one than `epoch`, so that the updates do not lead on from what was read in that.
 
@@ -165,7 +165,7 @@ class ShardReader:
                 raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
             return self._parts(start, end) if start < end else []
 
-    def listen_cached(self, lower: int, upper: int, epoch: int | None = None) -> list[Part] | None:
+    def listen_cached(self, lower: int, upper: int, epoch: int | None = None) -> list[FilePart] | None:
         """Like `listen`, without reading the log. None where this handle's version does not cover the times, its epoch
         is another one, or another thread uses it.
 
@@ -194,7 +194,7 @@ class ShardReader:
         self.refresh()  # files that are listed from here on were live after the lease was written
         return lease
 
-    def _parts(self, lower: Time, upper: Time) -> list[Part]:
+    def _parts(self, lower: Time, upper: Time) -> list[FilePart]:
         return [part_of(self.location, file, lower, upper) for file in self._log.state.overlapping(lower, upper)]
 
     def _not_readable(self, what: str, need: str) -> NotReadable:

@@ -20,7 +20,7 @@ from tidemark.errors import Error
 from tidemark.gateway.channel import async_channel
 from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import Relation
+from tidemark_pgwire.catalogue import CatalogueRelation
 from tidemark_pgwire.errors import WireError
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
@@ -124,7 +124,7 @@ class GatewayLink:
         reply = await self._asked(lambda stub: stub.Explain(request, **_call(token, CALL_SECONDS)), request.subject)
         return str(reply.text)
 
-    async def relations(self, token: str, namespace: str) -> tuple[Relation, ...]:
+    async def relations(self, token: str, namespace: str) -> tuple[CatalogueRelation, ...]:
         """The namespace's relations that the user may see. Raises WireError."""
         request = pb.RelationsRequest(namespace=namespace)
         reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
@@ -357,8 +357,10 @@ def _position(sql: str, at: str) -> int:
     return min(sum(len(each) + 1 for each in before) + int(column), len(sql))
 
 
-def _relation(described: Any) -> Relation:
+def _relation(described: Any) -> CatalogueRelation:
     columns = tuple(Column(each.name, SqlType.parse(each.type), each.nullable) for each in described.columns)
     keys = tuple(tuple(key.columns) for key in described.keys)
     kind = _KINDS.get(described.kind, "view")
-    return Relation(described.parent, described.name, kind, columns, keys, tuple(described.index_key), described.short)
+    return CatalogueRelation(
+        described.parent, described.name, kind, columns, keys, tuple(described.index_key), described.short
+    )

@@ -22,7 +22,7 @@ from tidemark.gateway import discovery
 from tidemark.gateway.discovery import Credentials, Gateway, Location
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.server import Certificate, CertificateFiles, ListenerRefused, PgServer
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.watchdog import watch
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--gateway-file", type=Path, metavar="FILE", help="gateway.json of an operator on this machine, instead"
     )
-    limits = Limits()
+    limits = SessionLimits()
     found.add_argument("--max-connections", type=int, default=limits.connections, help="default: %(default)s")
     found.add_argument(
         "--max-user-connections",
@@ -110,7 +110,7 @@ async def _serve(options: argparse.Namespace) -> None:
         raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
     host, port = _address(options.listen)
     files = None if options.certificate is None else CertificateFiles(options.certificate, options.key)
-    limits = Limits(
+    limits = SessionLimits(
         options.max_connections,
         options.statement_seconds,
         options.stall_seconds,

@@ -18,9 +18,9 @@ from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages.frontend import Cancel
 from tidemark_pgwire.messages.wire import Wire
-from tidemark_pgwire.session.session import Connection, Limits
+from tidemark_pgwire.session.session import ClientConnection, SessionLimits
 from tidemark_pgwire.session.startup import ALPN
-from tidemark_pgwire.writes.body import Spool
+from tidemark_pgwire.writes.body import BodySpool
 
 LOG = logging.getLogger(__name__)
 BACKLOG = 512
@@ -81,11 +81,11 @@ class PgServer:
     """`insecure`: connections without TLS are taken, on loopback alone."""
 
     def __init__(
-        self, link: GatewayLink, limits: Limits, certificate: Certificate | None, insecure: bool = False
+        self, link: GatewayLink, limits: SessionLimits, certificate: Certificate | None, insecure: bool = False
     ) -> None:
         self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
-        self.spool = Spool(limits.write_bytes)
-        self._connections: dict[int, Connection] = {}
+        self.spool = BodySpool(limits.write_bytes)
+        self._connections: dict[int, ClientConnection] = {}
         self._starting: dict[int, float] = {}
         """Connections that sent no password yet, the oldest first, and when each began."""
         self._sessions: dict[int, str] = {}
@@ -139,13 +139,13 @@ class PgServer:
         if len(self._sessions) >= self.limits.connections:
             raise WireError(errors.TOO_MANY_CONNECTIONS, "sorry, too many clients already", fatal=True)
 
-    def authenticate(self, connection: Connection) -> None:
+    def authenticate(self, connection: ClientConnection) -> None:
         """The connection sent a password. Raises WireError where too many of these wait for the gateway."""
         self._starting.pop(connection.pid, None)
         if len(self._connections) - len(self._starting) > self.limits.connections + self.limits.starting:
             raise WireError(errors.TOO_MANY_CONNECTIONS, "sorry, too many clients already", fatal=True)
 
-    def enter(self, connection: Connection, user: str) -> None:
+    def enter(self, connection: ClientConnection, user: str) -> None:
         """The user logged in. Raises WireError where there are too many sessions, of all or of this user."""
         self.require_room()
         if self._of_user[user] >= self.limits.of_user:
@@ -169,7 +169,7 @@ class PgServer:
         if not self._starts():
             wire.abort()
             return wire
-        connection = Connection(self, wire, self._new_pid(), secrets.randbits(32))
+        connection = ClientConnection(self, wire, self._new_pid(), secrets.randbits(32))
         self._connections[connection.pid] = connection
         self._starting[connection.pid] = time.monotonic()
         task = asyncio.get_running_loop().create_task(self._serve(connection), name="connection")
@@ -188,7 +188,7 @@ class PgServer:
         self._connections[oldest].abort()
         return True
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: ClientConnection) -> None:
         try:
             await connection.serve()
         finally:

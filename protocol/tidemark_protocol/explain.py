@@ -36,7 +36,7 @@ from tidemark_protocol.plan.dataflow import (
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     Constant,
@@ -286,7 +286,7 @@ def _has_parts(groups: Reduce, *above: Plan) -> bool:
 _PARTS, _ADDED = {"count", "sum", "min", "max"}, {"sum", "min", "max"}
 
 
-def _aggregates(plan: ReducePlan) -> tuple[Aggregate, ...]:
+def _aggregates(plan: ReducePlan) -> tuple[AggregateExpr, ...]:
     match plan:
         case DistinctReduce():
             return ()
@@ -317,7 +317,7 @@ def _reduce(plan: ReducePlan) -> str:
     return f"{kind}{grows} [{', '.join(map(_aggregate, plan.aggregates))}]"
 
 
-def _aggregate(aggregate: Aggregate) -> str:
+def _aggregate(aggregate: AggregateExpr) -> str:
     argument = "*" if aggregate.argument is None else f"v{aggregate.argument}"
     given = ", ".join([argument, *map(literal_sql, aggregate.parameters)])
     order = f" order by [{', '.join(_order(k, _value) for k in aggregate.order)}]" if aggregate.order else ""

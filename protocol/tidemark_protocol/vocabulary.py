@@ -22,7 +22,7 @@ WIRE_NAME = "wire_name"
 T = TypeVar("T")
 
 
-class Member(NamedTuple):
+class WireField(NamedTuple):
     """A field of a dataclass. `default`: `dataclasses.MISSING` where it has none."""
 
     attribute: str
@@ -30,15 +30,15 @@ class Member(NamedTuple):
     default: Any
 
 
-class Entry(NamedTuple):
+class WireEntry(NamedTuple):
     """The wire names of a dataclass and of its fields."""
 
     wire_name: str
-    members: tuple[Member, ...]
+    members: tuple[WireField, ...]
 
 
-_ENTRIES: dict[type, Entry] = {}
-VOCABULARY: Mapping[type, Entry] = MappingProxyType(_ENTRIES)
+_ENTRIES: dict[type, WireEntry] = {}
+VOCABULARY: Mapping[type, WireEntry] = MappingProxyType(_ENTRIES)
 """The dataclasses that have a wire name, of all modules that are imported."""
 
 
@@ -54,13 +54,13 @@ def wire_name(name: str) -> Callable[[type[T]], type[T]]:
         owner = next((known for known, entry in _ENTRIES.items() if entry.wire_name == name), None)
         if owner is not None:
             raise TypeError(f"wire name {name!r} of {cls.__qualname__} belongs to {owner.__qualname__}: choose another")
-        _ENTRIES[cls] = Entry(name, _members(cls))
+        _ENTRIES[cls] = WireEntry(name, _members(cls))
         return cls
 
     return register
 
 
-def entry_of(cls: type) -> Entry:
+def entry_of(cls: type) -> WireEntry:
     """The dataclass's entry in the vocabulary.
 
     Raises:
@@ -80,9 +80,9 @@ def wire_name_of(cls: type) -> str:
     return entry_of(cls).wire_name
 
 
-def _members(cls: Any) -> tuple[Member, ...]:
+def _members(cls: Any) -> tuple[WireField, ...]:
     fields = dataclasses.fields(cls)
-    members = tuple(Member(f.name, f.metadata.get(WIRE_NAME, f.name), f.default) for f in fields)
+    members = tuple(WireField(f.name, f.metadata.get(WIRE_NAME, f.name), f.default) for f in fields)
     if len({member.wire_name for member in members}) != len(members):
         raise TypeError(f"two fields of {cls.__qualname__} have the same wire name")
     factories = [f.name for f in fields if f.default_factory is not dataclasses.MISSING]

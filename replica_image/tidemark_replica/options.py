@@ -22,7 +22,7 @@ SCRATCH_BYTES_MIN = 64 * MIB
 
 
 @dataclass(frozen=True)
-class Options:
+class ReplicaOptions:
     """The parsed command line. `listen` is `unix:///path` or `host:port`. No other process uses `scratch` and
     `spark_files`."""
 
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(arguments: list[str]) -> Options:
+def parse(arguments: list[str]) -> ReplicaOptions:
     """Parses the arguments; prints usage and exits with 2 where they are wrong."""
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -128,7 +128,7 @@ def parse(arguments: list[str]) -> Options:
         conf = tuple(parse_setting(text) for text in args.spark_conf)
     except ValueError as error:
         parser.error(f"--spark-conf: {error}")
-    return Options(
+    return ReplicaOptions(
         listen=args.listen,
         scratch=args.scratch.absolute(),
         scratch_bytes=args.scratch_size,

@@ -26,13 +26,13 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.arrange import arrange
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 CHUNK = 1 << 14
 WIDTH = 400
 TYPES = (pa.int64(), pa.string())
-SHAPE = AccumulatorLayout(TYPES, (0, 1), (Aggregate("count", None, "count(*)"),))
+SHAPE = AccumulatorLayout(TYPES, (0, 1), (ColumnAggregate("count", None, "count(*)"),))
 B = ArrangementId("b")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.arrangement.exact import exactly, spark_average
 from tests.arrangement.histories import DEC15, DEC38, colliding, plain, unscaled
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 
 # group by (string, bigint) over columns of every accumulable type, and a filter
 TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int8(), DEC15, DEC38, pa.float64(), pa.float32(), pa.bool_()]
@@ -28,14 +28,14 @@ POOLS = {
     8: [True, False, None],
 }
 AGGREGATES = [
-    Aggregate("count", None, "count(*)"),
-    Aggregate("count", 4, "count(p)"),
-    Aggregate("count", None, "count(*) FILTER (WHERE b)", filter=8),
-    *(Aggregate(f, c, f"{f}(c{c})") for f in ("sum", "avg") for c in range(2, 8)),
-    *(Aggregate(f, 6, f"{f}(d)") for f in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")),
-    Aggregate("var_samp", 6, "var_samp(d) FILTER (WHERE b)", filter=8),
-    Aggregate("sum", 4, "sum(p) FILTER (WHERE b)", filter=8),
-    Aggregate("avg", 6, "avg(d) FILTER (WHERE b)", filter=8),
+    ColumnAggregate("count", None, "count(*)"),
+    ColumnAggregate("count", 4, "count(p)"),
+    ColumnAggregate("count", None, "count(*) FILTER (WHERE b)", filter=8),
+    *(ColumnAggregate(f, c, f"{f}(c{c})") for f in ("sum", "avg") for c in range(2, 8)),
+    *(ColumnAggregate(f, 6, f"{f}(d)") for f in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")),
+    ColumnAggregate("var_samp", 6, "var_samp(d) FILTER (WHERE b)", filter=8),
+    ColumnAggregate("sum", 4, "sum(p) FILTER (WHERE b)", filter=8),
+    ColumnAggregate("avg", 6, "avg(d) FILTER (WHERE b)", filter=8),
 ]
 
 
@@ -118,14 +118,14 @@ def failure(shape: AccumulatorLayout, code: str, expression: str) -> tuple:
     return (None,) * len(shape.output_types), text
 
 
-def participants(aggregate: Aggregate, present: list[tuple]) -> list[tuple]:
+def participants(aggregate: ColumnAggregate, present: list[tuple]) -> list[tuple]:
     taking = [(r, d) for r, d in present if aggregate.filter is None or r[aggregate.filter]]
     if aggregate.argument is None:
         return taking
     return [(r[aggregate.argument], d) for r, d in taking if r[aggregate.argument] is not None]
 
 
-def left_over(aggregate: Aggregate, present: list[tuple]) -> bool:
+def left_over(aggregate: ColumnAggregate, present: list[tuple]) -> bool:
     """Whether a group without rows still has contributions: counts, sums, or counts of NaN and infinities."""
     taking = participants(aggregate, present)
     if sum(d for _, d in taking):
@@ -149,7 +149,7 @@ def exact_squares(taking: list[tuple]) -> Fraction:
     return sum((Fraction(v) ** 2 * d for v, d in taking if math.isfinite(v)), Fraction(0))
 
 
-def aggregate_of(shape: AccumulatorLayout, aggregate: Aggregate, present: list[tuple]) -> object:
+def aggregate_of(shape: AccumulatorLayout, aggregate: ColumnAggregate, present: list[tuple]) -> object:
     """The value, or an error code."""
     taking = participants(aggregate, present)
     count = sum(d for _, d in taking)
@@ -172,7 +172,7 @@ def as_type(value: float, t: pa.DataType) -> float:
     return float(np.float32(value)) if t == pa.float32() else value
 
 
-def float_aggregate(aggregate: Aggregate, taking: list[tuple], count: int) -> object:
+def float_aggregate(aggregate: ColumnAggregate, taking: list[tuple], count: int) -> object:
     if not count:
         return None
     special: Counter = Counter()
@@ -206,7 +206,7 @@ def variance(function: str, taking: list[tuple], count: int, special: bool) -> o
     return math.sqrt(result) if function.startswith("stddev") else result
 
 
-def decimal_aggregate(aggregate: Aggregate, t: pa.DataType, total: int, count: int) -> object:
+def decimal_aggregate(aggregate: ColumnAggregate, t: pa.DataType, total: int, count: int) -> object:
     if abs(total) >= 10 ** min(t.precision + 10, 38):
         return "ARITHMETIC_OVERFLOW"
     if count <= 0:

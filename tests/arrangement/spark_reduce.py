@@ -14,7 +14,7 @@ from tidemark_replica.arrangement.rows.updates import make_updates, update_schem
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 TYPES = (
@@ -31,8 +31,8 @@ SHAPE = AccumulatorLayout(
     TYPES,
     (0,),
     (
-        Aggregate("count", None, "count(*)"),
-        *(Aggregate(f, c, f"{f}(c{c})") for f in ("count", "sum", "avg") for c in _ARGUMENTS),
+        ColumnAggregate("count", None, "count(*)"),
+        *(ColumnAggregate(f, c, f"{f}(c{c})") for f in ("count", "sum", "avg") for c in _ARGUMENTS),
     ),
 )
 SQL = (

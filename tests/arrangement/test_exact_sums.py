@@ -19,10 +19,12 @@ from tests.arrangement.exact import exactly
 from tests.arrangement.histories import A, Driver, contents, plain, updates
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
-SHAPE = AccumulatorLayout((pa.float64(),), (), (Aggregate("sum", 0, "sum(v)"), Aggregate("avg", 0, "avg(v)")))
+SHAPE = AccumulatorLayout(
+    (pa.float64(),), (), (ColumnAggregate("sum", 0, "sum(v)"), ColumnAggregate("avg", 0, "avg(v)"))
+)
 LARGE, SMALL = [1.7976931348623157e308, 1e308, -1e308], [5e-324, -5e-324, 2.2250738585072014e-308]
 FLOATS = st.one_of(st.floats(), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(LARGE + SMALL))
 STEPS = st.lists(st.lists(st.tuples(FLOATS, st.booleans()), max_size=8), min_size=1, max_size=6)

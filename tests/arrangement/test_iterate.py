@@ -13,11 +13,11 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.recursion.iterate import IterateSpec, iterate
 from tidemark_replica.kernels.recursion.recursion_limit import RECURSION_LIMIT, RecursionLimitSpec, recursion_limit
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 INT = pa.int64()
-COUNT = Aggregate("count", None, "count(*)")
+COUNT = ColumnAggregate("count", None, "count(*)")
 DISTINCT, COUNTS, COUNT_ALL = (
     AccumulatorLayout((INT,), (0,), ()),
     AccumulatorLayout((INT,), (0,), (COUNT,)),

@@ -12,12 +12,12 @@ import pytest
 from tests.arrangement.histories import A, Driver, contents, updates
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 PAIR = pa.struct([("x", pa.float64()), ("y", pa.float64())])
 FUNCTIONS = ("covar_pop", "covar_samp", "corr")
-SHAPE = AccumulatorLayout((PAIR,), (), tuple(Aggregate(f, 0, f"{f}(p)") for f in FUNCTIONS))
+SHAPE = AccumulatorLayout((PAIR,), (), tuple(ColumnAggregate(f, 0, f"{f}(p)") for f in FUNCTIONS))
 VALUES = [0.1, -0.3, 7.0, 1e16, -1e-9, 2.0**60, 5e-324, 1e150]
 PAIRS = [{"x": x, "y": y} for x in VALUES for y in VALUES]
 

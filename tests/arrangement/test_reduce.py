@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 
@@ -119,7 +119,7 @@ def one(tmp_path: Path, shape: AccumulatorLayout, steps: list[list[tuple]], **op
     return result
 
 
-COUNT_AND_SUM = (Aggregate("count", None, "count(*)"), Aggregate("sum", 0, "sum(v)"))
+COUNT_AND_SUM = (ColumnAggregate("count", None, "count(*)"), ColumnAggregate("sum", 0, "sum(v)"))
 
 
 def test_a_global_aggregate_has_a_row_before_any_input(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_global_aggregate_has_a_row_before_any_input(tmp_path: Path) -> None:
 
 def test_rows_without_columns_can_be_counted(tmp_path: Path) -> None:
     """count(*) needs no column: a projection may have left none."""
-    shape = AccumulatorLayout((), (), (Aggregate("count", None, "count(*)"),))
+    shape = AccumulatorLayout((), (), (ColumnAggregate("count", None, "count(*)"),))
     assert one(tmp_path, shape, [[((), 3)], [((), -1)]]) == [{(3,): 1}, {(3,): -1, (2,): 1}]
 
 
@@ -146,7 +146,7 @@ def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -
 
 def test_an_overflow_is_an_error_that_a_retraction_repairs(tmp_path: Path) -> None:
     """The group's row gives way to an error and comes back; other groups are untouched."""
-    shape = AccumulatorLayout((pa.string(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.string(), pa.int64()), (0,), (ColumnAggregate("sum", 1, "sum(v)"),))
     big = ("a", 2**63 - 1)
     steps = one(tmp_path, shape, [[(big, 1), (("b", 1), 1)], [(("a", 1), 1)], [(("a", 1), -1)]])
     assert steps == [
@@ -168,7 +168,7 @@ def test_a_row_retracted_before_it_came_is_an_error_until_it_comes(tmp_path: Pat
 
 def test_sums_left_over_without_rows_are_an_error(tmp_path: Path) -> None:
     """One value in, another out: no rows, but a sum: an error rather than a vanished group."""
-    shape = AccumulatorLayout((pa.string(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.string(), pa.float64()), (0,), (ColumnAggregate("sum", 1, "sum(v)"),))
     steps = one(tmp_path, shape, [[(("a", 0.5), 1)], [(("a", 0.25), -1)], [(("a", 0.25), 1)]])
     assert steps == [
         {("a", 0.5): 1},
@@ -190,13 +190,13 @@ def test_distinct_emits_only_first_and_last_occurrences(tmp_path: Path) -> None:
 
 def test_a_change_without_effect_emits_nothing(tmp_path: Path) -> None:
     """The sum stays, the count is not shown: no retraction of an equal row."""
-    shape = AccumulatorLayout((pa.int64(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.int64(), pa.int64()), (0,), (ColumnAggregate("sum", 1, "sum(v)"),))
     assert one(tmp_path, shape, [[((1, 5), 1)], [((1, 0), 1)], [((1, 2), 1), ((1, -2), 1)]]) == [{(1, 5): 1}, {}, {}]
 
 
 def test_groups_of_very_many_rows_are_refused_for_sums_only(tmp_path: Path) -> None:
     """Past 2^30 rows digits might overflow: sums are an error, counts stay exact."""
-    counts = AccumulatorLayout((pa.int64(),), (), (Aggregate("count", None, "count(*)"),))
+    counts = AccumulatorLayout((pa.int64(),), (), (ColumnAggregate("count", None, "count(*)"),))
     sums = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     steps = [[((1,), 2**30)], [((1,), 1)], [((1,), -1)]]
     assert one(tmp_path / "c", counts, steps)[1] == {(2**30,): -1, (2**30 + 1,): 1}
@@ -222,7 +222,7 @@ def test_state_is_gone_when_all_rows_are(tmp_path: Path) -> None:
 def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
     """200,000 groups in chunks: each comes out once, and no output batch is longer than a chunk."""
     shape = AccumulatorLayout(
-        (pa.int64(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"), Aggregate("count", None, "n"))
+        (pa.int64(), pa.float64()), (0,), (ColumnAggregate("sum", 1, "sum(v)"), ColumnAggregate("count", None, "n"))
     )
     n = 200_000
     batch = pa.RecordBatch.from_arrays(
@@ -246,7 +246,7 @@ def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
 def test_an_unsummable_type_is_refused_by_name() -> None:
     """No accumulable max, no sum of strings."""
     for function, t in (("sum", pa.string()), ("max", pa.int64()), ("avg", pa.date32())):
-        shape = AccumulatorLayout((t,), (), (Aggregate(function, 0, f"{function}(v)"),))
+        shape = AccumulatorLayout((t,), (), (ColumnAggregate(function, 0, f"{function}(v)"),))
         with pytest.raises(UnsupportedType, match=rf"{function}\(v\): no accumulable"):
             _ = shape.accumulators
 

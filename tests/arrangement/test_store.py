@@ -10,7 +10,7 @@ import pytest
 
 from tests.arrangement.histories import A, contents, updates
 from tests.stored_files import stored_files
-from tidemark_replica.arrangement.batches.batch import Span
+from tidemark_replica.arrangement.batches.batch import BatchTimes
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import (
     BatchUnreadable,
@@ -160,10 +160,10 @@ def test_scratch_that_is_taken_away_counts_no_more(tmp_path: Path) -> None:
     writer = BatchWriter(tmp_path, StepId("s1"), bytes_left=2000)
     rows = sorted_rows(updates([pa.int64()], [((1,), 0, 1)]), LAYOUT)
     for _ in range(10):
-        ref = writer.write_scratch(A, LAYOUT, Span(0, 1, 0), [rows])
+        ref = writer.write_scratch(A, LAYOUT, BatchTimes(0, 1, 0), [rows])
         writer.discard(ref)
     with pytest.raises(DiskLimitExceeded):
-        [writer.write_scratch(A, LAYOUT, Span(0, 1, 0), [rows]) for _ in range(10)]
+        [writer.write_scratch(A, LAYOUT, BatchTimes(0, 1, 0), [rows]) for _ in range(10)]
 
 
 def test_stored_bytes_are_counted_as_files_come_and_go(store: ArrangementStore) -> None:
@@ -215,9 +215,9 @@ def test_rows_that_do_not_fit_are_not_written(tmp_path: Path, known: bool, monke
     writer = BatchWriter(tmp_path, StepId("s1"), bytes_left=rows.nbytes * 3 // 2)
     monkeypatch.setattr(pa, "RecordBatchFileWriter", Counting)
     if known:
-        writer.write_run(A, LAYOUT, Span(0, 1, 0), rows)
+        writer.write_run(A, LAYOUT, BatchTimes(0, 1, 0), rows)
     with pytest.raises(DiskLimitExceeded, match="arrangement a needs"):
-        writer.write_scratch(A, LAYOUT, Span(0, 1, 0), [rows] if known else [rows, rows])
+        writer.write_scratch(A, LAYOUT, BatchTimes(0, 1, 0), [rows] if known else [rows, rows])
     assert len(written) == 1
 
 

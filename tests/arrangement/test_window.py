@@ -17,7 +17,7 @@ from tests.arrangement.groups_model import expected_output, in_order, rank
 from tests.arrangement.histories import plain, seeds, unscaled
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.rows.ordering import Order
-from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.calls import WindowColumn
 from tidemark_replica.kernels.window.frames import DAY_MICROS, Distance, Frame, _moved
 from tidemark_replica.kernels.window.window import WindowFunction
 
@@ -36,10 +36,12 @@ RUNNING, WHOLE = Frame(False, None, 0), Frame(True, None, None)
 BEHIND, REST = Frame(True, 1, 2), Frame(True, 0, None)
 
 
-def call(function: str, *arguments: int, frame: Frame | None = None, t: pa.DataType | None = None, **more) -> Call:
+def call(
+    function: str, *arguments: int, frame: Frame | None = None, t: pa.DataType | None = None, **more
+) -> WindowColumn:
     ranks = {"percent_rank": pa.float64(), "cume_dist": pa.float64(), "count": pa.int64(), "avg": pa.float64()}
     t = t or ranks.get(function) or (TYPES[arguments[0]] if arguments else pa.int32())
-    return Call(function, arguments, t, f"{function} OVER", frame, **more)
+    return WindowColumn(function, arguments, t, f"{function} OVER", frame, **more)
 
 
 CALLS = (
@@ -84,7 +86,7 @@ BY_VALUE = (
 )
 
 
-def shown(order: tuple[Order, ...], calls: tuple[Call, ...]) -> Callable[[tuple, Counter], Counter]:
+def shown(order: tuple[Order, ...], calls: tuple[WindowColumn, ...]) -> Callable[[tuple, Counter], Counter]:
     def of(_: tuple, contents: Counter) -> Counter:
         rows = in_order(contents, *((o.column, o.descending, o.nulls_last) for o in order))
         columns = [column_of(c, rows, order) for c in calls]
@@ -93,7 +95,7 @@ def shown(order: tuple[Order, ...], calls: tuple[Call, ...]) -> Callable[[tuple,
     return of
 
 
-def column_of(c: Call, rows: list[tuple], order: tuple[Order, ...]) -> list:
+def column_of(c: WindowColumn, rows: list[tuple], order: tuple[Order, ...]) -> list:
     peers = [[rank(r[o.column]) for o in order] for r in rows]
     if c.function in ("lag", "lead"):
         return [shifted(c, rows, i) for i in range(len(rows))]
@@ -105,7 +107,7 @@ def column_of(c: Call, rows: list[tuple], order: tuple[Order, ...]) -> list:
     ]
 
 
-def place(c: Call, peers: list, i: int) -> object:
+def place(c: WindowColumn, peers: list, i: int) -> object:
     first, n = peers.index(peers[i]), len(peers)
     last = n - 1 - peers[::-1].index(peers[i])
     match c.function:
@@ -123,7 +125,7 @@ def place(c: Call, peers: list, i: int) -> object:
     return next(k for k, part in enumerate(parts) if i in part) + 1
 
 
-def shifted(c: Call, rows: list[tuple], i: int) -> object:
+def shifted(c: WindowColumn, rows: list[tuple], i: int) -> object:
     by = c.parameters[0] * (1 if c.function == "lead" else -1)
     if by == 0:
         return rows[i][c.arguments[0]]
@@ -158,7 +160,7 @@ def beyond(bound: object, in_rows: bool, rows: list, peers: list, order: tuple[O
     return (own - value if order[0].descending else value - own) - bound.amount
 
 
-def frame_value(c: Call, rows: list[tuple]) -> object:
+def frame_value(c: WindowColumn, rows: list[tuple]) -> object:
     if c.function == "count" and not c.arguments:
         return len(rows)
     values = [r[c.arguments[0]] for r in rows]
@@ -172,7 +174,7 @@ def frame_value(c: Call, rows: list[tuple]) -> object:
     return aggregate(c, values) if values else None
 
 
-def aggregate(c: Call, values: list) -> object:
+def aggregate(c: WindowColumn, values: list) -> object:
     match c.function:
         case "min":
             return min(values, key=rank)
@@ -261,7 +263,9 @@ def test_distances_are_those_of_the_type(
 ) -> None:
     """How many rows lie between the bound and the row itself: dates by days and months, at the ends of the range."""
     frame = Frame(False, bound, 0)
-    function = WindowFunction((t,), (Order(0, descending),), (Call("count", (), pa.int64(), "count(*) OVER", frame),))
+    function = WindowFunction(
+        (t,), (Order(0, descending),), (WindowColumn("count", (), pa.int64(), "count(*) OVER", frame),)
+    )
     output = run_once(tmp_path, function, [t], [((v,), 2, 1) for v in values])
     found = {plain(row[0]): row[1] for row, _, _ in output}
     assert [found[plain(v)] for v in values] == sizes

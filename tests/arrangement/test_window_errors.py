@@ -13,7 +13,7 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.ordering import Order
 from tidemark_replica.kernels.groups import group_versions
 from tidemark_replica.kernels.window import window
-from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.calls import WindowColumn
 from tidemark_replica.kernels.window.frames import Frame
 from tidemark_replica.kernels.window.window import WindowFunction
 
@@ -21,7 +21,7 @@ from tidemark_replica.kernels.window.window import WindowFunction
 def test_a_frame_with_an_overflowing_sum_is_an_error_until_it_fits(tmp_path: Path) -> None:
     """The partition's rows give way to one error row; other partitions keep theirs."""
     types = [pa.int64()]
-    calls = (Call("sum", (0,), pa.int64(), "sum(c0) OVER", RUNNING),)
+    calls = (WindowColumn("sum", (0,), pa.int64(), "sum(c0) OVER", RUNNING),)
     rows = [((2**63 - 1,), 2, 1), ((1,), 3, 1), ((1,), 4, -1)]
     result = run_once(tmp_path, WindowFunction(tuple(types), (Order(0),), calls), types, rows)
     error = '{"code":"ARITHMETIC_OVERFLOW","expression":"sum(c0) OVER"}'
@@ -40,7 +40,7 @@ def test_an_average_over_a_frame_is_there_though_its_sum_does_not_fit(tmp_path: 
     t, frame = pa.decimal128(38, 38), Frame(True, -1, 0)
     value, error = Decimal("0.9"), '{"code":"ARITHMETIC_OVERFLOW","expression":"sum(c0) OVER"}'
     for function, expected in (("avg", {((value, value), None, 2): 2}), ("sum", {((None, None), error, 2): 1})):
-        calls = (Call(function, (0,), t, f"{function}(c0) OVER", frame),)
+        calls = (WindowColumn(function, (0,), t, f"{function}(c0) OVER", frame),)
         result = run_once(tmp_path / function, WindowFunction((t,), (Order(0),), calls), [t], [((value,), 2, 2)])
         assert result == expected
 
@@ -62,7 +62,7 @@ def test_a_row_there_a_billion_times_is_an_error_not_a_dead_worker(
 def test_an_unknown_function_is_refused_by_name(function: str, t: pa.DataType) -> None:
     """When the plan is rendered, not when the first row comes."""
     with pytest.raises(UnsupportedType, match=function):
-        WindowFunction((t,), (), (Call(function, (0,), t, f"{function}(c0) OVER", RUNNING),))
+        WindowFunction((t,), (), (WindowColumn(function, (0,), t, f"{function}(c0) OVER", RUNNING),))
 
 
 def test_values_that_are_too_large_together_are_an_error_until_they_are_not(
@@ -71,7 +71,9 @@ def test_values_that_are_too_large_together_are_an_error_until_they_are_not(
     """Every row would show the longest text; a partition that fits is shown, whatever else the step holds."""
     monkeypatch.setattr(group_versions, "MAX_BYTES", 8)
     types = [pa.string(), pa.string()]
-    function = WindowFunction(tuple(types), (Order(1),), (Call("first_value", (1,), types[1], "first OVER", WHOLE),))
+    function = WindowFunction(
+        tuple(types), (Order(1),), (WindowColumn("first_value", (1,), types[1], "first OVER", WHOLE),)
+    )
     rows = [(("x", "aaaa"), 2, 1), (("x", "b"), 3, 2), (("x", "b"), 4, -2), (("y", "cc"), 2, 1), (("y", "cc"), 4, 1)]
     result = run(tmp_path, np.random.default_rng(0), spec_of(function, types, (0,), always=False), rows, [2, 6])
     error, x, y = ((None, None, None), '{"code":"RESULT_TOO_LARGE","expression":"first OVER"}'), "aaaa", "cc"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.certificates.samples import DAY_MS, START_MS, authority
-from tidemark_operator.certificates.authority import Authority, Step, advance, from_files, to_files
+from tidemark_operator.certificates.authority import Authority, AuthorityStep, advance, from_files, to_files
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.errors import CertificateRefused
 
@@ -22,19 +22,19 @@ def test_it_hands_over_in_three_steps() -> None:
     """Who trusts whom, and who signs, in each."""
     first = authority(START_MS)
     introducing = after(first, DUE_MS, spread=True)
-    assert introducing.step is Step.INTRODUCING
+    assert introducing.step is AuthorityStep.INTRODUCING
     assert introducing.successor is not None
     assert introducing.signer == first.signer
     assert introducing.bundle == first.signer.certificate + introducing.successor.certificate
 
     replacing = after(introducing, DUE_MS, spread=True)
-    assert (replacing.step, replacing.signer) == (Step.REPLACING, introducing.successor)
+    assert (replacing.step, replacing.signer) == (AuthorityStep.REPLACING, introducing.successor)
     assert replacing.bundle == introducing.successor.certificate + first.signer.certificate
     assert first.signer.key not in to_files(replacing).values()
 
     steady = after(replacing, DUE_MS, spread=True)
     assert (steady.step, steady.signer, steady.bundle) == (
-        Step.STEADY,
+        AuthorityStep.STEADY,
         introducing.successor,
         introducing.successor.certificate,
     )
@@ -57,7 +57,7 @@ def test_a_rotation_waits_until_all_holders_have_taken_its_step() -> None:
 def test_one_that_expires_while_its_successor_is_introduced_waits_for_no_other() -> None:
     """It is trusted by none any more, and its successor by some."""
     introducing = after(authority(START_MS), DUE_MS, spread=False)
-    assert after(introducing, START_MS + 366 * DAY_MS, spread=False).step is Step.REPLACING
+    assert after(introducing, START_MS + 366 * DAY_MS, spread=False).step is AuthorityStep.REPLACING
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
@@ -68,7 +68,7 @@ def test_an_untrusted_certificate_is_replaced_at_once(steps: int) -> None:
         found = after(found, DUE_MS, spread=True)
     late = DUE_MS + 366 * DAY_MS
     anew = after(found, late, spread=False)
-    assert (anew.step, anew.successor, anew.former) == (Step.STEADY, None, None)
+    assert (anew.step, anew.successor, anew.former) == (AuthorityStep.STEADY, None, None)
     assert anew.signer != found.signer
     assert advance(anew, late, True, new_authority) is None
 

@@ -18,7 +18,7 @@ from tests.certificates.samples import (
     MemoryStore,
 )
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Step, from_files
+from tidemark_operator.certificates.authority import AuthorityStep, from_files
 from tidemark_operator.certificates.certificate_rotation import LOOK_SECONDS, CertificateRotation
 from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import is_signed_by, subject_uri, validity
@@ -280,12 +280,12 @@ def test_the_authority_waits_for_a_holder_with_an_unwritable_certificate() -> No
         for _ in range(5):
             await keeper.look()
             clock.forward(days=1)
-        assert keeper.step is Step.INTRODUCING
+        assert keeper.step is AuthorityStep.INTRODUCING
         store.before = lambda _: None
         for _ in range(5):
             await keeper.look()
             clock.forward(days=1)
-        assert keeper.step is Step.STEADY
+        assert keeper.step is AuthorityStep.STEADY
 
     asyncio.run(scenario())
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.certificates.samples import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, MemoryStore
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Step, from_files
+from tidemark_operator.certificates.authority import AuthorityStep, from_files
 from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, CertificateRotation
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import is_signed_by, validity
@@ -87,7 +87,7 @@ class System:
 
     async def rotate(self) -> None:
         """To the end, an operator at a time, each until it dies."""
-        steps: list[Step] = []
+        steps: list[AuthorityStep] = []
         for _ in range(60):
             try:
                 steps.append(await self.look())
@@ -95,12 +95,12 @@ class System:
                 self.operator = None
             await self.mounts.look(self.store)
             assert self.operator is None or self.mounts.all_meet(self.operator.material())
-            if steps[-1:] == [Step.STEADY] and Step.REPLACING in steps:
+            if steps[-1:] == [AuthorityStep.STEADY] and AuthorityStep.REPLACING in steps:
                 return
             self.clock.forward(HOUR)
         raise AssertionError(f"the authority did not hand over: {steps}")
 
-    async def look(self) -> Step:
+    async def look(self) -> AuthorityStep:
         if self.operator is None:
             # one that starts meets replicas as they are, before it has looked at anything
             self.operator = CertificateRotation(self.store, self.clock)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.certificates.peers import INCARNATION, described, replica, run
 from tests.certificates.samples import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
-from tidemark_operator.certificates.authority import Step
+from tidemark_operator.certificates.authority import AuthorityStep
 from tidemark_operator.certificates.certificate_rotation import CertificateRotation
 from tidemark_operator.certificates.channel_factory import TlsChannels
 from tidemark_operator.certificates.files import FileStore
@@ -35,7 +35,7 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
     def address(identity: Identity) -> str:
         return f"unix://{tmp_path}/{identity.path[2]}"
 
-    async def rotation() -> list[Step]:
+    async def rotation() -> list[AuthorityStep]:
         keeper = CertificateRotation(store, clock)
         await keeper.start()
         clock.forward(days=244)
@@ -56,4 +56,9 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
         await first.close()
         return steps
 
-    assert run(rotation()) == [Step.STEADY, Step.INTRODUCING, Step.REPLACING, Step.STEADY]
+    assert run(rotation()) == [
+        AuthorityStep.STEADY,
+        AuthorityStep.INTRODUCING,
+        AuthorityStep.REPLACING,
+        AuthorityStep.STEADY,
+    ]

@@ -14,7 +14,7 @@ from tests.certificates.samples import START_MS, Clock
 from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Step
+from tidemark_operator.certificates.authority import AuthorityStep
 from tidemark_operator.certificates.certificate_rotation import CertificateRotation
 from tidemark_operator.certificates.issue import is_signed_by, subject_uri
 from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, PLANNER, replica_secret
@@ -113,7 +113,7 @@ def test_an_authority_hands_over_while_two_operators_look_at_it(
                 await keeper.look()
             steps.append(keepers[0].step)
             clock.forward(days=1 / 12)
-        assert steps == [Step.INTRODUCING, Step.REPLACING, Step.STEADY, Step.STEADY]
+        assert steps == [AuthorityStep.INTRODUCING, AuthorityStep.REPLACING, AuthorityStep.STEADY, AuthorityStep.STEADY]
         assert keepers[0].material().authorities == keepers[1].material().authorities != before
         kept = await SecretStore(one, namespace).load(location_of(meta))
         leaf = leaves.from_files(kept.bag) if kept else None

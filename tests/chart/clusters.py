@@ -16,7 +16,7 @@ from tests.chart.render import NAMESPACE, kept
 from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
 GROUP, RBAC = "compute.tidemark.dev", "rbac.authorization.k8s.io"
@@ -45,7 +45,7 @@ def cluster(kinds_installed: ControlPlane) -> ControlPlane:
 @pytest.fixture(scope="module")
 def monitored(cluster: ControlPlane) -> ControlPlane:
     """The same with the kinds of the Prometheus operator, as it makes them. Nothing acts on their objects."""
-    for kind in ensure_monitoring_kinds(os.environ, Progress(sys.__stderr__ or sys.stderr)):
+    for kind in ensure_monitoring_kinds(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr)):
         cluster.serve(kind)
     return cluster
 

@@ -19,7 +19,7 @@ import yaml
 
 from tests.waiting import BOUND
 from tidemark_devcluster.programs.build import ensure_helm
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "tidemark"
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 def helm(*arguments: str, stdin: str | None = None) -> str:
     """Run helm, compiled on first use; raises CalledProcessError with its output."""
-    program = ensure_helm(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    program = ensure_helm(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
     command = [str(program), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=BOUND, input=stdin).stdout
 

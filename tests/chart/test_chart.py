@@ -19,7 +19,7 @@ from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_pgwire.main import parser
 
@@ -270,7 +270,9 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     patterns = ["*.db.svc:5432", "[fd00::/8]:9092-9094", "10.1.0.0/16", "*"] if case == "confined" else []
     assert options.allowed_hosts == AllowedHosts.parse(patterns)
     image = {"watched": f"tidemark/replica@sha256:{'0123456789abcdef' * 4}"}.get(case, "tidemark/replica:0.1.0-dev")
-    assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else (), user=USERS[case])
+    assert options.pods == KubernetesSettings(
+        image, pull_secrets=("pull",) if case == "confined" else (), user=USERS[case]
+    )
     assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
     assert options.gateway_service == GatewayService("tidemark-gateway", "$(POD_NAME)", "$(POD_IP)")
     listening = options.gateway

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.test_live import Subscribes
 from tests.cli.test_subscribe import stream
 from tests.waiting import BOUND
-from tidemark.changes import Changes
+from tidemark.changes import TimedChanges
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli import current_rows
@@ -30,10 +30,10 @@ def table(sort_by: str = "") -> CurrentRows:
     return rows
 
 
-def changes(time: int, *rows: tuple[int, str, float | None]) -> Changes:
+def changes(time: int, *rows: tuple[int, str, float | None]) -> TimedChanges:
     diffs, names, numbers = zip(*rows, strict=True)
     arrays = [pa.array(diffs, pa.int64()), pa.array(names), pa.array(numbers, pa.float64())]
-    return Changes(time, pa.table(arrays, [DIFF_COLUMN, "name", "n"]))
+    return TimedChanges(time, pa.table(arrays, [DIFF_COLUMN, "name", "n"]))
 
 
 @pytest.mark.parametrize(("sort_by", "names"), [("n", "abcd"), ("-n", "bacd")])

@@ -30,7 +30,7 @@ from tidemark.spark.change_feed import ChangeFeed, is_in_error, is_too_old
 from tidemark.spark.options import ReadOptions
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import TimeNotReadable
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.sink_progress import Staged
@@ -168,7 +168,7 @@ def test_a_replica_calls_rows_in_error_as_the_source_expects() -> None:
 
 def test_the_gateway_calls_a_time_too_old_as_the_source_expects() -> None:
     """The text of the gateway is what tells such a time from one that is not complete yet."""
-    readable = Span("counts", Frontier.at(Time(1000)), Frontier.at(Time(2000)))
+    readable = ReadableTimes("counts", Frontier.at(Time(1000)), Frontier.at(Time(2000)))
     for as_of, too_old in ((999, True), (2000, False)):
         with pytest.raises(TimeNotReadable) as refused:
             choose_time([readable], TimeRequest(as_of))

@@ -28,7 +28,7 @@ from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
 from tidemark_devcluster.programs.build import ensure_helm, ensure_versitygw
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 TEST_SECONDS = 3600
 OF_THIS_FOLDER = pytest.StashKey[bool]()
@@ -69,12 +69,12 @@ def left_out_without_the_kernel() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def progress() -> Progress:
-    return Progress(sys.__stderr__ or sys.stderr)
+def progress() -> ProgressOutput:
+    return ProgressOutput(sys.__stderr__ or sys.stderr)
 
 
 @pytest.fixture(scope="session")
-def node_binaries(progress: Progress) -> NodeBinaries:
+def node_binaries(progress: ProgressOutput) -> NodeBinaries:
     """The programs; the first time they are compiled, which takes minutes and is shown."""
     with left_out_without_the_kernel():
         host_requirements.require_all()
@@ -82,7 +82,7 @@ def node_binaries(progress: Progress) -> NodeBinaries:
 
 
 @pytest.fixture(scope="session")
-def images(progress: Progress) -> dict[str, Image]:
+def images(progress: ProgressOutput) -> dict[str, Image]:
     """Both images, built from this checkout."""
     return nodes.built(progress)
 
@@ -105,7 +105,7 @@ def node(bare_node: OneNode, images: dict[str, Image]) -> OneNode:
 
 @pytest.fixture(scope="session")
 def object_store(
-    node: OneNode, images: dict[str, Image], progress: Progress, tmp_path_factory: pytest.TempPathFactory
+    node: OneNode, images: dict[str, Image], progress: ProgressOutput, tmp_path_factory: pytest.TempPathFactory
 ) -> ObjectStore:
     """An S3 server in the cluster, with one bucket."""
     packed = tmp_path_factory.mktemp("versitygw") / "image.tar"
@@ -113,7 +113,7 @@ def object_store(
 
 
 @pytest.fixture(scope="session")
-def helm(node: OneNode, progress: Progress, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm(node: OneNode, progress: ProgressOutput, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """helm, speaking to the node."""
     return Helm(ensure_helm(os.environ, progress), node, tmp_path_factory.mktemp("helm"))
 

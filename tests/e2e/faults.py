@@ -25,7 +25,7 @@ from typing import Any
 from tests.ports import free_port
 from tests.waiting import BOUND, until
 from tidemark_devcluster.programs.build import ensure_toxiproxy
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 class Bridge:
@@ -114,7 +114,7 @@ class Toxiproxy:
     """The program, on a port of its own."""
 
     def __init__(self, folder: Path) -> None:
-        program = ensure_toxiproxy(os.environ, Progress(sys.__stderr__ or sys.stderr))
+        program = ensure_toxiproxy(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
         self._port = free_port()
         with (folder / "toxiproxy.log").open("ab") as log:
             command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]

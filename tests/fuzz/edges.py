@@ -38,9 +38,9 @@ from tidemark_replica.errors import ConfigChanged, DataflowRefused, EpochRefused
 from tidemark_replica.events.client import Responder
 from tidemark_replica.events.mailbox import Mailbox
 from tidemark_replica.peek.peek_queue import PeekQueue
-from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.peek_reader import AnswerLimits
 from tidemark_replica.peek.peek_targets import InstalledPeekTargets
-from tidemark_replica.peek.result_stash import PIECE_BYTES, ResultStash, Spool, StashedResult
+from tidemark_replica.peek.result_stash import PIECE_BYTES, ResultSpool, ResultStash, StashedResult
 from tidemark_replica.server.epoch_gate import EpochGate
 from tidemark_replica.server.refusal_log import RefusalLog
 from tidemark_replica.server.server import ComputeService, Conversation, status_of
@@ -183,7 +183,7 @@ class ReplicaEdge:
     def _start(self, dataflow: InstalledDataflow, refused: Callable[[str], None]) -> Idle:
         return Idle(dataflow)
 
-    def _read(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows:
+    def _read(self, peek: Peek, limits: AnswerLimits, stopped: Callable[[], bool]) -> PeekRows:
         return PeekRows(b"", 0)
 
 
@@ -209,7 +209,7 @@ class StashEdge:
 
     def __init__(self) -> None:
         stash = ResultStash(Path(tempfile.gettempdir()))
-        self._spool = Spool(stash, spill_above=0)
+        self._spool = ResultSpool(stash, spill_above=0)
         self._spool.write(self.ANSWER)
         stash.keep(self.UUID, StashedResult(self._spool, 1))
         self._service = ComputeService(

@@ -25,7 +25,7 @@ from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Authenticator
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.server.http_reads import HttpReads
@@ -111,7 +111,7 @@ class Served:
     """A gateway's HTTP, and what stands behind it. `session`: an HTTP client; `call(path)`: the URL."""
 
     def __init__(self, replica: Replica, allowed: tuple[str, ...]) -> None:
-        self.replica, self.api_server, self.limits = replica, ApiServer(*allowed), Limits()
+        self.replica, self.api_server, self.limits = replica, ApiServer(*allowed), GatewayLimits()
         fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
         fleet.listener = cast(InstanceListener, Deaf())
         self.running: RunningInstance = fleet.ensure("ns", InstanceConfig("default", "/data"))

@@ -18,7 +18,7 @@ from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_operator.errors import DefinitionRefused, StatementRefused
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden, FullAccess, RecentAnswers, UserAccess
 from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
 from tidemark_operator.gateway.definitions.definitions import Definitions
@@ -53,7 +53,7 @@ class Place:
         self.kube, self.namespace, self.planner, self.cache = kube, namespace, Planner(), Cache()
         self.registry, self.warning = registry(), ""
         parts = {"kube": kube, "cache": self.cache, "registry": self.registry, "planner": self.planner}
-        self.definitions = Definitions(cast(Any, SimpleNamespace(**parts)), Limits())
+        self.definitions = Definitions(cast(Any, SimpleNamespace(**parts)), GatewayLimits())
         self.access: Access = UserAccess(User(USER), Reviews(kube), RecentAnswers(lambda: 0.0))
 
     async def define(self, name: str = "v", sql: str = "SELECT 1 AS a", **more: Any) -> str:

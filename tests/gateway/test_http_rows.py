@@ -15,7 +15,7 @@ from tests.gateway.served_http import until
 from tests.waiting import BOUND
 from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteRefused, WriteUnknown
 from tidemark_operator.gateway.admission import write_rate
-from tidemark_operator.gateway.admission.limits import CALLS, Limits
+from tidemark_operator.gateway.admission.limits import CALLS, GatewayLimits
 from tidemark_operator.gateway.admission.write_rate import WriteRate
 from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden
 from tidemark_operator.gateway.server import http_body, http_rows
@@ -49,7 +49,7 @@ class Ingester:
 
 
 def rows(ingester: Ingester) -> HttpRows:
-    return HttpRows(cast(Inserts, ingester), Authenticator("token", None), Limits())
+    return HttpRows(cast(Inserts, ingester), Authenticator("token", None), GatewayLimits())
 
 
 def served(ingester: Ingester, calls: Any, material: Material | None = None) -> Any:
@@ -180,7 +180,7 @@ def test_crash_a_client_that_goes_once_its_body_is_complete_has_written(length: 
     """Such as a webhook that waits for no tick. What is not complete is not written."""
 
     async def scenario() -> Any:
-        ingester, limits = Ticking(), Limits()
+        ingester, limits = Ticking(), GatewayLimits()
         http = HttpServer([HttpRows(cast(Inserts, ingester), Authenticator("token", None), limits)], None)
         _, writer = await asyncio.open_connection("127.0.0.1", await http.start("127.0.0.1", 0))
         head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nContent-Type: application/json\r\n"

@@ -15,7 +15,7 @@ from tests.gateway.source_tables import PINNED
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.errors import QueryNotReady, QueryRefused, WriteRefused, WriteUnknown
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.server.status import sqlstate_of, status_of
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteSection, WriteTarget
@@ -75,7 +75,7 @@ def failure(code: grpc.StatusCode, key: str) -> tuple[str, str]:
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
                 stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
-                inserts = Inserts(context(stub), Limits())
+                inserts = Inserts(context(stub), GatewayLimits())
                 with pytest.raises(WriteUnknown) as failed:
                     await inserts.write(Anyone(), WriteTarget("ns", "shop", "", "insert", "csv", key), body())
         finally:
@@ -124,11 +124,11 @@ def test_each_operation_of_a_call_needs_its_right(
         "ns", "shop", "orders", operation, "csv", "k", sections=tuple(WriteSection(name, 4) for name in sections)
     )
     with pytest.raises(error):
-        asyncio.run(Inserts(context(None), Limits()).write(Inserter(), target, body()))
+        asyncio.run(Inserts(context(None), GatewayLimits()).write(Inserter(), target, body()))
 
 
 def test_a_suspended_source_takes_no_rows_and_the_text_says_where_to_look() -> None:
-    call = Inserts(context(None, ingests=False), Limits()).write(
+    call = Inserts(context(None, ingests=False), GatewayLimits()).write(
         Anyone(), WriteTarget("ns", "shop", "orders", "insert", "csv", "k"), body()
     )
     with pytest.raises(QueryNotReady, match=r"DataSource shop is not ingested now: .* Its conditions say which"):
@@ -140,7 +140,7 @@ def test_a_source_that_cannot_begin_is_told_apart_from_one_that_starts(pinned: b
     """By the condition, or by what the operator failed at, which may be newer. Before the operator has seen the object,
     it starts."""
     place, key = context(None, ingests=False), Key(DATA_SOURCES, "ns", "shop")
-    inserts, state = Inserts(place, Limits()), place.registry.source(key)
+    inserts, state = Inserts(place, GatewayLimits()), place.registry.source(key)
     assert state is not None
     if not pinned:
         state.pinned = None
@@ -187,7 +187,7 @@ def test_a_source_that_cannot_begin_is_told_apart_from_one_that_starts(pinned: b
 def test_a_source_that_is_being_deleted_takes_no_rows() -> None:
     """The registry may know it until its readers are gone. One that was made anew by its name is another one."""
     place = context(None, ingests=False)
-    inserts, key = Inserts(place, Limits()), Key(DATA_SOURCES, "ns", "shop")
+    inserts, key = Inserts(place, GatewayLimits()), Key(DATA_SOURCES, "ns", "shop")
     target = WriteTarget("ns", "shop", "orders", "insert", "csv", "k")
     metadata = {"name": "shop", "namespace": "ns", "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     place.cache.put(key, {"metadata": {**metadata, "uid": "earlier"}})
@@ -204,7 +204,7 @@ def test_a_source_that_is_being_deleted_takes_no_rows() -> None:
 def test_a_table_that_got_columns_is_written_by_its_name_and_is_no_other_table() -> None:
     """Rows that were made before have NULL there: a call whose answer was lost can be repeated."""
     place = context(None)
-    inserts, state = Inserts(place, Limits()), place.registry.source(Key(DATA_SOURCES, "ns", "shop"))
+    inserts, state = Inserts(place, GatewayLimits()), place.registry.source(Key(DATA_SOURCES, "ns", "shop"))
     assert state is not None
     assert state.pinned is not None
     [first] = state.pinned.tables

@@ -20,7 +20,7 @@ from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query import query as queries
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RESULT
@@ -57,7 +57,7 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
 
-    def chosen(spans: Sequence[Span], when: TimeRequest) -> Time:
+    def chosen(spans: Sequence[ReadableTimes], when: TimeRequest) -> Time:
         looks.append(when)
         if len(looks) <= LOOKS_IN_VAIN:
             raise NoCompleteTime("yet")

@@ -15,7 +15,7 @@ from tests.gateway.test_rights import LISTS, Caller
 from tests.protocol.samples import A
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import RelationChanged, StatementRefused
-from tidemark_operator.gateway.admission.limits import Limits, planner_queue
+from tidemark_operator.gateway.admission.limits import GatewayLimits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.query import plan_again as again
@@ -53,7 +53,7 @@ class Planner:
 def described(known: Registry, planner: Planner) -> object:
     context = cast(Any, SimpleNamespace(registry=known))
     statements = StatementCache(known, cast(Any, planner), PlannerAdmission(planner_queue()))
-    queries = Queries(context, statements, cast(Any, None), Limits())
+    queries = Queries(context, statements, cast(Any, None), GatewayLimits())
     return asyncio.run(queries.describe(Anybody(), ASKED))
 
 
@@ -93,7 +93,7 @@ def test_each_way_to_read_plans_again(way: str, monkeypatch: pytest.MonkeyPatch)
     async def attempt(*_: object) -> object:
         raise outcomes.pop(0)
 
-    context, limits, request = cast(Any, None), Limits(), SimpleNamespace(namespace="ns")
+    context, limits, request = cast(Any, None), GatewayLimits(), SimpleNamespace(namespace="ns")
     monkeypatch.setattr(query_answer, "prepare", attempt)
     monkeypatch.setattr(Copies, "_begin", attempt)
     monkeypatch.setattr(Subscribes, "_begin", attempt)

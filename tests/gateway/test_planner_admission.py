@@ -16,7 +16,7 @@ from tests.gateway.test_metrics import fleet
 from tidemark_operator.errors import PlannerUnavailable, QueryRefused
 from tidemark_operator.gateway.admission import planner_admission
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
-from tidemark_operator.gateway.admission.limits import Limits, planner_queue
+from tidemark_operator.gateway.admission.limits import GatewayLimits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.explanations.explain import explain
@@ -63,7 +63,7 @@ def ways(
     context: ReconcileContext, shared: PlannerAdmission, text: str = SLOW
 ) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every way in which a user's text comes to the planner."""
-    statements, limits = StatementCache(context.registry, context.planner, shared), Limits()
+    statements, limits = StatementCache(context.registry, context.planner, shared), GatewayLimits()
     limits.planner = shared
     return {
         "query": lambda: prepare(context, statements, cast(RetainedTables, None), Anybody(), QueryRequest("ns", text)),

@@ -18,7 +18,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.introspection import retained_tables as module
 from tidemark_operator.introspection.relations import RETAINED_TABLES, rows
-from tidemark_operator.introspection.retained_tables import Listing, RetainedTables
+from tidemark_operator.introspection.retained_tables import RetainedTableList, RetainedTables
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Conflict
 from tidemark_protocol.frontier import Frontier
@@ -92,8 +92,8 @@ def asked(
     return asyncio.run(scenario())
 
 
-def listing(storage: Storage, uid: str = "") -> Listing:
-    found: Listing = asked(storage, lambda tables, _: tables.listing("ns"), uid)
+def listing(storage: Storage, uid: str = "") -> RetainedTableList:
+    found: RetainedTableList = asked(storage, lambda tables, _: tables.listing("ns"), uid)
     return found
 
 

@@ -12,7 +12,7 @@ from tests.controller.harness import EMPTY, at
 from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import QueryRefused, SubscribeNotWhole
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.streams.copy import Copies, _check_format
 from tidemark_operator.gateway.streams.stream_dataflow import sql_of
@@ -51,7 +51,7 @@ def test_a_type_without_a_form_in_the_format_is_refused_before_anything_runs(typ
 
 def test_a_copy_without_the_right_is_refused_before_planning() -> None:
     """Whatever it may read; and a place is free again then."""
-    copies = Copies(cast(Any, None), Limits())
+    copies = Copies(cast(Any, None), GatewayLimits())
     request = CopyRequest(namespace="ns", subject="s.a", to="x", format="csv")
     caller = Caller(*LISTS, "get datasources/data s in namespace ns")
     for _ in range(20):

@@ -20,8 +20,8 @@ from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceConfig, InstanceListener, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, Limits
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, GatewayLimits
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscribes
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -69,7 +69,7 @@ def there(fleet: Fleet) -> RunningInstance:
 def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     """A call of anne's, on an instance."""
     namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
-    context, limits = cast(ReconcileContext, SimpleNamespace(**namespace)), Limits()
+    context, limits = cast(ReconcileContext, SimpleNamespace(**namespace)), GatewayLimits()
     caller = Caller(*LISTS, "create dataflows/copies in namespace ns", "get datasources/data s in namespace ns")
     if what == "copies":
         all_copies = Copies(context, limits)
@@ -173,7 +173,7 @@ def test_crash_a_waiting_statement_learns_that_its_instance_is_gone(
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     looked = asyncio.Event()
 
-    def look(spans: Sequence[Span], when: TimeRequest) -> Time:
+    def look(spans: Sequence[ReadableTimes], when: TimeRequest) -> Time:
         looked.set()
         return choose_time(spans, when)
 

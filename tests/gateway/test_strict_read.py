@@ -7,7 +7,7 @@ import pytest
 from tests.controller.harness import at
 from tests.gateway.registries import add_dataflow, registry
 from tidemark_operator.errors import NoCompleteTime
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.gateway.query.strict_read import source_tables_of
 from tidemark_protocol.ids import GlobalId, Time
 
@@ -39,7 +39,7 @@ def test_a_task_that_reads_its_own_table_comes_to_an_end() -> None:
 
 def test_a_strict_query_waits_until_all_that_was_ingested_is_complete() -> None:
     """Complete before 100 has everything up to 99; the freshest time is taken, not the least."""
-    spans = [Span("d.d", at(10), at(100))]
+    spans = [ReadableTimes("d.d", at(10), at(100))]
 
     assert choose_time(spans, TimeRequest(least=Time(99))) == 99
     assert choose_time(spans, TimeRequest(least=Time(50))) == 99

@@ -26,7 +26,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, Body
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_planner.errors import Refusal
 from tidemark_planner.sql.names import scope_of
-from tidemark_planner.sql.syntax import RelationName, Span
+from tidemark_planner.sql.syntax import RelationName, TextSpan
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Relation
 from tidemark_protocol.pb.gateway_pb2 import TableColumn
@@ -353,4 +353,4 @@ def test_a_table_of_its_sources_name_is_read_by_that_alone() -> None:
     both = Relation("e", "e", GlobalId("view"), (), short=True)
     relations = *catalogue(known.sources("ns"), ()).relations, both
     with pytest.raises(Refusal, match=r"e is ambiguous: a DataSource and a Dataflow have e\.e; delete one of them"):
-        scope_of(Catalogue(relations), ()).resolve(RelationName(("e",), True, Span(0, 0, 1, 1), frozenset()))
+        scope_of(Catalogue(relations), ()).resolve(RelationName(("e",), True, TextSpan(0, 0, 1, 1), frozenset()))

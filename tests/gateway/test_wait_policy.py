@@ -23,7 +23,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.query.query import require_instance
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import find_relation
 from tidemark_operator.gateway.query.strict_read import latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -175,7 +175,7 @@ def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: py
     def look() -> int:
         if (why := next(answers)) is not None:
             raise why
-        return choose_time([Span("t", at(0), at(90))], TimeRequest())
+        return choose_time([ReadableTimes("t", at(0), at(90))], TimeRequest())
 
     assert asyncio.run(wait_policy.when_possible(look)) == 89
     assert next(answers, "no more") == "no more"

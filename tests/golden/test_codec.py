@@ -22,7 +22,7 @@ from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.types import BIGINT
-from tidemark_protocol.vocabulary import VOCABULARY, WIRE_NAME, Entry, entry_of, wire_name, wire_name_of
+from tidemark_protocol.vocabulary import VOCABULARY, WIRE_NAME, WireEntry, entry_of, wire_name, wire_name_of
 
 
 @wire_name("test.Renamed")
@@ -109,7 +109,7 @@ def test_the_vocabulary_is_as_it_was() -> None:
     assert not changed, VOCABULARY_CHANGED.format(changes=changes)
 
 
-def described(entry: Entry) -> dict[str, Any]:
+def described(entry: WireEntry) -> dict[str, Any]:
     required = [m.wire_name for m in entry.members if m.default is dataclasses.MISSING]
     defaults = {m.wire_name: plain(m.default) for m in entry.members if m.default is not dataclasses.MISSING}
     return {"required": required, "defaults": defaults}

@@ -90,7 +90,7 @@ from tidemark_protocol.plan.lir import (
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.plan.reductions import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     DistinctReduce,
@@ -123,7 +123,7 @@ STAGE = JoinStage(1, (REF,), (CALL,), (0,), (0, 1), MFP, (0,))
 LINEAR = LinearJoin(1, (STAGE,))
 PATH = DeltaPath(1, (STAGE,))
 DELTA = DeltaJoin((PATH,), MFP)
-AGGREGATE = Aggregate("sum", 0, ColumnType(MONEY), True, 2, (ORDER,), (LITERAL,))
+AGGREGATE = AggregateExpr("sum", 0, ColumnType(MONEY), True, 2, (ORDER,), (LITERAL,))
 ACCUMULABLE = AccumulableReduce((AGGREGATE,))
 HIERARCHICAL = HierarchicalReduce((AGGREGATE,), True)
 BASIC = BasicReduce((AGGREGATE,))

@@ -11,12 +11,12 @@ from tests.controller.harness import EMPTY, at
 from tests.waiting import BOUND
 from tidemark_operator.errors import NoCompleteTime, QueryRefused, TimeNotReadable
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_protocol.frontier import Frontier
 
 
-def readable(since: int, write: Frontier) -> list[Span]:
-    return [Span("revenue.by-nation", at(since), write)]
+def readable(since: int, write: Frontier) -> list[ReadableTimes]:
+    return [ReadableTimes("revenue.by-nation", at(since), write)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_patient_query_waits_for_a_passed_time(as_of: int, waits: bool) -> Non
 
 @pytest.mark.parametrize("as_of", [-1, -(2**63), 2**63 - 2, 2**63 - 1])
 @pytest.mark.parametrize("spans", [[], readable(0, EMPTY)], ids=["reads nothing", "reads what is finished"])
-def test_a_number_that_is_no_time_is_refused(as_of: int, spans: list[Span]) -> None:
+def test_a_number_that_is_no_time_is_refused(as_of: int, spans: list[ReadableTimes]) -> None:
     """Nor the last there is: a dataflow for one time ends at the next, and no replica would take one that does not."""
     with pytest.raises(TimeNotReadable, match="milliseconds since 1970"):
         choose_time(spans, TimeRequest(as_of))
@@ -89,7 +89,7 @@ def test_a_number_that_is_no_time_is_refused(as_of: int, spans: list[Span]) -> N
 
 def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:
     """A query over all of them reads them at one time."""
-    spans = [Span("a", at(10), at(90)), Span("b", at(40), EMPTY), Span("c", at(0), at(70))]
+    spans = [ReadableTimes("a", at(10), at(90)), ReadableTimes("b", at(40), EMPTY), ReadableTimes("c", at(0), at(70))]
 
     assert choose_time(spans, TimeRequest()) == 69
     with pytest.raises(QueryRefused, match="b cannot be read at 39 any more"):
@@ -97,7 +97,7 @@ def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count()
     with pytest.raises(QueryRefused, match="c is not complete at 70 yet"):
         choose_time(spans, TimeRequest(70))
     with pytest.raises(QueryRefused, match=r"c has no complete time yet: d can only be read from 80 .* on"):
-        choose_time([*spans, Span("d", at(80), at(90))], TimeRequest())
+        choose_time([*spans, ReadableTimes("d", at(80), at(90))], TimeRequest())
 
 
 def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: 
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     heard = iter([at(70), at(80), at(90)])
 
-    def spans() -> Sequence[Span]:
-        return [Span("index", at(80), at(200)), Span("table", at(0), next(heard))]
+    def spans() -> Sequence[ReadableTimes]:
+        return [ReadableTimes("index", at(80), at(200)), ReadableTimes("table", at(0), next(heard))]
 
     assert asyncio.run(wait_policy.when_possible(lambda: choose_time(spans(), TimeRequest()))) == 89
     assert list(heard) == []
@@ -118,7 +118,9 @@ def test_a_query_waits_for_a_common_time_only_for_a_while(monkeypatch: pytest.Mo
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", 0.01)
     with pytest.raises(NoCompleteTime, match="still at it has no complete time yet"):
         asyncio.run(
-            wait_policy.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], TimeRequest()))
+            wait_policy.when_possible(
+                lambda: choose_time([ReadableTimes("still at it", at(80), at(80))], TimeRequest())
+            )
         )
 
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))

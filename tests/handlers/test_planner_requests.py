@@ -11,7 +11,7 @@ from tests.gateway.registries import registry, shard_of
 from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
-from tidemark_operator.catalogue.dataflow_state import Answer
+from tidemark_operator.catalogue.dataflow_state import PlannerAnswer
 from tidemark_operator.catalogue.row_counts import counts_of, row_counts
 from tidemark_operator.handlers.revisions.planner_requests import (
     must_send,
@@ -48,7 +48,7 @@ def test_the_same_question_is_asked_once(reported: Planned | Refused) -> None:
 
 def test_a_planner_that_was_busy_is_asked_again_ever_more_rarely() -> None:
     """The pause doubles up to ten minutes; another question begins anew."""
-    answer: Answer | None = None
+    answer: PlannerAnswer | None = None
     pauses = []
     for _ in range(12):
         answer = remember(FLOW, TIMEOUT, Q, answer, 1000)

@@ -16,8 +16,8 @@ from tidemark_operator.controller.frontiers.succession import LATELY_MS, Success
 from tidemark_operator.handlers.revisions.replacement_decision import (
     Decision,
     Keep,
-    Member,
     Replace,
+    ReplacementMember,
     Serve,
     cannot_run_beside,
     decide,
@@ -178,14 +178,14 @@ def test_a_task_that_reads_the_table_which_is_still_written_cannot_run_beside() 
 
 
 NOW = 1_000_000
-READY = Member("a", True, hydrated=2, exports=2, level_ms=NOW - 1)
-MEMBERS: list[tuple[str, list[Member], Obstacle | None]] = [
+READY = ReplacementMember("a", True, hydrated=2, exports=2, level_ms=NOW - 1)
+MEMBERS: list[tuple[str, list[ReplacementMember], Obstacle | None]] = [
     ("all are as far", [READY, replace(READY, name="b")], None),
-    ("suspended, or cannot run beside", [READY, Member("b", True, at_once=True)], None),
-    ("not planned yet", [READY, Member("b", False)], Obstacle("Dataflow b is to be planned anew with it")),
+    ("suspended, or cannot run beside", [READY, ReplacementMember("b", True, at_once=True)], None),
+    ("not planned yet", [READY, ReplacementMember("b", False)], Obstacle("Dataflow b is to be planned anew with it")),
     (
         "cannot be planned yet",
-        [READY, Member("b", False, waits="waits for the index a.i")],
+        [READY, ReplacementMember("b", False, waits="waits for the index a.i")],
         Obstacle("Dataflow b is to be planned anew with it: waits for the index a.i"),
     ),
     ("not installed", [replace(READY, waits="waits for x", exports=0)], Obstacle("Dataflow a waits for x")),
@@ -211,7 +211,7 @@ MEMBERS: list[tuple[str, list[Member], Obstacle | None]] = [
     ),
     (
         "one cannot be planned",
-        [Member("a", False), Member("b", False, obstacle="line 1: no column x")],
+        [ReplacementMember("a", False), ReplacementMember("b", False, obstacle="line 1: no column x")],
         Obstacle("Dataflow b cannot be planned on it: line 1: no column x", failed=True),
     ),
     ("hydrated, and fails since", [replace(READY, failure="v: boom")], Obstacle("Dataflow a fails: v: boom", True)),
@@ -219,7 +219,9 @@ MEMBERS: list[tuple[str, list[Member], Obstacle | None]] = [
 
 
 @pytest.mark.parametrize(("members", "held"), [m[1:] for m in MEMBERS], ids=[m[0] for m in MEMBERS])
-def test_a_replacement_takes_over_together_or_not_at_all(members: list[Member], held: Obstacle | None) -> None:
+def test_a_replacement_takes_over_together_or_not_at_all(
+    members: list[ReplacementMember], held: Obstacle | None
+) -> None:
     """And says by whom it is held back."""
     assert judge(members, NOW) == held
 

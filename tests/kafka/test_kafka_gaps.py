@@ -33,7 +33,7 @@ from tests.waiting import BOUND, until
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_replica.storage.errors import IngestionError, SourceUnusable, TableStopped
 from tidemark_replica.storage.kafka import gaps
-from tidemark_replica.storage.kafka.connection import Connection
+from tidemark_replica.storage.kafka.connection import KafkaClients
 from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway
 from tidemark_replica.storage.kafka.topics import answer
 
@@ -320,7 +320,7 @@ def test_settings_that_could_run_code_are_refused(kafka: Broker) -> None:
     for key in ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.key.location"):
         spec = spec_of(kafka, table("t"), secret="s")
         with pytest.raises(IngestionError, match=f"Secret s: keys {key} are not taken"):
-            Connection(spec, lambda name, key=key: {key: "x"}).settings()  # type: ignore[misc]
+            KafkaClients(spec, lambda name, key=key: {key: "x"}).settings()  # type: ignore[misc]
 
 
 def test_a_setting_that_the_client_refuses_is_named_without_its_value(kafka: Broker) -> None:
@@ -329,7 +329,7 @@ def test_a_setting_that_the_client_refuses_is_named_without_its_value(kafka: Bro
         ({"security.protocol": "SSL", "ssl.ca.pem": "xxx"}, "ssl.ca.pem"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.password, sasl.username"),
     ):
-        connection = Connection(spec_of(kafka, table("t"), secret="s"), lambda name, secret=secret: secret)  # type: ignore[misc]
+        connection = KafkaClients(spec_of(kafka, table("t"), secret="s"), lambda name, secret=secret: secret)  # type: ignore[misc]
         settings = connection.settings()
         for client in (connection.consumer, connection.admin):
             with pytest.raises(SourceUnusable) as raised:
@@ -341,7 +341,7 @@ def test_a_setting_that_the_client_refuses_is_named_without_its_value(kafka: Bro
 def test_sasl_needs_a_mechanism_that_the_client_has(kafka: Broker) -> None:
     for secret, found in (({}, "missing"), ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI'")):
         entries = {"security.protocol": "SASL_SSL", **secret}
-        connection = Connection(spec_of(kafka, table("t"), secret="s"), lambda name, entries=entries: entries)  # type: ignore[misc]
+        connection = KafkaClients(spec_of(kafka, table("t"), secret="s"), lambda name, entries=entries: entries)  # type: ignore[misc]
         with pytest.raises(SourceUnusable, match=f"Secret s: sasl.mechanism is {found}; known are PLAIN, SCRAM"):
             connection.settings()
 

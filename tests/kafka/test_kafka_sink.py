@@ -26,7 +26,7 @@ from tests.kafka.sink_views import (
 from tests.kafka.topics import SECONDS, delete_topic, new_topic, produce, producer
 from tidemark_persist import DIFF, create_or_open
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.destinations.destination import DestinationStopped, ViewInError
+from tidemark_replica.sinks.destinations.destination import DestinationStopped, SinkViewInError
 from tidemark_replica.sinks.kafka import changes, publication
 from tidemark_replica.sinks.kafka.changes import at_unique_times, read_changes
 from tidemark_replica.sinks.kafka.envelopes import Envelope
@@ -147,7 +147,7 @@ def test_a_view_in_error_holds_the_topic_until_it_is_corrected(kafka: Broker, tm
     view, sink = View(tmp_path), sink_of(kafka)
     publish(view, sink, view.append((1, "a", 1, 0, 1)))
     view.append((2, "b", 2, 1, 1), (None, None, None, 2, 1, "e"), (3, "c", 3, 2, 1), times=3)
-    with pytest.raises(ViewInError):
+    with pytest.raises(SinkViewInError):
         publish(view, sink, 3)
     assert [each["time"] for each in progress(kafka, sink)] == [0, 1]
     view.append((None, None, None, 4, -1, "e"), (4, "d", 4, 4, 1), (5, "e", 5, 5, 1), times=2)
@@ -156,7 +156,7 @@ def test_a_view_in_error_holds_the_topic_until_it_is_corrected(kafka: Broker, tm
     assert found == {0: [1], 1: [2], 4: [3, 4], 5: [5]}
     broken = View(tmp_path / "broken")
     other = sink_of(kafka)
-    with pytest.raises(ViewInError):
+    with pytest.raises(SinkViewInError):
         publish(broken, other, broken.append((1, "a", 1, 0, 1), (None, None, None, 0, 1, "e")))
     assert progress(kafka, other) == []
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle.histories import Change, History, Table
-from tidemark_persist import Part, StagedFile, Time, write_staged
+from tidemark_persist import FilePart, StagedFile, Time, write_staged
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
@@ -54,14 +54,14 @@ class DataflowHarness:
         self.merges.shutdown(wait=False, cancel_futures=True)
         self.store.close()
 
-    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+    def parts(self, table: str, lower: int, upper: int) -> list[FilePart]:
         """Where the table's updates with times in [lower, upper) are."""
         file = self._files[table]
         if file is None or file.max_time < lower or file.min_time >= upper:
             return []
-        return [Part(str(self.folder / table), file.path, Time(lower), Time(upper), file.rows, file.size)]
+        return [FilePart(str(self.folder / table), file.path, Time(lower), Time(upper), file.rows, file.size)]
 
-    def inputs(self, dataflow: RenderedDataflow, upper: int) -> dict[GlobalId, list[Part]]:
+    def inputs(self, dataflow: RenderedDataflow, upper: int) -> dict[GlobalId, list[FilePart]]:
         """What the next step of the dataflow reads."""
         lower = dataflow.frontier.encode()
         hydrated = lower != dataflow.description.as_of

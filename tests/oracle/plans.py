@@ -9,7 +9,7 @@ from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     Constant,
     ConstantRow,
     DistinctReduce,
@@ -53,7 +53,7 @@ def distinct(plan: Plan, *keys: ColumnRef) -> Plan:
 
 def counted(plan: Plan) -> Plan:
     """a, count(*)."""
-    count = Aggregate("count", None, ColumnType(BIGINT, False))
+    count = AggregateExpr("count", None, ColumnType(BIGINT, False))
     schema = (ColumnType(BIGINT), ColumnType(BIGINT, False))
     return Reduce(plan, (A,), (), AccumulableReduce((count,)), MapFilterProject.identity(schema))
 

@@ -11,7 +11,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     Get,
@@ -38,28 +38,28 @@ def double(value: float) -> Literal:
     return Literal(repr(value), DOUBLE)
 
 
-def aggregate(function: str, argument: int, t: SqlType, *parameters: Literal, **more: object) -> Aggregate:
-    return Aggregate(function, argument, ColumnType(t), parameters=parameters, **more)  # type: ignore[arg-type]
+def aggregate(function: str, argument: int, t: SqlType, *parameters: Literal, **more: object) -> AggregateExpr:
+    return AggregateExpr(function, argument, ColumnType(t), parameters=parameters, **more)  # type: ignore[arg-type]
 
 
 def reduced(
-    plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], by: ReducePlan, *made: Aggregate
+    plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], by: ReducePlan, *made: AggregateExpr
 ) -> Plan:
     """A reduce, and all its aggregates in the order of its columns."""
     schema = (*(ColumnType(k.type, k.nullable) for k in key), *(a.type for a in made))
     return Reduce(plan, tuple(key), tuple(values), by, MapFilterProject.identity(schema))
 
 
-def basic(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: Aggregate) -> Plan:
+def basic(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: AggregateExpr) -> Plan:
     return reduced(plan, key, values, BasicReduce(aggregates), *aggregates)
 
 
-def sums(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: Aggregate) -> Plan:
+def sums(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: AggregateExpr) -> Plan:
     return reduced(plan, key, values, AccumulableReduce(aggregates), *aggregates)
 
 
-def count(argument: int | None, **more: object) -> Aggregate:
-    return Aggregate("count", argument, ColumnType(BIGINT, False), **more)  # type: ignore[arg-type]
+def count(argument: int | None, **more: object) -> AggregateExpr:
+    return AggregateExpr("count", argument, ColumnType(BIGINT, False), **more)  # type: ignore[arg-type]
 
 
 COUNT, SUM, DISTINCT_SUM = count(None), aggregate("sum", 1, BIGINT), aggregate("sum", 0, BIGINT, distinct=True)

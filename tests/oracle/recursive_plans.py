@@ -16,7 +16,7 @@ from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     Constant,
     ConstantRow,
     DistinctReduce,
@@ -179,7 +179,7 @@ def totals(edges: Rows) -> Rows:
 
 
 NODES = distinct(union(project(GET_E, 0), project(GET_E, 1)))
-SUM = Aggregate("sum", 0, ColumnType(BIGINT))
+SUM = AggregateExpr("sum", 0, ColumnType(BIGINT))
 TOTALS = Reduce(
     union(mapped(NODES, column(0), integer(1)), meet(X, EDGES, (0, 0), 3, 1)),
     (column(0),),
@@ -207,7 +207,7 @@ SHORTEST = Reduce(
     WAYS,
     (column(0),),
     (column(1),),
-    HierarchicalReduce((Aggregate("min", 0, ColumnType(BIGINT)),)),
+    HierarchicalReduce((AggregateExpr("min", 0, ColumnType(BIGINT)),)),
     MapFilterProject.identity(PAIR),
 )
 FIRST_WAY = TopK(WAYS, (0,), (OrderKey(1),), integer(1), 0, TopKPlan())
@@ -229,7 +229,7 @@ RECURSIONS = (
                 X,
                 (column(0),),
                 (),
-                AccumulableReduce((Aggregate("count", None, ColumnType(BIGINT, False)),)),
+                AccumulableReduce((AggregateExpr("count", None, ColumnType(BIGINT, False)),)),
                 MapFilterProject.identity((PAIR[0], ColumnType(BIGINT, False))),
             ),
             binds("x", REACH),

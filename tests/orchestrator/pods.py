@@ -13,10 +13,10 @@ from tidemark_operator.orchestrator.interface import (
     Scratch,
     Volume,
 )
-from tidemark_operator.orchestrator.kubernetes.names import Member, member
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 
-SETTINGS = Settings("registry.example/tidemark/replica:1")
+SETTINGS = KubernetesSettings("registry.example/tidemark/replica:1")
 SMALL = ReplicaSpec("uid-r1", "ns", "r1", 2, 2 << 30, Owner("default", "uid-default"))
 LARGE = ReplicaSpec(
     "uid-r2",
@@ -35,11 +35,11 @@ LARGE = ReplicaSpec(
 )
 
 
-def small() -> Member:
+def small() -> ReplicaShape:
     return member(SMALL, SETTINGS)
 
 
-def large() -> Member:
+def large() -> ReplicaShape:
     return member(LARGE, SETTINGS)
 
 

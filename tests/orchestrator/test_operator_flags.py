@@ -7,7 +7,7 @@ import pytest
 from tests.orchestrator.pods import large
 from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes import driver, executors
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 
 PODS = ["--state-dir", "s", "--orchestrator", "kubernetes"]
 
@@ -24,8 +24,8 @@ def test_pods_have_the_settings_of_the_command_line() -> None:
         ]
     ).pods
 
-    assert least == Settings("i")
-    assert most == Settings("i", "Always", ("a", "b"), "d", "e", 1000650000)
+    assert least == KubernetesSettings("i")
+    assert most == KubernetesSettings("i", "Always", ("a", "b"), "d", "e", 1000650000)
     assert least.user == 65532
     assert parse(["--state-dir", "s"]).pods is None
 

@@ -16,7 +16,7 @@ import yaml
 from tests.orchestrator.clusters import Cluster
 from tests.orchestrator.pods import LARGE, SETTINGS
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
-from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, Member, member
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ReplicaShape, member
 from tidemark_replica.errors import ExecutorsNotDeleted
 from tidemark_replica.options import parse
 from tidemark_replica.spark.executor_pods import ExecutorPods
@@ -24,10 +24,10 @@ from tidemark_replica.spark.executor_pods import ExecutorPods
 pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
 MINE = member(LARGE, SETTINGS)
-OTHER = Member(LARGE, "b17e44d0")
+OTHER = ReplicaShape(LARGE, "b17e44d0")
 
 
-def labels(of: Member) -> str:
+def labels(of: ReplicaShape) -> str:
     """What the driver's pod is told of its executors, as it understands it."""
     (container,) = pod_template(of, SETTINGS)["spec"]["containers"]
     program, *arguments = container["args"]

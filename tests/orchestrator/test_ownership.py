@@ -17,7 +17,7 @@ from tests.waiting import BOUND
 from tidemark_operator.kube.client import Body, Kube
 from tidemark_operator.orchestrator.interface import Owner, Phase
 from tidemark_operator.orchestrator.kubernetes import templates
-from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, INSTANCE_UID, SHAPE, Member, member
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, INSTANCE_UID, SHAPE, ReplicaShape, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget, shape_of_set
 
 MADE = templates.stateful_set(small(), SETTINGS)
@@ -71,7 +71,7 @@ def strip(body: Body, name: str, owner: dict[str, Any] | None = None) -> str:
 def test_a_foreign_object_with_our_labels_is_left_alone(cluster: Cluster) -> None:
     """A StatefulSet, of a replica that there is and of one that there is not; a budget; and pods beside ours."""
     spec = cluster.replica(LARGE)
-    wanted, strange = member(spec, SETTINGS), Member(spec, "b17e44d0")
+    wanted, strange = member(spec, SETTINGS), ReplicaShape(spec, "b17e44d0")
     gone = templates.stateful_set(strange, SETTINGS)
     gone["metadata"]["labels"] = {**gone["metadata"]["labels"], "compute.tidemark.dev/replica-uid": "nobody"}
     foreign = {
@@ -111,7 +111,7 @@ def test_a_stateful_set_of_another_namespace_is_none_of_a_replicas(cluster: Clus
     other = f"{cluster.namespace}-{secrets.token_hex(3)}"
     cluster.plane.kubectl("create", "namespace", other)
     spec = cluster.replica(SMALL)
-    forged = templates.stateful_set(Member(spec, "b17e44d0"), SETTINGS)
+    forged = templates.stateful_set(ReplicaShape(spec, "b17e44d0"), SETTINGS)
     forged["metadata"]["namespace"] = other
 
     async def scenario() -> None:

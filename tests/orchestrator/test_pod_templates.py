@@ -18,8 +18,8 @@ import yaml
 from tests.orchestrator.pods import LARGE, SETTINGS, large, small
 from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
-from tidemark_operator.orchestrator.kubernetes.names import Member, member
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_replica.options import parse
 
@@ -29,7 +29,7 @@ RESERVED = (*FORBIDDEN_FOLDERS, "/tmp", "/opt", "/usr")
 CASES = {"small": small(), "large": large()}
 
 
-def manifests(member: Member) -> list[dict[str, Any]]:
+def manifests(member: ReplicaShape) -> list[dict[str, Any]]:
     """All of a replica, the secret with a value that is none."""
     secret = templates.spark_secret(member, "uid-set", "spark-knows-it-by-this")
     return [
@@ -40,7 +40,7 @@ def manifests(member: Member) -> list[dict[str, Any]]:
     ]
 
 
-def pods(member: Member) -> list[dict[str, Any]]:
+def pods(member: ReplicaShape) -> list[dict[str, Any]]:
     """Specs of the driver's pod, and of executors'."""
     driver = templates.stateful_set(member, SETTINGS)["spec"]["template"]["spec"]
     return [driver, executors.pod_template(member, SETTINGS)["spec"]]
@@ -126,7 +126,7 @@ def test_another_template_of_executors_is_another_config_map() -> None:
     """A later version of the operator, or another setting: the driver that runs keeps the one that it was started with,
     and the next pod has the new one."""
 
-    def template(settings: Settings) -> tuple[str, str]:
+    def template(settings: KubernetesSettings) -> tuple[str, str]:
         """What there is, and what the driver's pod asks for."""
         (there,) = [body for body in templates.belongings(large(), settings, "u") if body["kind"] == "ConfigMap"]
         spec = templates.stateful_set(large(), settings)["spec"]["template"]["spec"]

@@ -20,7 +20,7 @@ from tests.orchestrator.test_orphaned_executors import account, labels, make_pod
 from tests.replica.worker_loop import Loop
 from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.executors import template_text
-from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
+from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ReplicaShape, member
 from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Status
 from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors, ExecutorWatch
@@ -33,7 +33,7 @@ MINE = member(LARGE, SETTINGS)
 SMALLEST = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "smallest"}}
 
 
-def executors(cluster: Cluster, folder: Path, of: Member = MINE) -> Executors:
+def executors(cluster: Cluster, folder: Path, of: ReplicaShape = MINE) -> Executors:
     """What the driver's pod has of them: its rights, its labels and the file that it is given."""
     server = account(cluster, folder, "create", "get", "list", "watch", "delete", "deletecollection")
     (folder / "pod.yaml").write_text(template_text(of, SETTINGS))
@@ -94,7 +94,7 @@ def test_only_pods_that_may_still_run_are_counted(cluster: Cluster, tmp_path: Pa
     made = executors(cluster, tmp_path)
     for name in ("waits", "ended"):
         make_pod(cluster, name, MINE.labels(EXECUTOR))
-    make_pod(cluster, "beside", Member(LARGE, "b17e44d0").labels(EXECUTOR))
+    make_pod(cluster, "beside", ReplicaShape(LARGE, "b17e44d0").labels(EXECUTOR))
     cluster.report("ended", {"phase": "Failed"})
     assert made.pods.count(made.labels) == 1
 

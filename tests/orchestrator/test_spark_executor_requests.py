@@ -20,7 +20,7 @@ from tests.orchestrator.test_orphaned_executors import account, labels
 from tests.orchestrator.test_refused_executors import limit
 from tests.waiting import BOUND
 from tidemark_operator.orchestrator.kubernetes.executors import POD_SETTINGS, pod_template, spark_conf, template_text
-from tidemark_operator.orchestrator.kubernetes.names import Member, member
+from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600), pytest.mark.broad]
 MINE = member(LARGE, SETTINGS)
@@ -49,7 +49,7 @@ while True:
 """
 
 
-def conf(cluster: Cluster, folder: Path, server: str, of: Member) -> dict[str, str]:
+def conf(cluster: Cluster, folder: Path, server: str, of: ReplicaShape) -> dict[str, str]:
     """What a driver is told, but that it runs here, and reads its rights and the secret from this folder."""
     (folder / "secret").write_text("x" * 32)
     asked = {name: value for name, value in spark_conf(of, SETTINGS).items() if name not in POD_SETTINGS}

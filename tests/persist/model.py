@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, TIME, Part, read_part
+from tidemark_persist import DIFF, ERROR, TIME, FilePart, read_part
 
 COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 PHYSICAL = pa.schema([*COLUMNS, (TIME, pa.int64()), (DIFF, pa.int64()), (ERROR, pa.string())])
@@ -77,7 +77,7 @@ def contents(table: pa.Table) -> dict[Row, int]:
     return counted
 
 
-def changes(parts: Iterable[Part]) -> dict[tuple[Row, int], int]:
+def changes(parts: Iterable[FilePart]) -> dict[tuple[Row, int], int]:
     """What a listing holds, as the model writes it."""
     rows = [row for part in parts for piece in read_part(part) for row in piece.to_pylist()]
     return summed(((_key(row), row[TIME]), row[DIFF]) for row in rows)

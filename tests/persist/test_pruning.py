@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_persist import EMPTY, Condition, Part, Time, condition, read_part, write_staged
+from tidemark_persist import EMPTY, Condition, FilePart, Time, condition, read_part, write_staged
 from tidemark_persist.files import staging
 
 MEETS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -34,7 +34,7 @@ ONLY_EQUAL = (pa.string(), pa.decimal128(9, 2), pa.decimal128(38, 10))
 AT, UNTIL = Time(3), Time(7)
 
 
-def staged(folder: Path, columns: dict[str, pa.Array], errors: Sequence[bool], times: Sequence[int]) -> Part:
+def staged(folder: Path, columns: dict[str, pa.Array], errors: Sequence[bool], times: Sequence[int]) -> FilePart:
     """Rows in groups of three; where there is an error the columns are NULL."""
     rows = len(errors)
     blank = {
@@ -48,10 +48,10 @@ def staged(folder: Path, columns: dict[str, pa.Array], errors: Sequence[bool], t
         patch.setattr(staging, "ROW_GROUP_ROWS", 3)
         file = write_staged(str(folder), table)
     assert file is not None
-    return Part(str(folder), file.path, AT, UNTIL, file.rows, file.size)
+    return FilePart(str(folder), file.path, AT, UNTIL, file.rows, file.size)
 
 
-def read(part: Part, conditions: Sequence[Condition], turn: tuple[int, int] = (0, 1)) -> list[tuple[Any, ...]]:
+def read(part: FilePart, conditions: Sequence[Condition], turn: tuple[int, int] = (0, 1)) -> list[tuple[Any, ...]]:
     """Few rows are read whole: these are many."""
     batches = read_part(part, batch_rows=1, conditions=conditions, turn=turn)
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]

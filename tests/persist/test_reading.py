@@ -18,9 +18,9 @@ from tidemark_persist import (
     EMPTY,
     ERROR,
     TIME,
+    FilePart,
     InvalidTime,
     NotReadable,
-    Part,
     PartGone,
     Shard,
     ShardMismatch,
@@ -140,7 +140,7 @@ def test_parts_travel_as_json_and_as_pickles_and_are_read_by_location_alone(shar
     """What a worker process gets."""
     parts = shard.snapshot_parts(5)
 
-    assert [Part.from_json(part.to_json()) for part in parts] == parts
+    assert [FilePart.from_json(part.to_json()) for part in parts] == parts
     assert pickle.loads(pickle.dumps(parts)) == parts
     assert changes(parts) == {
         (("a", 1), 2): 1,
@@ -183,7 +183,7 @@ def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
     same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
     file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))
     assert file is not None
-    part = Part(str(tmp_path), file.path, Time(0), Time(1), file.rows, file.size)
+    part = FilePart(str(tmp_path), file.path, Time(0), Time(1), file.rows, file.size)
 
     before, held, read = pa.total_allocated_bytes(), 0, 0
     for piece in read_part(part, columns=["v"], read_bytes=3 << 20):

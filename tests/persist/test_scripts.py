@@ -21,8 +21,8 @@ from tests.s3_fixtures import Place
 from tidemark_persist import (
     EMPTY,
     Appended,
+    FilePart,
     MaintenancePolicy,
-    Part,
     PersistError,
     Shard,
     create_or_open,
@@ -121,7 +121,7 @@ class ScriptRunner:
         return listed(shard.snapshot_parts(shard.refresh().upper - 1))
 
 
-def listed(parts: list[Part]) -> list[str]:
+def listed(parts: list[FilePart]) -> list[str]:
     """Updates, by row."""
     return sorted(f"{text(row)} @{at} {diff:+}" for (row, at), diff in changes(parts).items())
 

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from tests.dialects.postgres import Postgres, running
-from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, Relation, SessionFacts
-from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueRelation, SessionFacts
+from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.statements.lexer import POSTGRES
 from tidemark_pgwire.statements.subjects import Subject, subject_of
 from tidemark_protocol.types import Column, SqlType
@@ -26,7 +26,7 @@ def column(name: str, type: str, nullable: bool = True) -> Column:
 
 
 RELATIONS = (
-    Relation(
+    CatalogueRelation(
         "public",
         "orders",
         "table",
@@ -49,8 +49,8 @@ RELATIONS = (
         ),
         keys=(("id", "part"),),
     ),
-    Relation("public", "recent", "view", (column("id", "int"), column("part", "string"))),
-    Relation(
+    CatalogueRelation("public", "recent", "view", (column("id", "int"), column("part", "string"))),
+    CatalogueRelation(
         "public",
         "totals",
         "materialized view",
@@ -77,19 +77,21 @@ grant select on orders, recent, totals to reader;
 
 
 def session(user: str = USER, database: str = DATABASE, **parameters: str) -> SessionFacts:
-    settings = Settings(user, {}).values
+    settings = SessionSettings(user, {}).values
     settings.update(parameters)
     return SessionFacts(user, database, 77, "127.0.0.1:40000", settings)
 
 
 def ask(
-    catalogue: Catalogue, sql: str, *values: str | None, relations: Sequence[Relation] = RELATIONS
+    catalogue: Catalogue, sql: str, *values: str | None, relations: Sequence[CatalogueRelation] = RELATIONS
 ) -> CatalogueAnswer:
     assert subject_of(sql, POSTGRES) is not Subject.ROWS, sql
     return asyncio.run(catalogue.answer(sql, values, relations))
 
 
-def rows(catalogue: Catalogue, sql: str, *values: str | None, relations: Sequence[Relation] = RELATIONS) -> list[Any]:
+def rows(
+    catalogue: Catalogue, sql: str, *values: str | None, relations: Sequence[CatalogueRelation] = RELATIONS
+) -> list[Any]:
     """Tuples; of one column, its values."""
     table = ask(catalogue, sql, *values, relations=relations).rows
     listed = [tuple(row.values()) for row in table.to_pylist()] if len(set(table.column_names)) > 1 else []

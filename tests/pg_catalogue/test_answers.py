@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, ask, column, rows, session
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Relation
+from tidemark_pgwire.catalogue import Catalogue, CatalogueError, CatalogueRelation
 from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
 from tidemark_pgwire.catalogue.system_relations import system_relations
 from tidemark_pgwire.catalogue.types import system_types
@@ -149,7 +149,7 @@ def test_settings_that_mean_something_are_not_changed_by_a_query(catalogue: Cata
 
 def test_oids_last_as_long_as_the_session_and_are_not_shared() -> None:
     many = tuple(
-        Relation(f"flow{n % 50}", f"view{n}", "materialized view", (column("k", "int"),), keys=(("k",),))
+        CatalogueRelation(f"flow{n % 50}", f"view{n}", "materialized view", (column("k", "int"),), keys=(("k",),))
         for n in range(1_000)
     )
     catalogue = Catalogue(session())
@@ -158,7 +158,7 @@ def test_oids_last_as_long_as_the_session_and_are_not_shared() -> None:
     taken = [oid for oids in before.values() for oid in oids if oid]
     assert len(taken) == len(set(taken)) == 3_000
     assert min(taken) >= FIRST_OF_USERS
-    fewer = (*many[:10], Relation("flow0", "another", "table", (column("k", "int"),)))
+    fewer = (*many[:10], CatalogueRelation("flow0", "another", "table", (column("k", "int"),)))
     after = {name: oids for name, *oids in rows(catalogue, sql, relations=fewer)}
     assert {name: oids for name, oids in after.items() if name != "another"}.items() <= before.items()
     assert before == {name: oids for name, *oids in rows(Catalogue(session()), sql, relations=many)}
@@ -166,10 +166,10 @@ def test_oids_last_as_long_as_the_session_and_are_not_shared() -> None:
 
 def test_relations_of_two_schemas_with_one_name(catalogue: Catalogue) -> None:
     twice = (
-        Relation("shop", "orders", "table", (column("id", "int"),)),
-        Relation("old", "orders", "table", (column("key", "bigint"),)),
-        Relation("revenue", "revenue", "materialized view", (column("part", "string"),), short=True),
-        Relation("more", "total", "materialized view", (column("part", "string"),)),
+        CatalogueRelation("shop", "orders", "table", (column("id", "int"),)),
+        CatalogueRelation("old", "orders", "table", (column("key", "bigint"),)),
+        CatalogueRelation("revenue", "revenue", "materialized view", (column("part", "string"),), short=True),
+        CatalogueRelation("more", "total", "materialized view", (column("part", "string"),)),
     )
     sql = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     visible = rows(catalogue, f"{sql} WHERE c.oid >= 16384 AND pg_table_is_visible(c.oid) ORDER BY 1", relations=twice)
@@ -184,7 +184,7 @@ def test_relations_of_two_schemas_with_one_name(catalogue: Catalogue) -> None:
 
 
 def test_names_that_need_quotes(catalogue: Catalogue) -> None:
-    odd = (Relation("my-flow", 'Say "hi"', "view", (column("select", "int"),), index_key=("select",)),)
+    odd = (CatalogueRelation("my-flow", 'Say "hi"', "view", (column("select", "int"),), index_key=("select",)),)
     sql = "SELECT oid::regclass::text FROM pg_class WHERE oid >= 16384 AND relkind = 'v'"
     (name,) = rows(catalogue, sql, relations=odd)
     assert name == '"my-flow"."Say ""hi"""'

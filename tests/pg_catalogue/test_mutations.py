@@ -13,7 +13,7 @@ from tests.pg_catalogue.samples import RELATIONS, session
 from tests.pg_catalogue.tool_statements import TOOLS
 from tidemark_pgwire.catalogue import CatalogueError, sandbox
 from tidemark_pgwire.catalogue.answering import statement_of, typed
-from tidemark_pgwire.catalogue.contents.entries import Contents
+from tidemark_pgwire.catalogue.contents.entries import CatalogueContents
 from tidemark_pgwire.catalogue.oids import Oids
 from tidemark_pgwire.catalogue.sql.rewriting import rewritten
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
@@ -38,7 +38,7 @@ def mutated(draw: random.Random, words: list[str]) -> str:
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_statements_are_answered_or_refused(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     draw, answered = random.Random(seed), 0
-    contents = Contents(session(), RELATIONS, Oids())
+    contents = CatalogueContents(session(), RELATIONS, Oids())
     with caplog.at_level(logging.DEBUG):
         for number in range(250):
             place = draw.randrange(len(STATEMENTS))
@@ -66,5 +66,5 @@ def test_mutated_statements_are_answered_or_refused(seed: int, caplog: pytest.Lo
 )
 def test_calls_without_arguments_are_refused(sql: str) -> None:
     with pytest.raises(CatalogueError) as refused:
-        rewritten(sql, Contents(session(), RELATIONS, Oids()), ())
+        rewritten(sql, CatalogueContents(session(), RELATIONS, Oids()), ())
     assert refused.value.sqlstate == "42883"

@@ -40,7 +40,7 @@ from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.server import Certificate, CertificateFiles, PgServer
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.messages.planning import (
@@ -185,7 +185,7 @@ class Loop:
 class Served:
     """`answers`: what statements are answered; `port`, `authority`: of the server."""
 
-    def __init__(self, folder: Path, allowed: Sequence[str], limits: Limits, tls: bool, defines: bool) -> None:
+    def __init__(self, folder: Path, allowed: Sequence[str], limits: SessionLimits, tls: bool, defines: bool) -> None:
         self.loop, self.folder, self.answers, self.objects = Loop(), folder, Answers(), Objects()
         self.api_server = ApiServer(*allowed)
         self._limits, self._tls, self._defines = limits, tls, defines
@@ -274,11 +274,11 @@ class Served:
 def served(
     folder: Path,
     allowed: Sequence[str] = ALLOWED,
-    limits: Limits | None = None,
+    limits: SessionLimits | None = None,
     tls: bool = True,
     defines: bool = True,
 ) -> Iterator[Served]:
-    made = Served(folder, allowed, limits or Limits(), tls, defines)
+    made = Served(folder, allowed, limits or SessionLimits(), tls, defines)
     try:
         yield made
     finally:

@@ -21,13 +21,13 @@ from tests.pgwire.written import written
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Section, Transaction
-from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, Spool, run_to_end
+from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, BodySpool, run_to_end
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
 
 def test_two_readers_do_not_disturb_each_other() -> None:
     """A call that was refused early may still read when it is made again."""
-    body = Body(Spool(), "anne", b"header\n")
+    body = Body(BodySpool(), "anne", b"header\n")
     body.append(bytes(3 * PIECE_BYTES), 1)
     first, second = body.pieces(), body.pieces()
     next(first)
@@ -38,7 +38,7 @@ def test_two_readers_do_not_disturb_each_other() -> None:
 
 
 def test_rows_after_a_savepoint_are_forgotten_and_later_ones_kept() -> None:
-    body = Body(Spool(), "anne", b"h\n")
+    body = Body(BodySpool(), "anne", b"h\n")
     body.append(b"1\n", 1)
     mark = body.mark
     body.append(b"2\n" * 100_000, 100_000)
@@ -52,7 +52,7 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
     """Its rows would come behind what a ROLLBACK TO leaves."""
 
     async def scenario() -> None:
-        spool, began, go_on, kept = Spool(), threading.Event(), threading.Event(), list[str]()
+        spool, began, go_on, kept = BodySpool(), threading.Event(), threading.Event(), list[str]()
 
         def keep() -> None:
             began.set()
@@ -75,11 +75,11 @@ def test_a_canceled_copy_ends_with_its_thread() -> None:
 
 def test_a_thread_that_fails_fails_the_copy() -> None:
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(run_to_end(Spool().parsers, cast(Any, partial(divmod, 1, 0))))
+        asyncio.run(run_to_end(BodySpool().parsers, cast(Any, partial(divmod, 1, 0))))
 
 
 def test_a_body_that_cannot_be_closed_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(4096)
+    spool = BodySpool(4096)
     body = Body(spool, "anne", b"h\n")
     body.append(bytes(1000), 1)
 
@@ -95,7 +95,7 @@ def test_rows_that_were_lost_on_their_way_to_disk_are_not_written() -> None:
     """A full disk may take a part of those in memory, and NULs would stand for the others."""
 
     async def scenario() -> None:
-        spool, rows = Spool(), b"1\n" * (MEMORY_BYTES // 4 * 3 // 2)
+        spool, rows = BodySpool(), b"1\n" * (MEMORY_BYTES // 4 * 3 // 2)
         body = Body(spool, "anne", b"h\n")
         transaction = begun(body)
         transaction.pending, pending = None, transaction.pending
@@ -131,7 +131,7 @@ def small_files() -> Iterator[None]:
 
 def test_the_room_of_a_file_is_free_once_the_disk_has_it_back() -> None:
     """ROLLBACK in a loop would fill a slow disk."""
-    spool, go_on = Spool(6 * MEMORY_BYTES), threading.Event()
+    spool, go_on = BodySpool(6 * MEMORY_BYTES), threading.Event()
     body = Body(spool, "anne", b"h\n")
     body.append(bytes(2 * MEMORY_BYTES), 1)
     for _ in range(WRITERS):
@@ -167,7 +167,7 @@ def test_threads_alone_use_a_file_on_disk(size: int) -> None:
     """A disk that is slow would stop all connections."""
 
     async def scenario() -> tuple[set[int], int]:
-        spool = Spool()
+        spool = BodySpool()
         body = Body(spool, "anne", b"h\n")
         body._file = used = cast(Any, Used(body._file))
         transaction = begun(body)
@@ -186,7 +186,7 @@ def test_threads_alone_use_a_file_on_disk(size: int) -> None:
 
 
 def test_rows_of_a_failed_block_are_forgotten_unless_a_savepoint_keeps_them() -> None:
-    spool = Spool()
+    spool = BodySpool()
     for savepoint, kept in ((False, False), (True, True)):
         body = Body(spool, "anne", b"h\n")
         transaction = begun(body)
@@ -205,7 +205,7 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
 
     async def scenario(seed: int) -> None:
         dice = random.Random(seed)
-        body = Body(Spool(), "anne", b"h\n")
+        body = Body(BodySpool(), "anne", b"h\n")
         transaction, model, rows = begun(body), list[tuple[str, int, int]](), 0
         times = Counter[str]()
         for _ in range(2000):
@@ -246,7 +246,7 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
         asyncio.run(scenario(seed))
     assert {*refused} == {"54000"}
     assert len(refused) < 500, "most are known"
-    transaction = begun(body := Body(Spool(), "anne", b"h\n"))
+    transaction = begun(body := Body(BodySpool(), "anne", b"h\n"))
     for _ in range(5000):
         transaction.savepoint("PGJDBC_AUTOSAVE")
         body.append(b"1\n", 1)

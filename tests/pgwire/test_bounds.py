@@ -23,7 +23,7 @@ from tests.pgwire.served import Served
 from tests.waiting import BOUND
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import TEXT
-from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.transaction import MAX_SAVEPOINTS, Transaction
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.inserts import Write
@@ -94,9 +94,9 @@ def test_a_long_value_is_refused_at_once(oid: int, text: str) -> None:
 @pytest.mark.parametrize("name", ["statement_timeout", "timezone", "search_path", "tidemark.as_of", "dialect"])
 def test_a_long_setting_is_refused_at_once(name: str) -> None:
     with cpu_bound(), pytest.raises(WireError):
-        Settings("anne", {name: "1" + " " * 1_000_000 + "x"})
+        SessionSettings("anne", {name: "1" + " " * 1_000_000 + "x"})
     with cpu_bound(), pytest.raises(WireError):
-        Settings("anne", {"statement_timeout": "1" + " " * 1000 + "x"})
+        SessionSettings("anne", {"statement_timeout": "1" + " " * 1000 + "x"})
 
 
 @pytest.mark.parametrize("dialect", [POSTGRES, SPARK])

@@ -31,7 +31,7 @@ from tests.waiting import BOUND, until
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_pgwire import gateway
 from tidemark_pgwire.messages.wire import WRITE_AHEAD_BYTES
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import SubscribeBatch
 from tidemark_protocol.types import BIGINT, STRING, Column
@@ -144,7 +144,7 @@ def test_a_statement_has_its_time(tmp_path: Path) -> None:
 
 
 def test_no_word_and_no_setting_lifts_the_limit_of_a_statement(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(statement_seconds=0.5)) as server, server.connect() as connection:
+    with served(tmp_path, limits=SessionLimits(statement_seconds=0.5)) as server, server.connect() as connection:
         server.answers.held = server.loop.call(asyncio.Event)
         for setting in ("0", "'20d'"):
             connection.execute(f"SET statement_timeout = {setting}")
@@ -167,7 +167,7 @@ def fetched(connection: psycopg.Connection[Any]) -> list[Any]:
 @pytest.mark.parametrize("ask", [streamed, fetched])
 def test_subscribe_has_no_limit_of_time(tmp_path: Path, ask: Callable[[psycopg.Connection[Any]], list[Any]]) -> None:
     """In the extended protocol, and by a cursor."""
-    with served(tmp_path, limits=Limits(statement_seconds=0.5)) as server, server.connect() as connection:
+    with served(tmp_path, limits=SessionLimits(statement_seconds=0.5)) as server, server.connect() as connection:
 
         def late() -> None:
             until(lambda: server.running.clients.subscribes == 1)
@@ -227,7 +227,7 @@ def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:
 
 def test_a_client_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
     """Of its 20 MB, the server holds what may be written ahead, and a slice."""
-    with served(tmp_path, limits=Limits(stall_seconds=1.0)) as server, Frames(server) as frames:
+    with served(tmp_path, limits=SessionLimits(stall_seconds=1.0)) as server, Frames(server) as frames:
         server.says(lambda sql, dialect: WIDE)
         held = 0
         frames.send(b"Q", b"SELECT a FROM s.a\0")
@@ -391,7 +391,7 @@ def test_a_thousand_idle_connections(tmp_path: Path) -> None:
     """Each takes little memory, and the next client is answered as if it were alone."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     with (
-        served(tmp_path, limits=Limits(connections=1001, user_connections=1001, starting=1001)) as server,
+        served(tmp_path, limits=SessionLimits(connections=1001, user_connections=1001, starting=1001)) as server,
         ExitStack() as stack,
     ):
         before = resource_bytes()

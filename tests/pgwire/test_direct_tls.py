@@ -17,7 +17,7 @@ from tests.pgwire.served import Served, served
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import ProtocolError
 from tidemark_pgwire.messages.wire import Wire
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.session.startup import negotiate
 
 
@@ -111,7 +111,7 @@ def _told_at_the_end(plain: socket.socket) -> bytes:
 @pytest.mark.parametrize("sent", [0, 1, 5, 100, -1], ids=["nothing", "a byte", "a head", "a part", "all but a byte"])
 def test_a_client_that_stops_in_its_handshake_is_dropped(tmp_path: Path, sent: int) -> None:
     """Within the time of a start, and others have its slot."""
-    with served(tmp_path, limits=Limits(start_seconds=0.2, starting=1)) as server:
+    with served(tmp_path, limits=SessionLimits(start_seconds=0.2, starting=1)) as server:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = _context(server, "postgresql").wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
         with pytest.raises(ssl.SSLWantReadError):
@@ -121,13 +121,13 @@ def test_a_client_that_stops_in_its_handshake_is_dropped(tmp_path: Path, sent: i
             silent.sendall(hello[:sent])
             _told_at_the_end(silent)
             until(lambda: not server.loop.call(lambda: [*server.server._starting, *server.server._connections]))
-            server.server.limits = Limits(starting=1)  # the next client may be slow
+            server.server.limits = SessionLimits(starting=1)  # the next client may be slow
             with server.connect() as connection:
                 assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
 
 
 def test_a_client_that_is_silent_after_its_handshake_is_dropped(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(start_seconds=0.2)) as server:
+    with served(tmp_path, limits=SessionLimits(start_seconds=0.2)) as server:
         plain = socket.create_connection(("127.0.0.1", server.port), timeout=BOUND)
         with _context(server, "postgresql").wrap_socket(plain, server_hostname="127.0.0.1") as silent:
             assert b"not begun in time" in _told_at_the_end(silent)

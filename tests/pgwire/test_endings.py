@@ -15,7 +15,7 @@ from tests.pgwire.written import Written, written
 from tests.waiting import BOUND, until
 from tidemark_pgwire import errors, server
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.session.session import Connection
+from tidemark_pgwire.session.session import ClientConnection
 
 EXPIRED = "the token is not valid any more"
 
@@ -54,7 +54,7 @@ class Held:
         return ended
 
 
-def running(tables: Written) -> Connection:
+def running(tables: Written) -> ClientConnection:
     return next(each for each in tables.server.server._connections.values() if each._running is not None)
 
 

@@ -13,10 +13,10 @@ from tidemark_pgwire.catalogue import SessionFacts
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import frontend
 from tidemark_pgwire.messages.wire import COPY_DATA, READ_AHEAD_BYTES, Wire
-from tidemark_pgwire.session.session import Connection, Limits
-from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.session import ClientConnection, SessionLimits
+from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.statements import Session
-from tidemark_pgwire.writes.body import Spool
+from tidemark_pgwire.writes.body import BodySpool
 
 LIMIT = 1.0
 
@@ -52,9 +52,9 @@ def test_a_client_that_sends_parts_of_messages_is_not_idle() -> None:
     async def scenario() -> None:
         wire = Wire(60.0)
         wire.connection_made(Quiet())
-        connection = Connection(cast(Any, SimpleNamespace(limits=Limits())), wire, 1, 2)
+        connection = ClientConnection(cast(Any, SimpleNamespace(limits=SessionLimits())), wire, 1, 2)
         facts = SessionFacts("anne", "ns", 1, "", {})
-        session = Session(cast(Any, None), wire, "", facts, Settings("anne", {}), Spool())
+        session = Session(cast(Any, None), wire, "", facts, SessionSettings("anne", {}), BodySpool())
         next_one = asyncio.create_task(connection._next(session, LIMIT))
         part = bytes(READ_AHEAD_BYTES)
         row = [head(COPY_DATA, 4) + b"1\ta\n"] * 3

@@ -24,7 +24,7 @@ from tidemark.errors import Error
 from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import gateway
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.writes.body import Body
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
@@ -352,7 +352,7 @@ def test_psql(tables: Written) -> None:
 
 
 def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:
-    with written(tmp_path, limits=Limits(write_bytes=1 << 20)) as tables, tables.server.connect() as connection:
+    with written(tmp_path, limits=SessionLimits(write_bytes=1 << 20)) as tables, tables.server.connect() as connection:
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded), connection.transaction():  # noqa: PT012
             for _ in range(100):
                 connection.execute("INSERT INTO shop.plain VALUES (1, %s)", ["x" * 10_000])
@@ -364,7 +364,7 @@ def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:
 def test_rows_wait_for_a_client_for_a_while_alone(tmp_path: Path) -> None:
     """Its connection is ended, and their room is free: in a block, before Sync, and in a COPY that gets no data. A
     block that has no rows lasts."""
-    with written(tmp_path, limits=Limits(idle_seconds=1.0)) as tables, tables.server.connect() as reading:
+    with written(tmp_path, limits=SessionLimits(idle_seconds=1.0)) as tables, tables.server.connect() as reading:
         spool = tables.server.server.spool
         reading.execute("BEGIN")
         for sent in (

@@ -26,7 +26,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.main import main, parser
 from tidemark_pgwire.server import ListenerRefused, PgServer
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 
 SSL_REQUEST = struct.pack("!II", 8, 80877103)
 
@@ -109,7 +109,7 @@ def test_without_tls_the_listener_is_on_loopback_and_told_so(tmp_path: Path) -> 
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
 
     async def listen(host: str, insecure: bool) -> None:
-        await PgServer(GatewayLink(lambda: Gateway("", "")), Limits(), None, insecure).start(host, 0)
+        await PgServer(GatewayLink(lambda: Gateway("", "")), SessionLimits(), None, insecure).start(host, 0)
 
     for host, insecure in (("127.0.0.1", False), ("0.0.0.0", True), ("localhost.example", True)):
         with pytest.raises(ListenerRefused):
@@ -136,7 +136,7 @@ def test_a_renewed_certificate_is_used_by_the_next_connection(tmp_path: Path) ->
 
 
 def test_there_are_at_most_so_many_connections(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(connections=2)) as made:
+    with served(tmp_path, limits=SessionLimits(connections=2)) as made:
         with made.connect(), made.connect():
             assert "too many clients" in str(refused(made))
         until(lambda: not made.loop.call(lambda: len(made.server._connections)))
@@ -146,7 +146,7 @@ def test_there_are_at_most_so_many_connections(tmp_path: Path) -> None:
 
 def test_sockets_without_a_login_lock_nobody_out(tmp_path: Path) -> None:
     """They count against a limit of their own, and the oldest of them ends for a new one."""
-    limits = Limits(connections=3, starting=4)
+    limits = SessionLimits(connections=3, starting=4)
     with served(tmp_path, limits=limits) as made, ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", made.port), timeout=BOUND)) for _ in range(12)
@@ -162,7 +162,7 @@ def test_sockets_without_a_login_lock_nobody_out(tmp_path: Path) -> None:
 
 
 def test_a_burst_of_starts_does_not_end_those_that_began_just_now(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(starting=1)) as made, secured(made) as first:
+    with served(tmp_path, limits=SessionLimits(starting=1)) as made, secured(made) as first:
         with socket.create_connection(("127.0.0.1", made.port), timeout=BOUND) as second:
             late = time.monotonic()
             ended = second.recv(1)
@@ -173,13 +173,13 @@ def test_a_burst_of_starts_does_not_end_those_that_began_just_now(tmp_path: Path
 
 
 def test_one_user_has_a_share_of_the_connections(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(user_connections=2)) as made:
+    with served(tmp_path, limits=SessionLimits(user_connections=2)) as made:
         with made.connect(), made.connect():
             assert "too many connections of user" in str(refused(made))
         until(lambda: not made.loop.call(lambda: len(made.server._of_user)))
         with made.connect():
             pass
-    assert (Limits().of_user, Limits(connections=50).of_user) == (100, 20)
+    assert (SessionLimits().of_user, SessionLimits(connections=50).of_user) == (100, 20)
 
 
 def test_a_process_whose_loop_stands_is_ended() -> None:
@@ -202,14 +202,14 @@ asyncio.run(stand())
 
 
 def test_a_client_that_begins_nothing_is_disconnected(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(start_seconds=0.2)) as made:
+    with served(tmp_path, limits=SessionLimits(start_seconds=0.2)) as made:
         assert b"not begun in time" in raw(made, b"")
         assert b"not begun in time" in raw(made, SSL_REQUEST[:5])
 
 
 def test_a_token_that_expires_ends_the_session(tmp_path: Path) -> None:
     """Also one that asks for nothing."""
-    with served(tmp_path, limits=Limits(token_seconds=0.1)) as made, made.connect() as connection:
+    with served(tmp_path, limits=SessionLimits(token_seconds=0.1)) as made, made.connect() as connection:
         made.api_server.away = False
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
         made.gateway._door._users._answers.clear()

@@ -13,7 +13,7 @@ from tests.pgwire.written import Written, written
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session import writes
 from tidemark_pgwire.session.transaction import Pending, Section, Transaction
-from tidemark_pgwire.writes.body import Body, Spool
+from tidemark_pgwire.writes.body import Body, BodySpool
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_replica.storage.written import receive
 from tidemark_replica.storage.written.receive import WriteHeader
@@ -225,7 +225,7 @@ def test_the_order_of_the_tables_does_not_count(tables: Written) -> None:
 
 
 def test_tables_of_two_sources_are_refused_by_name() -> None:
-    transaction, body = Transaction(), Body(Spool(), "anne", b"a\n")
+    transaction, body = Transaction(), Body(BodySpool(), "anne", b"a\n")
     first = WrittenTable("shop", "orders", (), id="1")
     transaction.pending = Pending(first, body, "k", [Section("insert", 0)])
     assert transaction.rows_of(WrittenTable("shop", "lines", ())) is None

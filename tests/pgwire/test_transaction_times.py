@@ -13,7 +13,7 @@ import pytest
 from tests.pgwire.frames import Frames
 from tests.pgwire.written import written
 from tests.waiting import BOUND, until
-from tidemark_pgwire.session.session import Limits
+from tidemark_pgwire.session.session import SessionLimits
 
 INSERT = b"INSERT INTO shop.plain VALUES (1, 'late')\0"
 
@@ -53,7 +53,7 @@ def test_rows_wait_for_a_while_in_all_whatever_their_client_sends(
     tmp_path: Path, ask: Callable[[Frames], None]
 ) -> None:
     """Their room is free then."""
-    with written(tmp_path, limits=Limits(transaction_seconds=0.5)) as tables:
+    with written(tmp_path, limits=SessionLimits(transaction_seconds=0.5)) as tables:
         spool = tables.server.server.spool
         with Frames(tables.server) as frames:
             ask(frames)

@@ -20,7 +20,7 @@ from tests.tidy.checkout import ROOT
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.ids import MAX_TIME, Time
 from tidemark_protocol.types import Column, SqlType
-from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, ViewInError
+from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped, SinkViewInError
 from tidemark_replica.sinks.postgres import delivery
 from tidemark_replica.sinks.postgres.progress import WrittenByLater
 from tidemark_replica.values.arrow_types import arrow_type
@@ -131,13 +131,13 @@ def test_a_key_that_is_none_stops_the_sink(
 def test_a_view_in_error_changes_nothing(database: Database, tmp_path: Path) -> None:
     view, sink = View(tmp_path), sink_to(database)
     view.append([], errors=[("DIVIDE_BY_ZERO", 0, 1)])
-    with pytest.raises(ViewInError, match=r"table public\.kept keeps"):
+    with pytest.raises(SinkViewInError, match=r"table public\.kept keeps"):
         view.deliver(sink)
     assert database.value("select to_regclass('kept')") is None
     view.append([(A, 1, 1)], errors=[("DIVIDE_BY_ZERO", 1, -1)])
     view.deliver(sink)
     view.append([(C, 2, 1)], errors=[("DIVIDE_BY_ZERO", 2, 1)])
-    with pytest.raises(ViewInError):
+    with pytest.raises(SinkViewInError):
         view.deliver(sink)
     assert kept(database, sink) == (1, view.rows(1))
     view.append([], errors=[("DIVIDE_BY_ZERO", 3, -1)])

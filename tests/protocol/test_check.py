@@ -23,7 +23,7 @@ from tidemark_protocol.plan.dataflow import (
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     Constant,
     ConstantRow,
     FlatMap,
@@ -50,21 +50,21 @@ T = GlobalId("t")
 GET = Get(T, ROW)
 K, S = ColumnRef(0, BIGINT, False), ColumnRef(1, STRING)
 IDENTITY = MapFilterProject(ROW)
-COUNT = Aggregate("count", None, ColumnType(BIGINT, False))
-SUM = Aggregate("sum", 0, ColumnType(BIGINT))
+COUNT = AggregateExpr("count", None, ColumnType(BIGINT, False))
+SUM = AggregateExpr("sum", 0, ColumnType(BIGINT))
 
 
 def mapped(*exprs: Any) -> Plan:
     return Mfp(GET, MapFilterProject(ROW, exprs))
 
 
-def reduced(*aggregates: Aggregate, values: tuple[Any, ...] = (K,)) -> Plan:
+def reduced(*aggregates: AggregateExpr, values: tuple[Any, ...] = (K,)) -> Plan:
     output = (ColumnType(STRING), *(a.type for a in aggregates))
     return Reduce(GET, (S,), values, AccumulableReduce(aggregates), MapFilterProject(output))
 
 
 def minimum(**changes: Any) -> Plan:
-    least = Aggregate("min", 0, ColumnType(BIGINT))
+    least = AggregateExpr("min", 0, ColumnType(BIGINT))
     plan = HierarchicalReduce((least,), **changes)
     return Reduce(GET, (S,), (K,), plan, MapFilterProject((ColumnType(STRING), least.type)))
 

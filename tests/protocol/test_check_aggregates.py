@@ -13,7 +13,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     Get,
@@ -36,12 +36,12 @@ COMMA = Literal(",", STRING)
 HALF = Literal("0.5", DOUBLE)
 A_DAY_BEFORE = Literal("-86400000000", SqlType("interval day to second"))
 ZERO, ONE = Literal("0", INT), Literal("1", INT)
-SUM = Aggregate("sum", 0, ColumnType(BIGINT))
-MAX = Aggregate("max", 2, ColumnType(STRING))
-TEXTS = Aggregate("string_agg", 2, ColumnType(STRING), order=(OrderKey(2),), parameters=(COMMA,))
+SUM = AggregateExpr("sum", 0, ColumnType(BIGINT))
+MAX = AggregateExpr("max", 2, ColumnType(STRING))
+TEXTS = AggregateExpr("string_agg", 2, ColumnType(STRING), order=(OrderKey(2),), parameters=(COMMA,))
 
 
-def reduce(plan: ReducePlan, *made: Aggregate) -> Plan:
+def reduce(plan: ReducePlan, *made: AggregateExpr) -> Plan:
     mfp = MapFilterProject.identity(tuple(a.type for a in made))
     return Reduce(GET, (), refs(SCHEMA), plan, mfp)
 
@@ -87,15 +87,16 @@ ALLOWED = {
 }
 REFUSED = {
     "kept by a reduce that is hierarchical, not accumulable": reduce(AccumulableReduce((MAX,)), MAX),
-    "there is no sum(string)": reduce(AccumulableReduce((Aggregate("sum", 2, ColumnType(BIGINT)),)), SUM),
-    "declared as never NULL": reduce(HierarchicalReduce((Aggregate("max", 2, ColumnType(STRING, False)),)), MAX),
-    "parameters of string_agg": reduce(BasicReduce((Aggregate("string_agg", 2, ColumnType(STRING)),)), TEXTS),
+    "there is no sum(string)": reduce(AccumulableReduce((AggregateExpr("sum", 2, ColumnType(BIGINT)),)), SUM),
+    "declared as never NULL": reduce(HierarchicalReduce((AggregateExpr("max", 2, ColumnType(STRING, False)),)), MAX),
+    "parameters of string_agg": reduce(BasicReduce((AggregateExpr("string_agg", 2, ColumnType(STRING)),)), TEXTS),
     "does not depend on an order": reduce(
-        AccumulableReduce((Aggregate("sum", 0, ColumnType(BIGINT), order=(OrderKey(0),)),)), SUM
+        AccumulableReduce((AggregateExpr("sum", 0, ColumnType(BIGINT), order=(OrderKey(0),)),)), SUM
     ),
-    "not of distinct arguments": reduce(HierarchicalReduce((Aggregate("max", 2, ColumnType(STRING), True),)), MAX),
+    "not of distinct arguments": reduce(HierarchicalReduce((AggregateExpr("max", 2, ColumnType(STRING), True),)), MAX),
     "a fraction between 0 and 1": reduce(
-        BasicReduce((Aggregate("percentile_cont", 1, ColumnType(DOUBLE), parameters=(Literal("1.5", DOUBLE),)),)), SUM
+        BasicReduce((AggregateExpr("percentile_cont", 1, ColumnType(DOUBLE), parameters=(Literal("1.5", DOUBLE),)),)),
+        SUM,
     ),
     "its own position": reduce(CollationReduce((AccumulableReduce((SUM,)),), ((1,),)), SUM),
     "there is no window function first": window(call("first", 0, frame=frame(None, None))),

@@ -28,7 +28,7 @@ from tidemark_replica.shards.shard_listing import list_shards
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.published import table_destination
 from tidemark_replica.sinks.published.hash_prefix import new_file_name
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import PublishedByAnother, PublishedTable, open_table
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.published.table_removal import remove_published
@@ -132,7 +132,7 @@ def test_files_of_publishers_that_died_are_no_obstacle(tmp_path: Path) -> None:
     (folder / new_file_name("01")).write_bytes(b"half")
     (folder / "_delta_log" / "_commit_0f3c.json.tmp").write_bytes(b"half")
     publication = view.publication(tmp_path)
-    Publication(publication.shard, replace(publication.options), 1 << 20).publish(Time(time))
+    TablePublication(publication.shard, replace(publication.options), 1 << 20).publish(Time(time))
     assert contents(tmp_path) == view.at[time]
 
 

@@ -29,8 +29,8 @@ from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedByLater,
     PublishedTable,
-    Replacement,
     TableOptions,
+    TableReplacement,
     open_table,
 )
 from tidemark_replica.sinks.published.table_removal import TableBeingDeleted, remove_published
@@ -113,11 +113,11 @@ def test_a_publisher_that_has_read_the_table_does_not_commit(tmp_path: Path) -> 
     table = open_table(options)
     assert table is not None
     assert table_removal._stop_publishers(TableOptions(options.location, OWNER, term=LAST_TERM), math.inf)
-    change = Replacement(Time(view.upper))
+    change = TableReplacement(Time(view.upper))
     with pytest.raises(NotCommitted):
         table.commit(view.shard.shard_id, change)
     with pytest.raises(PublishedByLater, match="being deleted"):
-        publication.Publication(view.shard, options).publish(Time(view.step(5)))
+        publication.TablePublication(view.shard, options).publish(Time(view.step(5)))
     assert not contents(tmp_path), "no reader sees rows once the deletion has begun"
 
 
@@ -177,8 +177,8 @@ def test_the_table_of_the_next_dataflow_stays(tmp_path: Path) -> None:
     """It has the name of the one that was deleted, whose deletion a replica carries out too late."""
     view = View(tmp_path, 1)
     options = TableOptions(str(tmp_path / "published"), OWNER, uid="u1")
-    publication.Publication(view.shard, options).publish(Time(view.step(30)))
-    later = publication.Publication(view.shard, replace(options, uid="u2"))
+    publication.TablePublication(view.shard, options).publish(Time(view.step(30)))
+    later = publication.TablePublication(view.shard, replace(options, uid="u2"))
     time = Time(view.step(30))
     later.publish(time)
     before = left(tmp_path)
@@ -197,7 +197,7 @@ def test_a_table_that_does_not_say_its_dataflow_is_deleted(
     options = TableOptions(str(tmp_path / "published"), OWNER, uid="" if uid else "u1")
     if uid:
         monkeypatch.setattr(published_table, "DATAFLOW", "another")
-    publication.Publication(view.shard, options).publish(Time(view.step(30)))
+    publication.TablePublication(view.shard, options).publish(Time(view.step(30)))
     monkeypatch.undo()
     remove_published(options.location, OWNER, uid)
     assert not (tmp_path / "published").exists()
@@ -217,13 +217,13 @@ def test_a_publisher_whose_shard_was_deleted_makes_no_table(tmp_path: Path, monk
     """Its replica is cut off: it has written the files when shard and table are deleted."""
     view = published(tmp_path)
     remove_published(str(tmp_path / "published"), OWNER)
-    write_all = publication.Publication._write_all
+    write_all = publication.TablePublication._write_all
 
     def then_deleted(*arguments: Any) -> None:
         write_all(*arguments)
         delete_shard(str(tmp_path / "shard"), view.shard.shard_id)
 
-    monkeypatch.setattr(publication.Publication, "_write_all", then_deleted)
+    monkeypatch.setattr(publication.TablePublication, "_write_all", then_deleted)
     with pytest.raises(PersistError):
         view.publication(tmp_path).publish(Time(view.upper - 1))
     assert [path for path in left(tmp_path) if path.endswith((".parquet", ".json"))] == []

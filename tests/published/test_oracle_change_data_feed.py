@@ -21,7 +21,7 @@ from tests.published.test_view_errors import FailingView
 from tidemark_persist import StorageError, create_or_open
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published import changed_files, publication
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import ColumnsNotSupported, PublishedTable, TableMoved, open_table
 
 
@@ -29,7 +29,7 @@ class Killed(BaseException):
     """The process dies."""
 
 
-def fed(view: View, folder: Path, file_bytes: int = 1 << 20) -> Publication:
+def fed(view: View, folder: Path, file_bytes: int = 1 << 20) -> TablePublication:
     """A publication with a change data feed."""
     of = view.publication(folder, file_bytes)
     return replace(of, options=replace(of.options, change_data_feed=True), empty_on_error=True)
@@ -138,14 +138,14 @@ def test_another_publisher_between_the_two_commits(tmp_path: Path, monkeypatch: 
     fed(view, tmp_path).publish(Time(view.step(40)))
     time = Time(view.step(20))
     slower = fed(view, tmp_path)
-    after = Publication._after
+    after = TablePublication._after
 
-    def overtaken(of: Publication, table: PublishedTable) -> PublishedTable:
+    def overtaken(of: TablePublication, table: PublishedTable) -> PublishedTable:
         if of is slower:
             fed(view, tmp_path).publish(time)
         return after(of, table)
 
-    monkeypatch.setattr(Publication, "_after", overtaken)
+    monkeypatch.setattr(TablePublication, "_after", overtaken)
     with pytest.raises(TableMoved):
         slower.publish(time)
     check(tmp_path, view.at, set())

@@ -22,8 +22,8 @@ from tidemark_persist import DIFF, TIME, create_or_open
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published import changed_files, partitions, publication
 from tidemark_replica.sinks.published.hash_prefix import hashes, have_prefix
-from tidemark_replica.sinks.published.partitions import Layout, PartitionsNotSupported
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.partitions import PartitionLayout, PartitionsNotSupported
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import open_table
 
 
@@ -34,12 +34,12 @@ class PartitionedView(View):
         k, name, price, tags = super().row()
         return k, name or None, price, tags
 
-    def partitioned(self, folder: Path, by: tuple[str, ...], file_bytes: int, feed: bool = False) -> Publication:
+    def partitioned(self, folder: Path, by: tuple[str, ...], file_bytes: int, feed: bool = False) -> TablePublication:
         of = self.publication(folder, file_bytes)
         return replace(of, options=replace(of.options, partition_by=by, change_data_feed=feed))
 
 
-def check_files(of: Publication) -> set[str]:
+def check_files(of: TablePublication) -> set[str]:
     """Each live file has rows of its partition alone, without the columns of it. Returns the prefixes."""
     table = open_table(of.options)
     assert table is not None
@@ -125,7 +125,7 @@ def test_values_of_each_type_are_found_again(tmp_path: Path) -> None:
         shard.compare_and_append(updates, expected_upper=time, new_upper=time + 1, term=1)
         options = PartitionedView(tmp_path / str(time), 1).publication(tmp_path).options
         by = tuple(name for name, _, _ in types)
-        assert Publication(shard, replace(options, partition_by=by)).publish(Time(time)).rows == 60 - 30 * time
+        assert TablePublication(shard, replace(options, partition_by=by)).publish(Time(time)).rows == 60 - 30 * time
         table = DeltaTable(tmp_path / "published")
         found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t ORDER BY n").read_all())
         assert [tuple(row.values())[:-1] for row in found.select(schema.names).to_pylist()] == rows[30 * time :]
@@ -150,7 +150,7 @@ def test_a_row_that_is_corrected_is_not_refused(tmp_path: Path) -> None:
     options = replace(
         PartitionedView(tmp_path / "other", 1).publication(tmp_path).options, partition_by=("name", "day")
     )
-    of, day, beyond = Publication(shard, options), 20_000, 3_000_000
+    of, day, beyond = TablePublication(shard, options), 20_000, 3_000_000
 
     def append(rows: list[tuple[str, int, int]]) -> Time:
         upper = shard.refresh().upper
@@ -257,7 +257,7 @@ def test_a_layout_has_few_shares_and_every_row_has_one(seed: int) -> None:
     chance = random.Random(seed)
     counts = {(str(n),): int(chance.paretovariate(0.5)) for n in range(chance.choice([1, 3, 400]))}
     size = sum(counts.values()) * 10
-    layout = Layout.of(("p",), counts, size, chance.choice([1, 1000, size * 2]))
+    layout = PartitionLayout.of(("p",), counts, size, chance.choice([1, 1000, size * 2]))
     assert layout.shares <= 4 * partitions.SHARES
     some = [p for (p,), count in counts.items() for _ in range(min(count, 50))]
     rows = pa.table({"p": some, "n": list(range(len(some)))})

@@ -20,10 +20,10 @@ from deltalake.transaction import AddAction
 
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.destinations.destination import ViewInError
+from tidemark_replica.sinks.destinations.destination import SinkViewInError
 from tidemark_replica.sinks.destinations.shard_contents import NegativeRows
 from tidemark_replica.sinks.published import changed_files, publication
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedByAnother,
@@ -93,9 +93,9 @@ class View:
             self.at.setdefault(time, Counter(self.at[time - 1]))
         self.upper = upper
 
-    def publication(self, folder: Path, file_bytes: int = 1 << 20) -> Publication:
+    def publication(self, folder: Path, file_bytes: int = 1 << 20) -> TablePublication:
         options = TableOptions(str(folder / "published"), "shop.flow.view")
-        return Publication(self.shard, options, file_bytes)
+        return TablePublication(self.shard, options, file_bytes)
 
 
 def contents(folder: Path, version: int | None = None) -> Counter[Row]:
@@ -196,7 +196,7 @@ def test_a_view_in_error_keeps_its_last_right_rows(tmp_path: Path) -> None:
     time = Time(view.step(20))
     view.publication(tmp_path).publish(time)
     view.append([((1, "new", None, None), view.upper, 1)], view.upper + 1, [("division by zero", view.upper, 1)])
-    with pytest.raises(ViewInError):
+    with pytest.raises(SinkViewInError):
         view.publication(tmp_path).publish(Time(view.upper - 1))
     assert contents(tmp_path) == view.at[time]
     view.append([], view.upper + 1, [("division by zero", view.upper, -1)])
@@ -207,7 +207,7 @@ def test_a_view_in_error_keeps_its_last_right_rows(tmp_path: Path) -> None:
 def test_a_view_in_error_is_not_published_for_the_first_time(tmp_path: Path) -> None:
     view = View(tmp_path, 4)
     view.append([((1, None, None, None), 0, 1)], 1, [("division by zero", 0, 1)])
-    with pytest.raises(ViewInError):
+    with pytest.raises(SinkViewInError):
         view.publication(tmp_path).publish(Time(0))
     assert open_table(view.publication(tmp_path).options) is None
 
@@ -257,7 +257,7 @@ def test_a_view_that_was_made_anew_goes_on_in_its_table(tmp_path: Path) -> None:
     shard = create_or_open(str(tmp_path / "second"), pa.schema([pa.field("n", pa.int32())]), shard_id="u2")
     rows = pa.table({"n": pa.array([5], pa.int32()), TIME: [0], DIFF: [2]})
     shard.compare_and_append(rows, expected_upper=0, new_upper=1, term=1)
-    Publication(shard, first.publication(tmp_path).options).publish(Time(0))
+    TablePublication(shard, first.publication(tmp_path).options).publish(Time(0))
     table = DeltaTable(tmp_path / "published")
     found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
     assert found.to_pylist() == [{"n": 5}, {"n": 5}]
@@ -282,7 +282,7 @@ def test_of_two_publishers_one_wins(tmp_path: Path) -> None:
 
 def test_unused_files_are_removed_and_live_ones_stay(tmp_path: Path) -> None:
     view = View(tmp_path, 11)
-    publisher = Publication(view.shard, TableOptions(str(tmp_path / "published"), "shop.flow.view", 0))
+    publisher = TablePublication(view.shard, TableOptions(str(tmp_path / "published"), "shop.flow.view", 0))
     for _ in range(5):
         publisher.publish(Time(view.step(30)))
     orphan = tmp_path / "published" / "part--0123456789abcdef0123456789abcdef.parquet"
@@ -298,11 +298,11 @@ def test_an_earlier_revision_does_not_publish_after_a_later_one(tmp_path: Path) 
     """Its replica may be cut off from the operator, and its shard has other columns: the later one's rows stay."""
     later, earlier = View(tmp_path / "later", 12), View(tmp_path / "earlier", 13, shard_id="u0")
     options = TableOptions(str(tmp_path / "published"), "shop.flow.view", uid="u", term=1)
-    Publication(earlier.shard, options).publish(Time(earlier.step(20)))
+    TablePublication(earlier.shard, options).publish(Time(earlier.step(20)))
     time = Time(later.step(20))
-    Publication(later.shard, replace(options, term=2)).publish(time)
+    TablePublication(later.shard, replace(options, term=2)).publish(time)
     with pytest.raises(PublishedByLater):
-        Publication(earlier.shard, options).publish(Time(earlier.step(20)))
+        TablePublication(earlier.shard, options).publish(Time(earlier.step(20)))
     assert contents(tmp_path) == later.at[time]
 
 
@@ -315,7 +315,7 @@ def test_columns_that_need_another_protocol(tmp_path: Path) -> None:
     for upper in (0, 1):
         rows = pa.table({"s": pa.array([{"at": upper}], schema.field("s").type), TIME: [upper], DIFF: [1]})
         shard.compare_and_append(rows, expected_upper=upper, new_upper=upper + 1, term=1)
-        Publication(shard, view.publication(tmp_path).options).publish(Time(upper))
+        TablePublication(shard, view.publication(tmp_path).options).publish(Time(upper))
     found = DeltaTable(tmp_path / "published")
     assert pa.table(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all()).num_rows == 2
     assert "timestampNtz" in (found.protocol().reader_features or ())

@@ -13,7 +13,7 @@ from tests.s3_fixtures import Place
 from tests.storage.spark_writer import SparkWriter
 from tidemark_persist import DIFF, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 
 SCHEMA = pa.schema(
@@ -35,13 +35,13 @@ def append(shard: Shard, rows: list[tuple[int, str, int]]) -> None:
     shard.compare_and_append(updates, expected_upper=upper, new_upper=upper + 1, term=1)
 
 
-def publish(shard: Shard, location: str) -> Publication:
-    publication = Publication(shard, TableOptions(location, "shop.flow.view"), 2_000)
+def publish(shard: Shard, location: str) -> TablePublication:
+    publication = TablePublication(shard, TableOptions(location, "shop.flow.view"), 2_000)
     publication.publish(Time(shard.refresh().upper - 1))
     return publication
 
 
-def changed_table(root: str) -> tuple[Publication, list[tuple[int, str]]]:
+def changed_table(root: str) -> tuple[TablePublication, list[tuple[int, str]]]:
     """A table of several files and several commits, and its rows."""
     shard = create_or_open(f"{root}/shard", SCHEMA, shard_id="u1")
     append(shard, [(k, f"name {k}", 1) for k in range(300)])
@@ -100,10 +100,10 @@ def test_spark_follows_its_change_data_feed(tmp_path: Path) -> None:
     expected, folded = list[tuple[int, str, str]](), [(k, f"name {k}") for k in range(300)]
     append(shard, [(k, name, 1) for k, name in folded])
     for number in range(4):
-        Publication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
+        TablePublication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
         expected += [(number, f"name {number}", "delete"), (number, "another", "insert"), (number, "another", "insert")]
         append(shard, [(number, f"name {number}", -1), (number, "another", 2)])
-    Publication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
+    TablePublication(shard, options, 2_000).publish(Time(shard.refresh().upper - 1))
     with SparkWriter(tmp_path / "spark.log") as spark:
         spark.sql(
             f"INSERT OVERWRITE DIRECTORY '{tmp_path}/feed' USING parquet SELECT k, name, _change_type, _commit_version "
@@ -123,9 +123,9 @@ def test_spark_reads_its_partitions(tmp_path: Path) -> None:
     options = TableOptions(f"{tmp_path}/published", "shop.flow.view", partition_by=("name",), change_data_feed=True)
     names = ["a/b", "a=b", "ü %41", "../x"]
     append(shard, [(k, names[k % 4], 1) for k in range(100)])
-    Publication(shard, options, 2_000).publish(Time(0))
+    TablePublication(shard, options, 2_000).publish(Time(0))
     append(shard, [(0, names[0], -1), (1, names[1], -1), (1, "new", 2)])
-    Publication(shard, options, 2_000).publish(Time(1))
+    TablePublication(shard, options, 2_000).publish(Time(1))
     table, changes = f"delta.`{options.location}`", f"table_changes_by_path('{options.location}', 1)"
     queries = {
         "all": f"SELECT k, name FROM {table}",

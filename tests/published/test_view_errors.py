@@ -16,7 +16,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import IDLE_MS
 from tidemark_replica.sinks.destinations.shard_contents import check_no_errors
 from tidemark_replica.sinks.published import publication
-from tidemark_replica.sinks.published.publication import Publication, Published
+from tidemark_replica.sinks.published.publication import Published, TablePublication
 
 
 class FailingView(View):
@@ -41,7 +41,7 @@ class FailingView(View):
         self.in_error[self.upper - 1] = bool(self.errors)
         return self.upper - 1
 
-    def emptied(self, folder: Path) -> Publication:
+    def emptied(self, folder: Path) -> TablePublication:
         return replace(self.publication(folder, 2_000), empty_on_error=True)
 
 
@@ -87,15 +87,15 @@ def test_a_later_publication_is_not_taken_back(tmp_path: Path, monkeypatch: pyte
     view.append([], view.upper + 1, [("DIVIDE_BY_ZERO", view.upper, 1)])
     view.append([], view.upper + 1, [("DIVIDE_BY_ZERO", view.upper, -1)])
     in_error, right = Time(view.upper - 2), Time(view.upper - 1)
-    slower, update = view.emptied(tmp_path), Publication._update
+    slower, update = view.emptied(tmp_path), TablePublication._update
 
-    def overtaken(of: Publication, *arguments: Any) -> Published:
+    def overtaken(of: TablePublication, *arguments: Any) -> Published:
         if of is slower:
             assert not view.emptied(tmp_path).publish(right).is_in_error
         return update(of, *arguments)
 
     monkeypatch.setattr(publication, "IDLE_MS", 0)
-    monkeypatch.setattr(Publication, "_update", overtaken)
+    monkeypatch.setattr(TablePublication, "_update", overtaken)
     published = slower.publish(in_error)
     assert (published.time, published.is_in_error, published.rows) == (right, False, view.at[right].total())
     assert contents(tmp_path) == view.at[right]

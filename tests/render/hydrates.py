@@ -27,7 +27,7 @@ from tests.oracle.harness import INDEX, DataflowHarness
 from tests.oracle.histories import History, Table
 from tests.oracle.plans import distinct, joined, project
 from tests.render.limited_worker import MEGABYTES
-from tidemark_persist import Part, StagedFile, Time, write_staged
+from tidemark_persist import FilePart, StagedFile, Time, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import Get, refs
@@ -69,10 +69,10 @@ class Wide(DataflowHarness):
         self._staged: dict[str, list[StagedFile]] = {}
         super().__init__(session, folder, TABLES, History({}, 1, 2))
 
-    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+    def parts(self, table: str, lower: int, upper: int) -> list[FilePart]:
         where, bounds = str(self.folder / table), (Time(lower), Time(upper))
         found = [f for f in self._staged[table] if f.max_time >= lower and f.min_time < upper]
-        return [Part(where, f.path, *bounds, f.rows, f.size) for f in found]
+        return [FilePart(where, f.path, *bounds, f.rows, f.size) for f in found]
 
     def _write(self, name: str, table: Table) -> None:
         (self.folder / name).mkdir(parents=True, exist_ok=True)

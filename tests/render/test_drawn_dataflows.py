@@ -67,7 +67,7 @@ TABLES = {
 }
 IMPORTED = frozenset(map(GlobalId, TABLES))
 VIEWS = ("base", "mid", "top")
-COUNT = lir.Aggregate("count", None, ColumnType(BIGINT, False))
+COUNT = lir.AggregateExpr("count", None, ColumnType(BIGINT, False))
 OF_TWO = (MatchKind.SEMI, MatchKind.ANTI, MatchKind.LEFT, MatchKind.FULL, MatchKind.MARK)
 
 

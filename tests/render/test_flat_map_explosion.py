@@ -17,7 +17,7 @@ from tests.render.test_shutdown_fuse import noting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef
-from tidemark_protocol.plan.lir import AccumulableReduce, Aggregate, FlatMap, Get, MapFilterProject, Reduce
+from tidemark_protocol.plan.lir import AccumulableReduce, AggregateExpr, FlatMap, Get, MapFilterProject, Reduce
 from tidemark_protocol.types import BIGINT, ColumnType
 from tidemark_replica.render import StepCancelled
 from tidemark_replica.render.execution import prepare
@@ -33,7 +33,7 @@ def counted() -> Reduce:
     rows, value = T.schema, (ColumnType(BIGINT, False),)
     kept = MapFilterProject(rows + value, projection=(0,))
     sequence = FlatMap(Get(GlobalId("t"), rows), "sequence", (ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)), value, kept)
-    count = Aggregate("count", None, ColumnType(BIGINT, False))
+    count = AggregateExpr("count", None, ColumnType(BIGINT, False))
     grouped = (ColumnType(BIGINT), ColumnType(BIGINT, False))
     return Reduce(
         sequence, (ColumnRef(0, BIGINT),), (), AccumulableReduce((count,)), MapFilterProject.identity(grouped)

@@ -29,7 +29,7 @@ from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.peek import collection_reader as peeks
 from tidemark_replica.peek.collection_reader import ReadContext, SkippedErrors
-from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
+from tidemark_replica.render import CollectionInError, IndexTrace, ResultTooLarge
 from tidemark_replica.values.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.spark
@@ -144,7 +144,7 @@ def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
     nothing = MapFilterProject(tuple(refs_of(index)), (), (Literal("false", BOOLEAN),))
 
     for asked in (peek(index, 8), peek(index, 8, nothing), peek(index, 8, literals=((Literal("1", BIGINT),),))):
-        with pytest.raises(ViewInError, match="100L DIV"):
+        with pytest.raises(CollectionInError, match="100L DIV"):
             read_index(either, index, asked)
     assert read_index(ReadContext(no_session, 10_000), index, peek(index, 9)).num_rows == 3
 
@@ -157,7 +157,7 @@ def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(
     zero = call("-", (ColumnRef(0, BIGINT, schema[0].nullable), Literal("1", BIGINT)), BIGINT)
     mfp = MapFilterProject(schema, (call("div", (Literal("1", BIGINT), zero), BIGINT),))
 
-    with pytest.raises(ViewInError, match=r"DIV"):
+    with pytest.raises(CollectionInError, match=r"DIV"):
         read_index(either, index, peek(index, 5, mfp))
 
 
@@ -200,7 +200,7 @@ def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
 
     here = ReadContext(no_session, 10_000)
     assert rows(read_shard(here, metadata, at(6))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
-    with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
+    with pytest.raises(CollectionInError, match="DIVIDE_BY_ZERO"):
         read_shard(here, metadata, at(7))
     assert rows(read_shard(here, metadata, at(9))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
 
@@ -237,7 +237,7 @@ def test_errors_of_the_peeks_own_expressions_are_skipped_too(
 
     assert rows(found) == Counter({(2, 10): 1, (None, -20): 1})
     assert reading.skipped.count == 2
-    with pytest.raises(ViewInError):
+    with pytest.raises(CollectionInError):
         read_index(either, index, peek(index, 5, quotient))
 
 

@@ -23,7 +23,7 @@ from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, StageFrame
 from tidemark_replica.render.task import progress_counters
 from tidemark_replica.render.task.description import StageReport
 from tidemark_replica.render.task.progress_counters import OperatorCount, ProgressCounters, progress_name, read_counts
-from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
+from tidemark_replica.render.telemetry.progress import HydrationMeter, HydrationProgress
 
 TASKS = 2
 ROWS = {"t": 1000, "u": 3000}
@@ -40,7 +40,7 @@ def rows_of(node: pipeline.Pipeline) -> int:
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> tuple[HydrationProgress, StageFrame, Path]:
+def watched(tmp_path: Path) -> tuple[HydrationMeter, StageFrame, Path]:
     """Its hydration in several tasks, the shape it has, and the folder in which they tell."""
     fragments = lowered(tmp_path / "home")
     (fragment,) = fragments.fragments
@@ -48,7 +48,7 @@ def watched(tmp_path: Path) -> tuple[HydrationProgress, StageFrame, Path]:
     stage = exchanged_plan(fragment.stage, fragments.arrangements, single_time=True)
     assert stage is not None
     indexes = {arrangement: id for id, arrangement in fragments.indexes.items()}
-    progress = HydrationProgress(fragments.fragments, rows_of, indexes)
+    progress = HydrationMeter(fragments.fragments, rows_of, indexes)
     folder = tmp_path / "run"
     folder.mkdir()
     return progress, stage, folder
@@ -68,11 +68,11 @@ def senders(stage: StageFrame) -> dict[str, StageFrame]:
     return {leaf.id: sender for sender, leaf in leaves.items()}
 
 
-def percents(progress: HydrationProgress) -> dict[str, int]:
+def percents(progress: HydrationMeter) -> dict[str, int]:
     return {o.name: int(o.percent) for o in progress.snapshot().operators}
 
 
-def test_an_operator_that_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+def test_an_operator_that_has_not_begun_is_at_zero(watched: tuple[HydrationMeter, StageFrame, Path]) -> None:
     """All operators are named from the start, those that keep something and those that read."""
     progress, stage, folder = watched
     assert percents(progress) == {"read t": 0, "read u": 0, "join": 0, "reduce": 0, "index index": 0}
@@ -81,7 +81,7 @@ def test_an_operator_that_has_not_begun_is_at_zero(watched: tuple[HydrationProgr
     assert set(percents(progress).values()) == {0}
 
 
-def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationMeter, StageFrame, Path]) -> None:
     """Of attempts of one task the furthest; a task that has told nothing has read nothing."""
     progress, stage, folder = watched
     progress.fragment_started("fragment0", stage, TASKS, folder)
@@ -96,7 +96,7 @@ def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationProgress, Stag
 
 
 def test_behind_an_exchange_an_operator_is_as_far_as_the_sent_rows(
-    watched: tuple[HydrationProgress, StageFrame, Path],
+    watched: tuple[HydrationMeter, StageFrame, Path],
 ) -> None:
     """And nowhere at 100 before all tasks have come to their end; the whole goes by the rows that are read below."""
     progress, stage, folder = watched
@@ -120,7 +120,7 @@ def test_behind_an_exchange_an_operator_is_as_far_as_the_sent_rows(
     assert progress.snapshot().percent == 100
 
 
-def test_a_file_cut_short_says_nothing(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+def test_a_file_cut_short_says_nothing(watched: tuple[HydrationMeter, StageFrame, Path]) -> None:
     """As a crash of the machine leaves it."""
     progress, stage, folder = watched
     progress.fragment_started("fragment0", stage, TASKS, folder)
@@ -161,7 +161,7 @@ def test_a_full_disk_does_not_fail_counted_operators(tmp_path: Path, monkeypatch
 def test_a_hydration_that_runs_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at after every task, it goes up and not back, and no operator is at its end before its tasks are."""
     monkeypatch.setattr(progress_counters, "WRITE_SECONDS", 0.0)
-    looks: list[Progress] = []
+    looks: list[HydrationProgress] = []
 
     class Watched(InTasks):
         def _task(self, *task: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from tests.oracle.in_process import in_process
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, counted
 from tests.oracle.tables import T
-from tidemark_persist import Part, read_part
+from tidemark_persist import FilePart, read_part
 from tidemark_persist.files import staging
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
@@ -106,7 +106,7 @@ def test_another_reader_of_the_same_table_reads_all_of_it(
 class OfUnknownSize(DataflowHarness):
     """Its files are read as large ones are."""
 
-    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+    def parts(self, table: str, lower: int, upper: int) -> list[FilePart]:
         return [replace(part, rows=-1) for part in super().parts(table, lower, upper)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidemark_persist import DIFF, ERROR, TIME, Part, Shard, Time, create_or_open, read_part
+from tidemark_persist import DIFF, ERROR, TIME, FilePart, Shard, Time, create_or_open, read_part
 from tidemark_replica.arrangement.rows.updates import Updates, updates_of
 from tidemark_replica.render.task.small_files import FILE_BYTES, SmallFiles
 
@@ -23,7 +23,7 @@ class Read:
     def __init__(self, *names: str) -> None:
         self.names, self.count = names, 0
 
-    def __call__(self, part: Part) -> Iterator[Updates]:
+    def __call__(self, part: FilePart) -> Iterator[Updates]:
         self.count += 1
         for batch in read_part(part, columns=[*self.names, TIME, DIFF, ERROR]):
             yield updates_of(batch.columns)
@@ -43,7 +43,7 @@ def shard(tmp_path: Path) -> Shard:
     return made
 
 
-def rows(files: SmallFiles, parts: list[Part], read: Read) -> list[tuple[object, ...]]:
+def rows(files: SmallFiles, parts: list[FilePart], read: Read) -> list[tuple[object, ...]]:
     """What comes of the parts, in any order."""
     found = [batch.to_pydict() for part in parts for batch in files.updates(part, read.names, read)]
     return sorted(row for columns in found for row in zip(*columns.values(), strict=True))
@@ -92,9 +92,9 @@ def test_the_cache_of_small_files_is_bounded(shard: Shard) -> None:
 
 def test_a_large_file_is_read_for_each(shard: Shard) -> None:
     """Only the part that is asked for."""
-    files, asked = SmallFiles(), list[Part]()
+    files, asked = SmallFiles(), list[FilePart]()
 
-    def read(part: Part) -> Iterator[Updates]:
+    def read(part: FilePart) -> Iterator[Updates]:
         asked.append(part)
         yield from Read("a")(part)
 

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark_persist import Part, Time, create_or_open
+from tidemark_persist import FilePart, Time, create_or_open
 from tidemark_replica.render.execution import step_rows
 from tidemark_replica.render.execution.step_rows import StepRows, TimedFile, counted
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
-def shard_of(folder: Path, files: Sequence[Sequence[int]]) -> list[Part]:
+def shard_of(folder: Path, files: Sequence[Sequence[int]]) -> list[FilePart]:
     """The parts of a shard with files of rows at these times, which ascend from file to file."""
     shard = create_or_open(str(folder), SCHEMA, shard_id="t")
     upper = 0
@@ -32,7 +32,7 @@ def shard_of(folder: Path, files: Sequence[Sequence[int]]) -> list[Part]:
     return shard.listen(1, upper)
 
 
-def timed(parts: Sequence[Part], lower: int) -> list[TimedFile]:
+def timed(parts: Sequence[FilePart], lower: int) -> list[TimedFile]:
     return [TimedFile.of_part(p) for p in parts if p.upper > lower]
 
 

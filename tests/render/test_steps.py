@@ -13,7 +13,7 @@ from tests.oracle.harness import INDEX, SINK, DataflowHarness, consolidated, del
 from tests.oracle.histories import History, random_history
 from tests.oracle.plans import GET_T, counted, joined
 from tests.oracle.tables import T
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
@@ -107,7 +107,7 @@ def test_a_part_that_is_gone_fails_the_step_and_names_it(spark: Any, tmp_path: P
     """The message is the reader's, not Spark's."""
     with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(GET_T))
-        parts = [Part(p.location, "gone.parquet", p.lower, p.upper, 1, 1) for p in made.parts("t", 0, END)]
+        parts = [FilePart(p.location, "gone.parquet", p.lower, p.upper, 1, 1) for p in made.parts("t", 0, END)]
 
         with pytest.raises(StepFailed, match=r"gone\.parquet"):
             dataflow.run(dataflow.plan_step(Frontier.at(END), {GlobalId("t"): parts}))

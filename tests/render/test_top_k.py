@@ -14,7 +14,7 @@ from tests.oracle.histories import Change, History, Table
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import (
-    Aggregate,
+    AggregateExpr,
     Get,
     HierarchicalReduce,
     MapFilterProject,
@@ -40,7 +40,7 @@ def top(limit: int | None, offset: int, kind: str = "heads") -> Plan:
 
 
 def extremes(**more: Any) -> Plan:
-    made = tuple(Aggregate(f, 0, ColumnType(BIGINT)) for f in ("min", "max"))
+    made = tuple(AggregateExpr(f, 0, ColumnType(BIGINT)) for f in ("min", "max"))
     output = (K.schema[0], *(a.type for a in made))
     return Reduce(GET, (G,), (V,), HierarchicalReduce(made, **more), MapFilterProject.identity(output))
 

@@ -16,7 +16,7 @@ from tests.replica.one_view import OneView, files_below, lose_replies
 from tests.replica.plans import COLUMNS, copies, shard, twice
 from tests.replica.tables import Table, persisted, small_table
 from tests.replica.view_plans import VIEWS, T
-from tidemark_persist import Part, open_shard
+from tidemark_persist import FilePart, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import Failure, FailureKind, Status
@@ -254,8 +254,8 @@ def test_a_new_client_hears_of_the_last_recomputation(
 def test_a_burst_of_several_files_is_of_one_time() -> None:
     """So what its step costs is learned; what comes later is not read."""
 
-    def part(lower: int, upper: int) -> Part:
-        return Part("l", "p", Time(lower), Time(upper), 5, 100)
+    def part(lower: int, upper: int) -> FilePart:
+        return FilePart("l", "p", Time(lower), Time(upper), 5, 100)
 
     one, other = {GlobalId("t"): [part(7, 8), part(7, 8)]}, {GlobalId("u"): [part(9, 12)]}
     assert are_of_one_time(one, Frontier.at(20))

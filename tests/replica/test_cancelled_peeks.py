@@ -29,8 +29,8 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.events.jobs import Failed, JobCancelled, Jobs, Outcome
-from tidemark_replica.events.mailbox import Call, Mailbox
-from tidemark_replica.peek.peek_reader import Limits, PeekReader
+from tidemark_replica.events.mailbox import LoopCall, Mailbox
+from tidemark_replica.peek.peek_reader import AnswerLimits, PeekReader
 from tidemark_replica.peek.result_stash import ResultStash
 
 HISTORY = random_history({"t": T}, 8, times=4, changes=6)
@@ -48,7 +48,7 @@ def no_collector(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def outcome_of(mailbox: Mailbox) -> None:
     event = mailbox.take(time.monotonic() + BOUND)
-    assert isinstance(event, Call)
+    assert isinstance(event, LoopCall)
     event.run()
 
 
@@ -65,7 +65,7 @@ def test_a_cancelled_peek_holds_no_file_of_its_index(tmp_path: Path) -> None:
         )
         mailbox, ended = Mailbox(), queue.Queue[Outcome[Any]]()
         jobs = Jobs(mailbox, "peek", 1)
-        jobs.submit("peek", lambda: read(peek, Limits(1 << 20), lambda: True), ended.put)
+        jobs.submit("peek", lambda: read(peek, AnswerLimits(1 << 20), lambda: True), ended.put)
         outcome_of(mailbox)
         outcome = ended.get(timeout=BOUND)
         assert isinstance(outcome, Failed)

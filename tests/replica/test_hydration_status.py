@@ -14,7 +14,7 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.dataflow import hydration_status as module
 from tidemark_replica.dataflow.hydration_status import OPERATORS_MAX, HydrationStatus, fields_of
 from tidemark_replica.events.jobs import Done, Failed, Job
-from tidemark_replica.render.telemetry.progress import OperatorProgress, Progress
+from tidemark_replica.render.telemetry.progress import HydrationProgress, OperatorProgress
 
 ID = GlobalId("d/i")
 
@@ -31,8 +31,8 @@ class AtOnce:
         return Job(name)
 
 
-def at(*percents: int) -> Progress:
-    return Progress(tuple(OperatorProgress(f"read {n}", percent, 100) for n, percent in enumerate(percents)))
+def at(*percents: int) -> HydrationProgress:
+    return HydrationProgress(tuple(OperatorProgress(f"read {n}", percent, 100) for n, percent in enumerate(percents)))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_after_its_end_nothing_more_is_said(reporting: tuple[HydrationStatus, li
     """A look that was under way comes too late, and a new client hears of frontiers what it must."""
     hydration, responses = reporting
 
-    def late() -> Progress:
+    def late() -> HydrationProgress:
         hydration.ended()
         return at(99)
 
@@ -87,7 +87,7 @@ def test_after_it_was_dropped_nothing_more_is_said(reporting: tuple[HydrationSta
     """There may be another dataflow of these exports: how far the old one was is nothing to its client."""
     hydration, responses = reporting
 
-    def late() -> Progress:
+    def late() -> HydrationProgress:
         hydration.stop()
         return at(99)
 

@@ -32,12 +32,12 @@ from tidemark_protocol.plan.lir import Get, MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, SqlType
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.events.jobs import Done, Jobs, Outcome
-from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.events.mailbox import LoopCall, Mailbox
 from tidemark_replica.peek.lookup_batches import LOOKUPS_MAX, LookupBatches, LookupReader
-from tidemark_replica.peek.peek_reader import Limits, PeekReader
+from tidemark_replica.peek.peek_reader import AnswerLimits, PeekReader
 from tidemark_replica.peek.result_stash import ResultStash
 
-LIMITS = Limits(1 << 20)
+LIMITS = AnswerLimits(1 << 20)
 VALUES = (None, "0", "1", "2", "3", "77")
 
 
@@ -150,8 +150,8 @@ def test_what_is_no_slice_of_the_rows_is_read_one_by_one(tmp_path: Path) -> None
         readers = Readers(of, exporter.indexes[INDEX], tmp_path)
         one, two = (readers.peek(uuid, history.last, [uuid]) for uuid in ("1", "01"))
         assert readers.together([one, two], LIMITS) is None
-        assert readers.together([one], Limits(64)) is None
-        assert readers.together([one], Limits(1 << 20, stash_above=64)) is None
+        assert readers.together([one], AnswerLimits(64)) is None
+        assert readers.together([one], AnswerLimits(1 << 20, stash_above=64)) is None
         assert readers.together([one], LIMITS) is not None
         assert readers.together([replace(one, finishing=Finishing(shown=0))], LIMITS) is None
 
@@ -180,11 +180,11 @@ class Recorded:
         self.fails = self.refuses = False
         self.held, self.go_on = threading.Event(), threading.Event()
 
-    def one(self, peek: Peek, limits: Limits, stopped: object) -> PeekRows:
+    def one(self, peek: Peek, limits: AnswerLimits, stopped: object) -> PeekRows:
         self.alone.append(peek.uuid)
         return PeekRows(peek.uuid.encode(), 1)
 
-    def many(self, peeks: Sequence[Peek], limits: Limits) -> list[PeekRows] | None:
+    def many(self, peeks: Sequence[Peek], limits: AnswerLimits) -> list[PeekRows] | None:
         if peeks[0].uuid == "held":
             self.held.set()
             self.go_on.wait(BOUND)
@@ -226,7 +226,7 @@ def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] 
     recorded.go_on.set()
     while len(found) < 1 + len(peeks) - len(dropped):
         event = mailbox.take(time.monotonic() + BOUND)
-        assert isinstance(event, Call)
+        assert isinstance(event, LoopCall)
         event.run()
     jobs.shutdown()
     assert not batches._waiting

@@ -18,8 +18,8 @@ from tidemark_protocol.plan.expr import ColumnRef, Literal
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, ColumnType
 from tidemark_replica.events.jobs import Jobs
-from tidemark_replica.events.mailbox import Call, Mailbox
-from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.events.mailbox import LoopCall, Mailbox
+from tidemark_replica.peek.peek_reader import AnswerLimits
 from tidemark_replica.peek.peek_targets import InstalledPeekTargets
 from tidemark_replica.process.replica import LOOKUP_THREADS, PEEK_THREADS
 
@@ -44,7 +44,7 @@ def test_a_lookup_is_answered_while_others_are_read(
     mailbox, go_on, answered = Mailbox(), threading.Event(), list[str]()
     lookups, peeks = Jobs(mailbox, "lookup", LOOKUP_THREADS), Jobs(mailbox, "peek", PEEK_THREADS)
 
-    def read(peek: Peek, limits: Limits, stopped: object) -> PeekRows:
+    def read(peek: Peek, limits: AnswerLimits, stopped: object) -> PeekRows:
         if peek.uuid != "lookup":
             go_on.wait(BOUND)
         return PeekRows(b"", 0)
@@ -53,7 +53,7 @@ def test_a_lookup_is_answered_while_others_are_read(
     targets = InstalledPeekTargets(nobody, nobody, lookups, peeks, read, lambda *_: [PeekRows(b"", 0)])
     others = [Peek(f"other {n}", target, Time(1), mfp, Finishing(), (COLUMN,), keys) for n in range(PEEK_THREADS + 3)]
     for peek in (*others, Peek("lookup", INDEX, Time(1), WHOLE, Finishing(), (COLUMN,), KEYS)):
-        targets.read(peek, Limits(1024), lambda _, uuid=peek.uuid: answered.append(uuid))
+        targets.read(peek, AnswerLimits(1024), lambda _, uuid=peek.uuid: answered.append(uuid))
     _run_next(mailbox)
     assert answered == ["lookup"]
     go_on.set()
@@ -66,5 +66,5 @@ def test_a_lookup_is_answered_while_others_are_read(
 
 def _run_next(mailbox: Mailbox) -> None:
     event = mailbox.take(time.monotonic() + BOUND)
-    assert isinstance(event, Call)
+    assert isinstance(event, LoopCall)
     event.run()

@@ -20,7 +20,7 @@ from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.command_loop.loop import AFTER_EVENT_SECONDS, INTERVAL_SECONDS, CommandLoop
 from tidemark_replica.events.client import Client
 from tidemark_replica.events.jobs import Done, Jobs, Outcome
-from tidemark_replica.events.mailbox import Call, CommandsArrived, Event, Mailbox
+from tidemark_replica.events.mailbox import CommandsArrived, Event, LoopCall, Mailbox
 from tidemark_replica.events.outbox import Outbox
 
 SOON, LATER = 100.0 + AFTER_EVENT_SECONDS, 100.0 + INTERVAL_SECONDS
@@ -68,8 +68,8 @@ class State:
         (event_of(LOOKUP, CancelPeek("p")), LATER),
         (event_of(LOOKUP, Schedule(GlobalId("d"))), SOON),
         (event_of(peek(ShardTarget(GlobalId("s"), shard("s")))), SOON),
-        (Call(lambda: None, needs_maintenance=False), LATER),
-        (Call(lambda: None), SOON),
+        (LoopCall(lambda: None, needs_maintenance=False), LATER),
+        (LoopCall(lambda: None), SOON),
     ],
     ids=[
         "lookups",
@@ -100,7 +100,7 @@ def test_a_pool_says_whether_its_ends_are_news(needs_maintenance: bool) -> None:
     event = mailbox.take(time.monotonic() + BOUND)
     jobs.shutdown()
 
-    assert isinstance(event, Call)
+    assert isinstance(event, LoopCall)
     assert event.needs_maintenance == needs_maintenance
     event.run()
     assert ends == [Done(7)]

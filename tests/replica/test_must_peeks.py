@@ -16,9 +16,9 @@ from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.errors import StashNotFound
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.peek.peek_queue import PeekQueue, Readable
-from tidemark_replica.peek.peek_reader import Limits
-from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
-from tidemark_replica.render.errors import ResultTooLarge, ViewInError
+from tidemark_replica.peek.peek_reader import AnswerLimits
+from tidemark_replica.peek.result_stash import ResultSpool, ResultStash, StashedResult
+from tidemark_replica.render.errors import CollectionInError, ResultTooLarge
 
 INDEX = GlobalId("i")
 ROWS = PeekRows(b"rows", 1)
@@ -35,7 +35,7 @@ class Index:
     def readable(self, peek: Peek) -> Readable | str | None:
         return "i was dropped" if self.gone else Readable(Frontier.at(self.since), Frontier.at(self.upper))
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
+    def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         self.reads.append(done)
         self.jobs.append(Job(peek.uuid))
         return self.jobs[-1]
@@ -87,7 +87,7 @@ def test_must_answer_an_error_before_the_since() -> None:
 
 @pytest.mark.parametrize(
     ("error", "everywhere"),
-    [(ViewInError("division by zero"), True), (ResultTooLarge("8 GiB"), True), (OSError("disk full"), False)],
+    [(CollectionInError("division by zero"), True), (ResultTooLarge("8 GiB"), True), (OSError("disk full"), False)],
 )
 def test_must_say_of_an_error_whether_any_replica_would_give_it(error: Exception, everywhere: bool) -> None:
     """What is only this one's trouble, another need not have."""
@@ -163,7 +163,7 @@ def test_a_dropped_index_answers_waiting_peeks_with_an_error(reading: bool) -> N
 
 def stashed(scene: Scene, content: bytes) -> StashedResult:
     """A large answer, written whole."""
-    spool = Spool(scene.stash, spill_above=0)
+    spool = ResultSpool(scene.stash, spill_above=0)
     spool.write(content)
     return StashedResult(spool, 1)
 

@@ -39,7 +39,7 @@ from tidemark_replica.peek import collection_reader as reader
 from tidemark_replica.peek import shard_at
 from tidemark_replica.peek.collection_reader import ReadContext
 from tidemark_replica.peek.result_finishing import finished_batches
-from tidemark_replica.render import ViewInError
+from tidemark_replica.render import CollectionInError
 from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
 
 EAGER = MaintenancePolicy(checkpoint_commits=5, compact_runs=3, compact_rows_in_memory=8)
@@ -183,7 +183,7 @@ def answer(batches: Any, peek: Peek) -> list[Row] | str:
     schema = arrow_schema(peek.columns)
     try:
         found = list(finished_batches(batches, schema, peek.finishing))
-    except ViewInError:
+    except CollectionInError:
         return "error"
     return [tuple(map(repr, row.values())) for batch in found for row in batch.to_pylist()]
 

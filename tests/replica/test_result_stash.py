@@ -24,9 +24,9 @@ from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.errors import StashFull
 from tidemark_replica.events.jobs import JobCancelled
-from tidemark_replica.peek.peek_reader import Limits, PeekReader
-from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
-from tidemark_replica.render import ResultTooLarge, ViewInError
+from tidemark_replica.peek.peek_reader import AnswerLimits, PeekReader
+from tidemark_replica.peek.result_stash import ResultSpool, ResultStash, StashedResult
+from tidemark_replica.render import CollectionInError, ResultTooLarge
 
 ROWS = 100_000
 COLUMNS = (Column("n", BIGINT), Column("m", BIGINT))
@@ -69,7 +69,7 @@ def rows(answer: PeekRows | StashedResult) -> list[tuple[int, ...]]:
     return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 
-def pieces(spool: Spool) -> Iterator[bytes]:
+def pieces(spool: ResultSpool) -> Iterator[bytes]:
     offset = 0
     while piece := spool.read(offset, 100_001):
         offset += len(piece)
@@ -94,7 +94,7 @@ def test_agree_an_answer_is_the_same_stashed_or_not(
     """Rows, order, limit and offset; past the bound it is on disk, and its room is counted until it is let go."""
     finishing, expected = FINISHINGS[name]
     stash = ResultStash(tmp_path / "stash")
-    answer = reader(stash)(asked(shard, finishing=finishing), Limits(1 << 30, above), lambda: False)
+    answer = reader(stash)(asked(shard, finishing=finishing), AnswerLimits(1 << 30, above), lambda: False)
     found = rows(answer)
 
     assert (found if finishing.order else sorted(found)) == expected
@@ -108,7 +108,9 @@ def test_agree_an_answer_is_the_same_stashed_or_not(
 def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMetadata, tmp_path: Path) -> None:
     """As many different rows as there should be, wherever batches end."""
     finishing = Finishing(limit=70_000, offset=20_000)
-    answer = reader(ResultStash(tmp_path))(asked(shard, finishing=finishing), Limits(1 << 30, 1000), lambda: False)
+    answer = reader(ResultStash(tmp_path))(
+        asked(shard, finishing=finishing), AnswerLimits(1 << 30, 1000), lambda: False
+    )
 
     found = rows(answer)
     assert len(found) == len(set(found)) == 70_000
@@ -119,25 +121,25 @@ def test_crash_an_unfinished_stash_leaves_nothing(shard: ShardMetadata, tmp_path
     """Too large, in error, not wanted any more, or no room on disk: the reason, and all room is free."""
     stash, wanted = ResultStash(tmp_path, limit=1_500_000), iter([False, True])
     cases: list[tuple[type[Exception], str, Any]] = [
-        (ResultTooLarge, "max size of 1000000 bytes.*spec.maxResultSize", (Limits(1_000_000, 0), lambda: False)),
-        (JobCancelled, "peek p", (Limits(1 << 30, 0), lambda: next(wanted))),
-        (StashFull, "the limit is 1500000", (Limits(1 << 30, 0), lambda: False)),
+        (ResultTooLarge, "max size of 1000000 bytes.*spec.maxResultSize", (AnswerLimits(1_000_000, 0), lambda: False)),
+        (JobCancelled, "peek p", (AnswerLimits(1 << 30, 0), lambda: next(wanted))),
+        (StashFull, "the limit is 1500000", (AnswerLimits(1 << 30, 0), lambda: False)),
     ]
     for kind, says, (limits, stopped) in cases:
         with pytest.raises(kind, match=says):
             reader(stash)(asked(shard), limits, stopped)
         assert stash.bytes_on_disk == 0
     large = ResultStash(tmp_path)
-    with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
-        reader(large)(asked(shard, at=25), Limits(1 << 30, 0), lambda: False)
+    with pytest.raises(CollectionInError, match="DIVIDE_BY_ZERO"):
+        reader(large)(asked(shard, at=25), AnswerLimits(1 << 30, 0), lambda: False)
     assert large.bytes_on_disk == 0
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tidemark_replica.peek.result_stash import Spool, ResultStash
-spool = Spool(ResultStash(Path(sys.argv[1])), spill_above=0)
+from tidemark_replica.peek.result_stash import ResultSpool, ResultStash
+spool = ResultSpool(ResultStash(Path(sys.argv[1])), spill_above=0)
 spool.write(bytes(100_000))
 assert spool.on_disk
 os.kill(os.getpid(), signal.SIGKILL)
@@ -155,7 +157,7 @@ def test_crash_a_killed_replica_leaves_no_files(tmp_path: Path) -> None:
 def test_must_give_nothing_past_the_end_of_an_answer(tmp_path: Path) -> None:
     """However far: the kernel takes no offset near 2^63."""
     stash = ResultStash(tmp_path)
-    spool = Spool(stash, spill_above=0)
+    spool = ResultSpool(stash, spill_above=0)
     spool.write(b"answer")
     stash.keep("p", StashedResult(spool, 1))
 
@@ -166,7 +168,7 @@ def test_a_stash_of_the_same_uuid_replaces_the_first(tmp_path: Path) -> None:
     """An asker that was replaced by another cannot keep its place."""
     stash = ResultStash(tmp_path)
     for content in (b"one", b"another"):
-        spool = Spool(stash, spill_above=0)
+        spool = ResultSpool(stash, spill_above=0)
         spool.write(content)
         stash.keep("p", StashedResult(spool, 1))
 

@@ -14,7 +14,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_replica.shards import shard_listing
 from tidemark_replica.shards.shard_listing import list_shards
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions
 from tidemark_replica.sinks.published.table_removal import remove_published
 
@@ -120,7 +120,7 @@ def test_published_tables_are_listed_where_they_are_asked_for(
         view.compare_and_append(
             pa.table({"a": [1], "__time": [0], "__diff": [1]}), expected_upper=0, new_upper=1, term=1
         )
-        Publication(view, options).publish(Time(0))
+        TablePublication(view, options).publish(Time(0))
     remove_published(f"{shards.location}/{names[2]}", "ns.b.v2")
 
     found = [each for page in pages(shards.location, (), published=True) for each in page]

@@ -12,7 +12,7 @@ from tidemark_protocol.messages.responses import Response
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.renderer import Renderer
 from tidemark_replica.events.jobs import Jobs
-from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.events.mailbox import LoopCall, Mailbox
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.storage.source_secrets import SourceSecrets
@@ -40,7 +40,7 @@ class Loop:
             self.watch.maintain()
             step()
             event = self.mailbox.take(time.monotonic() + 0.02)
-            if isinstance(event, Call):
+            if isinstance(event, LoopCall):
                 event.run()
 
     def driver_context(self, renderer: Renderer, session: Any, folder: Path) -> DriverContext:

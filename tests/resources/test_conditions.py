@@ -19,7 +19,7 @@ from tidemark_operator.resources.conditions.dataflow import (
     EarlierRevision,
     Planning,
     PlanRefused,
-    Replacement,
+    ReplacementFacts,
     Stored,
     WaitingForInputs,
 )
@@ -62,7 +62,7 @@ EDITED = replace(
     SERVING,
     plan=Stored("flow-2"),
     earlier=EARLIER,
-    replacement=Replacement(own=True, waits="Dataflow b hydrates"),
+    replacement=ReplacementFacts(own=True, waits="Dataflow b hydrates"),
 )
 
 DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
@@ -191,17 +191,17 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
     ),
     (
         "an edit cannot take over, because a dependant cannot",
-        replace(EDITED, replacement=Replacement(own=True, waits="Dataflow b fails", failed=True)),
+        replace(EDITED, replacement=ReplacementFacts(own=True, waits="Dataflow b fails", failed=True)),
         "Hydrated=True/Hydrated Ready=True/Ready Progressing=False/ReplacementFailed",
     ),
     (
         "replaced because what it imports is edited: its own spec serves",
-        replace(SERVING, replacement=Replacement(own=False, waits="Dataflow a hydrates")),
+        replace(SERVING, replacement=ReplacementFacts(own=False, waits="Dataflow a hydrates")),
         "Ready=True/Ready Progressing=True/Replacing",
     ),
     (
         "cannot be planned on what it imports as that is edited: its own spec serves",
-        replace(SERVING, replacement=Replacement(own=False, waits="line 1", failed=True)),
+        replace(SERVING, replacement=ReplacementFacts(own=False, waits="line 1", failed=True)),
         "Ready=True/Ready Progressing=False/ReplacementFailed",
     ),
     (
@@ -274,7 +274,7 @@ def test_missing_instance_prints_a_manifest_to_apply() -> None:
 
 def test_an_edit_that_cannot_take_over_says_why_and_that_the_old_revision_serves() -> None:
     """The reader learns what to do, and that nothing is lost."""
-    failed = Replacement(own=True, waits="Dataflow b cannot be planned on it: line 1", failed=True)
+    failed = ReplacementFacts(own=True, waits="Dataflow b cannot be planned on it: line 1", failed=True)
     verdicts = dataflow.dataflow_conditions(replace(EDITED, replacement=failed))
 
     assert "Dataflow b cannot be planned" in message(verdicts, "Progressing")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.resources.manifests import body
 from tests.resources.test_conditions import SERVING
-from tidemark_operator.resources.conditions.dataflow import Publication, dataflow_conditions
+from tidemark_operator.resources.conditions.dataflow import DestinationFacts, dataflow_conditions
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.errors import InvalidValue
@@ -81,7 +81,7 @@ def test_what_could_mean_another_place_is_refused(location: str) -> None:
 
 
 def test_an_emptied_table_has_a_reason_of_its_own() -> None:
-    table = Publication("x", "published", exists=True, problem="rows in error", reason="ViewInError")
+    table = DestinationFacts("x", "published", exists=True, problem="rows in error", reason="ViewInError")
     for given, reason in ((table, "ViewInError"), (replace(table, reason=""), "PublicationFailed")):
         verdict = dataflow_conditions(replace(SERVING, publications=(given,)))[-1]
         assert (verdict.type, verdict.holds, verdict.reason) == ("Published", False, reason)

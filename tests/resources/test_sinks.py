@@ -14,7 +14,7 @@ from tests.tidy.checkout import ROOT
 from tidemark_operator.handlers.revisions.sink_addresses import refusal, without_refused
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.condition import Verdict
-from tidemark_operator.resources.conditions.dataflow import Publication, dataflow_conditions
+from tidemark_operator.resources.conditions.dataflow import DestinationFacts, dataflow_conditions
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_protocol.ids import GlobalId, ShardId, Time
@@ -92,13 +92,13 @@ def test_a_sink_is_sent_to_replicas_only_where_its_address_is_allowed(
     assert export.sink.postgres == (sink if may else None)
 
 
-def delivered(*publications: Publication) -> list[Verdict]:
+def delivered(*publications: DestinationFacts) -> list[Verdict]:
     facts = replace(SERVING, publications=publications)
     return [verdict for verdict in dataflow_conditions(facts) if verdict.type in ("Delivered", "Published")]
 
 
 def test_delivered_tells_of_sinks_and_published_of_tables() -> None:
-    table, sink = Publication("x", "published", exists=True), Publication("x", "postgresSink", exists=True)
+    table, sink = DestinationFacts("x", "published", exists=True), DestinationFacts("x", "postgresSink", exists=True)
     assert [(v.type, v.holds) for v in delivered(table, sink)] == [("Published", True), ("Delivered", True)]
     (verdict,) = delivered(replace(sink, exists=False))
     assert (verdict.holds, verdict.reason) == (False, "NotDeliveredYet")

@@ -15,7 +15,7 @@ import pytest
 from tests.runbooks.guides import OF_READERS, Block, Shell, blocks
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.build import Binaries, ensure_helm
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_operator.gateway.server.endpoint_slice import AUTHORITY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -33,7 +33,7 @@ MADE_FOR_A_VIEW = {"namespace", "secret"} | {
 @pytest.fixture
 def shell(control_plane_binaries: Binaries, tmp_path: Path) -> Iterator[Shell]:
     """Somebody with a checkout and a cluster on which nothing is."""
-    helm = ensure_helm(os.environ, Progress(open(os.devnull, "w")))  # noqa: SIM115
+    helm = ensure_helm(os.environ, ProgressOutput(open(os.devnull, "w")))  # noqa: SIM115
     environ = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")} | OF_READERS
     with ControlPlane.started(tmp_path / "plane", control_plane_binaries) as plane:
         shell = Shell(plane.layout.kubectl, plane.kubeconfig, "team-a", tmp_path, environ, helm)

@@ -22,7 +22,7 @@ from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
 from tests.sqllogictest.planning import ALL, PlannedQueries, PlannedQuery, table_of, together
 from tests.sqllogictest.time_limit import SECONDS, StatementTimedOut, bounded
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import ShardId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
@@ -67,7 +67,7 @@ Answer = Result | InError | Failed
 class FileHarness(DataflowHarness):
     """A harness whose imports read the tables; each query has its own name for a table."""
 
-    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+    def parts(self, table: str, lower: int, upper: int) -> list[FilePart]:
         return super().parts(table_of(table), lower, upper)
 
     def answered(self, description: DataflowDescription, uppers: Sequence[int], patience: float, **how: Any) -> Updates:

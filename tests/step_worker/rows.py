@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.waiting import BOUND
-from tidemark_persist import Part, Time, write_staged
+from tidemark_persist import FilePart, Time, write_staged
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
@@ -41,7 +41,7 @@ class Rows:
         description = self._description(self._steps, part)
         return WorkTicket(PickledStage("stage", key, tree or pickle.dumps(TREE)), description)
 
-    def _description(self, number: int, part: Part) -> Path:
+    def _description(self, number: int, part: FilePart) -> Path:
         home = self.folder / f"s{number}"
         home.mkdir()
         manifest = Manifest.empty(A, Layout.of_rows((pa.int64(),), (0,)), 1)
@@ -51,12 +51,12 @@ class Rows:
         return home / "d.json"
 
 
-def _part(folder: Path, values: Sequence[object]) -> Part:
+def _part(folder: Path, values: Sequence[object]) -> FilePart:
     folder.mkdir()
     times, ones = pa.array([5] * len(values)), pa.array([1] * len(values))
     staged = write_staged(str(folder), pa.table({"c": pa.array(values), "__time": times, "__diff": ones}))
     assert staged is not None
-    return Part(str(folder), staged.path, Time(1), Time(9), staged.rows, staged.size)
+    return FilePart(str(folder), staged.path, Time(1), Time(9), staged.rows, staged.size)
 
 
 def report(ticket: WorkTicket) -> StageReport:

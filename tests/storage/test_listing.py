@@ -13,7 +13,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.folder import Folder
-from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, Listing
+from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, FolderListing
 from tidemark_replica.storage.files.source import FilesIngestion
 
 
@@ -50,7 +50,7 @@ def test_a_name_that_is_not_utf8_is_told_and_left_out(tmp_path: Path) -> None:
     source.warning().encode()
 
 
-def names(listing: Listing) -> list[str]:
+def names(listing: FolderListing) -> list[str]:
     return sorted(file.name for file in listing.files)
 
 

@@ -26,7 +26,7 @@ from tidemark_replica.storage.written import decode as decoding
 from tidemark_replica.storage.written import receive
 from tidemark_replica.storage.written.receive import Receiver, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible, WriteRefused
-from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.values.arrow_types import arrow_schema
 
 TYPES = {
@@ -224,7 +224,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 def test_any_bytes_are_rows_or_refused(tmp_path: Path, format: str) -> None:
     """Through the receiver, which leaves nothing in the spool of what it refused."""
     draw, body = random.Random(7), dict(seeds())[format]
-    spool = Spool(tmp_path)
+    spool = WriteSpool(tmp_path)
     receiver = Receiver(WrittenSource((TABLE,)), spool)
     outcomes = {True: 0, False: 0}
     for number in range(400):
@@ -242,7 +242,7 @@ def test_any_bytes_are_rows_or_refused(tmp_path: Path, format: str) -> None:
 
 def test_bodies_are_bounded(tmp_path: Path) -> None:
     """By the DataSource, and by the room of the process."""
-    receiver = Receiver(WrittenSource((KEYED,), max_transaction_bytes=1000), spool := Spool(tmp_path, limit=3000))
+    receiver = Receiver(WrittenSource((KEYED,), max_transaction_bytes=1000), spool := WriteSpool(tmp_path, limit=3000))
     header = WriteHeader("keyed", "insert", "csv", "k")
     with pytest.raises(WriteRefused, match="TOO_LARGE: the body has more than 1000 bytes"):
         receiver.receive(header, [b"id\n", b"1\n" * 600])
@@ -261,7 +261,7 @@ def test_documents_and_lines_have_at_most_4_mib(format: str) -> None:
 
 
 def test_two_bodies_of_json_are_decoded_at_a_time(tmp_path: Path) -> None:
-    receiver = Receiver(WrittenSource((TABLE,)), Spool(tmp_path))
+    receiver = Receiver(WrittenSource((TABLE,)), WriteSpool(tmp_path))
     with ThreadPoolExecutor(2) as pool:
         with receive.JSON_TURNS, receive.JSON_TURNS:
             waiting = pool.submit(receiver.receive, WriteHeader("t", "insert", "jsonl", "a"), [b"{}\n"])

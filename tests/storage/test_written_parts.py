@@ -17,7 +17,7 @@ from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written import receive, transaction
 from tidemark_replica.storage.written.inbox import WriteAnswer
-from tidemark_replica.storage.written.receive import Part, WriteHeader
+from tidemark_replica.storage.written.receive import CallPart, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteRefused
 from tidemark_replica.storage.written.transaction import updates_of, updates_of_call
 
@@ -102,12 +102,12 @@ def test_oracle_keys_taking_turns_are_parts_one_after_the_other(
     assert found == one_after_the_other(table, pieces, before)
 
 
-def part_of(draw: random.Random, operation: str) -> Part:
+def part_of(draw: random.Random, operation: str) -> CallPart:
     sets_some = operation == "update" or (operation == "upsert" and draw.random() < 0.5)
-    return Part(operation, 0, draw.choice([("name",), ("n",), ("n", "name")]) if sets_some else ())
+    return CallPart(operation, 0, draw.choice([("name",), ("n",), ("n", "name")]) if sets_some else ())
 
 
-def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.Table) -> list[object] | None:
+def outcome(table: WrittenTable, parts: list[CallPart], rows: pa.Table, before: pa.Table) -> list[object] | None:
     """None where it is refused."""
     try:
         updates, written, found = updates_of_call(table, parts, rows, before)
@@ -117,7 +117,7 @@ def outcome(table: WrittenTable, parts: list[Part], rows: pa.Table, before: pa.T
 
 
 def one_after_the_other(
-    table: WrittenTable, pieces: list[tuple[Part, pa.Table]], before: pa.Table
+    table: WrittenTable, pieces: list[tuple[CallPart, pa.Table]], before: pa.Table
 ) -> list[object] | None:
     """What sets some columns is done row by row, in Python."""
     now, written, found = before, 0, 0
@@ -191,16 +191,16 @@ def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.
         writer.put_parts("keyed", often[:3])
     monkeypatch.undo()
     for parts, operation in (
-        ((Part("insert", 2),), ""),
-        ((Part("insert", 1), Part("delete", 0)), ""),
-        ((Part("insert", 1),), "delete"),
+        ((CallPart("insert", 2),), ""),
+        ((CallPart("insert", 1), CallPart("delete", 0)), ""),
+        ((CallPart("insert", 1),), "delete"),
         ((), "update"),
-        ((Part("update", 1),), ""),
-        ((Part("update", 1, ("id",)),), ""),
-        ((Part("update", 1, ("Name",)),), ""),
-        ((Part("update", 1, ("name", "name")),), ""),
-        ((Part("upsert", 1, ("id", "name")),), ""),
-        ((Part("insert", 1, ("name",)),), ""),
+        ((CallPart("update", 1),), ""),
+        ((CallPart("update", 1, ("id",)),), ""),
+        ((CallPart("update", 1, ("Name",)),), ""),
+        ((CallPart("update", 1, ("name", "name")),), ""),
+        ((CallPart("upsert", 1, ("id", "name")),), ""),
+        ((CallPart("insert", 1, ("name",)),), ""),
     ):
         with pytest.raises(WriteRefused, match="BAD_REQUEST"):
             writer.receiver.receive(WriteHeader("keyed", operation, "csv", "k", parts=parts), [row])

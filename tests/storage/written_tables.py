@@ -17,9 +17,9 @@ from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.inspect import tables_of
-from tidemark_replica.storage.written.receive import Part, Receiver, WriteHeader
+from tidemark_replica.storage.written.receive import CallPart, Receiver, WriteHeader
 from tidemark_replica.storage.written.source import WrittenIngestion
-from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.storage.written.spool import WriteSpool
 
 COLUMNS = (
     Column("id", SqlType("bigint")),
@@ -41,7 +41,7 @@ class Writer:
 
     def __init__(self, root: Path, spec: WrittenSource = SPEC) -> None:
         self.root, self.spec, self.term, self.now = root, spec, 0, 1000
-        self.spool = Spool(root / "spool")
+        self.spool = WriteSpool(root / "spool")
         self.restart()
 
     def restart(self) -> None:
@@ -99,11 +99,11 @@ class Writer:
         return answer
 
 
-def body_of(parts: Sequence[tuple[str, bytes]]) -> tuple[tuple[Part, ...], bytes]:
+def body_of(parts: Sequence[tuple[str, bytes]]) -> tuple[tuple[CallPart, ...], bytes]:
     """The parts of a body, and the body: the rows of all."""
     texts = [body.splitlines(keepends=True) for _, body in parts]
     known = tuple(
-        Part(operation, len(text) - 1, ("name",) if operation == "update" else ())
+        CallPart(operation, len(text) - 1, ("name",) if operation == "update" else ())
         for (operation, _), text in zip(parts, texts, strict=True)
     )
     return known, b"".join([*texts[0], *(row for text in texts[1:] for row in text[1:])])

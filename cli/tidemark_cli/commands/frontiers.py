@@ -13,7 +13,7 @@ from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, Listing, print_listing
+from tidemark_cli.watch import Cells, ListingFormat, print_listing
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
 
 _EXAMPLES = """
@@ -58,14 +58,16 @@ def frontiers(gateway: Callable[[], Gateway], namespace: str, all_namespaces: bo
     print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
 
 
-def _listing(with_namespace: bool) -> Listing:
+def _listing(with_namespace: bool) -> ListingFormat:
     names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
 
     def table(found: Sequence[CollectionFrontiers], reply: FrontiersReply) -> list[Cells]:
         collections = sorted(found, key=lambda c: (c.namespace, c.name))
         return [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
 
-    return Listing("collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS, frozenset({"LAG"}))
+    return ListingFormat(
+        "collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS, frozenset({"LAG"})
+    )
 
 
 def _row(c: CollectionFrontiers, now: int) -> list[str]:

@@ -16,7 +16,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, Listing, print_listing
+from tidemark_cli.watch import Cells, ListingFormat, print_listing
 from tidemark_protocol.pb.gateway_pb2 import DataflowUsage, TopReply, TopRequest
 
 _EXAMPLES = """
@@ -67,14 +67,14 @@ def top(
     print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
 
 
-def _listing(with_namespace: bool) -> Listing:
+def _listing(with_namespace: bool) -> ListingFormat:
     names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
 
     def table(found: Sequence[DataflowUsage], reply: TopReply) -> list[Cells]:
         return [[usage.namespace, *_row(usage)] if with_namespace else _row(usage) for usage in found]
 
     key = ("namespace", "name", "instance", "replica")
-    return Listing("dataflows", names, table, key, 3 + with_namespace, _COLOURS)
+    return ListingFormat("dataflows", names, table, key, 3 + with_namespace, _COLOURS)
 
 
 def _row(usage: DataflowUsage) -> list[str]:

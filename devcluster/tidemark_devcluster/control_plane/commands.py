@@ -7,7 +7,7 @@ unix socket is limited to 107 bytes.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -39,7 +39,7 @@ class Command:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def etcd(binary: Path, layout: Layout, durable: bool) -> Command:
+def etcd(binary: Path, layout: ControlPlaneLayout, durable: bool) -> Command:
     """One member, which listens on sockets inside the (private) state folder only."""
     options = [
         "--name=tidemark",
@@ -62,7 +62,7 @@ def etcd(binary: Path, layout: Layout, durable: bool) -> Command:
     return Command(ETCD, (str(binary), *options), {"GOGC": "50"})
 
 
-def apiserver(binary: Path, layout: Layout, port: int) -> Command:
+def apiserver(binary: Path, layout: ControlPlaneLayout, port: int) -> Command:
     """On loopback, with TLS, token authentication and RBAC."""
     options = (
         f"--etcd-servers={ETCD_SOCKET}",
@@ -85,7 +85,7 @@ def apiserver(binary: Path, layout: Layout, port: int) -> Command:
     return Command(APISERVER, (str(binary), *options), {"GOGC": "50", "GOMEMLIMIT": "768MiB"})
 
 
-def controller_manager(binary: Path, layout: Layout) -> Command:
+def controller_manager(binary: Path, layout: ControlPlaneLayout) -> Command:
     """The controllers that work without nodes; no port of its own."""
     options = (
         f"--kubeconfig={layout.kubeconfig}",

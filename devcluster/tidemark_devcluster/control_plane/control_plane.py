@@ -17,9 +17,9 @@ from pathlib import Path
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.control_plane.commands import SERVERS
 from tidemark_devcluster.control_plane.kubectl import run_kubectl
-from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.control_plane.processes import Identity
-from tidemark_devcluster.control_plane.start import Options, Start, is_ready, running, server_url, stop
+from tidemark_devcluster.control_plane.start import Start, StartOptions, is_ready, running, server_url, stop
 from tidemark_devcluster.errors import KubectlFailed, StartFailed
 from tidemark_devcluster.programs.build import Binaries
 
@@ -27,7 +27,7 @@ _ESTABLISHED_SECONDS = 110
 
 
 @dataclass(frozen=True)
-class Status:
+class ControlPlaneStatus:
     """The running servers, with pid and resident memory, and whether the API server answers."""
 
     server: str | None
@@ -41,7 +41,7 @@ class ControlPlane:
 
     def __init__(self, state: Path, kubeconfig: Path | None = None) -> None:
         """`kubeconfig` is where to write the administrator's; by default into the state folder."""
-        self.layout = Layout.of(state, kubeconfig)
+        self.layout = ControlPlaneLayout.of(state, kubeconfig)
 
     @classmethod
     @contextmanager
@@ -49,7 +49,7 @@ class ControlPlane:
         """A control plane for tests: up on entry, gone with its state on exit, and when this process dies."""
         plane = cls(state)
         try:
-            plane.up(binaries, Options(durable=False, die_with_starter=True))
+            plane.up(binaries, StartOptions(durable=False, die_with_starter=True))
             yield plane
         finally:
             plane.delete()
@@ -64,7 +64,7 @@ class ControlPlane:
         """For an authenticated user without any right."""
         return self.layout.outsider_kubeconfig
 
-    def up(self, binaries: Binaries, options: Options) -> tuple[str, ...]:
+    def up(self, binaries: Binaries, options: StartOptions) -> tuple[str, ...]:
         """Make the control plane run: adopt, repair, or start. Ready on return; the names of the servers started."""
         if platform.system() != "Linux":
             raise StartFailed("the control plane runs on Linux only: use a Linux machine, container or WSL")
@@ -86,11 +86,11 @@ class ControlPlane:
         if self.layout.lock.exists():
             self.layout.remove()
 
-    def status(self) -> Status:
+    def status(self) -> ControlPlaneStatus:
         """The servers that run now, and whether the API server is ready."""
         alive = {name: who for name in SERVERS if (who := self.running(name)) is not None}
         port = self.layout.stored_port()
-        return Status(
+        return ControlPlaneStatus(
             server=server_url(port) if port else None,
             ready=len(alive) == len(SERVERS) and is_ready(self.layout),
             pids={name: who.pid for name, who in alive.items()},

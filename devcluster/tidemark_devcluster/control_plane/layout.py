@@ -35,16 +35,16 @@ SOCKETS = ("etcd.sock", "peer.sock")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ControlPlaneLayout:
     """The paths of one state folder."""
 
     root: Path
     kubeconfig: Path
 
     @staticmethod
-    def of(root: Path, kubeconfig: Path | None = None) -> "Layout":
+    def of(root: Path, kubeconfig: Path | None = None) -> "ControlPlaneLayout":
         root = root.absolute()
-        return Layout(root, kubeconfig.absolute() if kubeconfig else root / "kubeconfig")
+        return ControlPlaneLayout(root, kubeconfig.absolute() if kubeconfig else root / "kubeconfig")
 
     @property
     def lock(self) -> Path:

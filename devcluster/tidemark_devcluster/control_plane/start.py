@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidemark_devcluster.control_plane import api, commands, credentials, processes
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS, Command
 from tidemark_devcluster.control_plane.credentials import Tokens
-from tidemark_devcluster.control_plane.layout import Layout, write_private
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
 from tidemark_devcluster.control_plane.processes import Identity
 from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
 from tidemark_devcluster.programs.build import Binaries
@@ -35,7 +35,7 @@ CERTIFICATE_SECONDS = 300 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class Options:
+class StartOptions:
     """Options of a start: `port` None takes any free one; without `durable` etcd skips fsync (tests)."""
 
     port: int | None = None
@@ -47,19 +47,19 @@ def server_url(port: int) -> str:
     return f"https://127.0.0.1:{port}"
 
 
-def running(layout: Layout, name: str) -> Identity | None:
+def running(layout: ControlPlaneLayout, name: str) -> Identity | None:
     """The process of one server, if it is alive."""
     return processes.running(layout.pid_file(name))
 
 
-def stop(layout: Layout, name: str) -> None:
+def stop(layout: ControlPlaneLayout, name: str) -> None:
     """End one server if it is alive, and forget it."""
     if (identity := running(layout, name)) is not None:
         processes.stop(identity, GRACE_SECONDS)
     layout.pid_file(name).unlink(missing_ok=True)
 
 
-def is_ready(layout: Layout, path: str = "/readyz") -> bool:
+def is_ready(layout: ControlPlaneLayout, path: str = "/readyz") -> bool:
     """Whether the API server answers the administrator."""
     port = layout.stored_port()
     try:
@@ -88,7 +88,7 @@ class AdoptedServerEnded(Exception):
 class Start:
     """One run of `up`, while the state folder's lock is held."""
 
-    def __init__(self, layout: Layout, binaries: Binaries, options: Options) -> None:
+    def __init__(self, layout: ControlPlaneLayout, binaries: Binaries, options: StartOptions) -> None:
         self._layout = layout
         self._binaries = binaries
         self._options = options

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.control_plane.commands import CONTROLLER_MANAGER
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_devcluster.control_plane.start import Options
+from tidemark_devcluster.control_plane.start import StartOptions
 from tidemark_devcluster.demo import cluster, existing_cluster, flights, services, show, status
 from tidemark_devcluster.demo.checks import check_machine
 from tidemark_devcluster.demo.existing_cluster import ExistingCluster
@@ -20,7 +20,7 @@ from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.supervision.process import SUPERVISOR
 
 CHECKOUT = Path(__file__).parents[3]
@@ -72,7 +72,7 @@ def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False)
 
     Running processes stay, and so do the user's edits of the examples, unless `reset`.
     """
-    progress = Progress(sys.stderr)
+    progress = ProgressOutput(sys.stderr)
     home.make()
     check_machine(home.root)
     found = status.rows(home)
@@ -102,7 +102,7 @@ def _make_examples(api: cluster.Cluster, manifests: str, *, reset: bool) -> str:
     return f", {found} objects of examples/ were there and stay as they are" if found else ""
 
 
-def _existing_cluster(home: Home, progress: Progress) -> ExistingCluster | None:
+def _existing_cluster(home: Home, progress: ProgressOutput) -> ExistingCluster | None:
     """The user's cluster, if KUBECONFIG or CONTEXT names one that may be used, or if an earlier `up` used it."""
     kubectl = existing_cluster.find_kubectl(os.environ)
     context = existing_cluster.chosen_context(os.environ, kubectl, home) or existing_cluster.recorded(home)
@@ -119,7 +119,7 @@ def _existing_cluster(home: Home, progress: Progress) -> ExistingCluster | None:
     return existing_cluster.adopt(context, kubectl, home)
 
 
-def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Program, ...]) -> ControlPlane:
+def _own_control_plane(home: Home, progress: ProgressOutput, programs: tuple[recipe.Program, ...]) -> ControlPlane:
     """The demo's own control plane, started with `programs` and with all other programs that are built.
 
     kube-controller-manager is compiled last: views are computed without it.
@@ -127,7 +127,7 @@ def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Pr
     binaries = ensure_binaries(os.environ, progress, programs)
     step = progress.step("control plane", "starts in seconds")
     plane = home.plane()
-    plane.up(binaries, Options())
+    plane.up(binaries, StartOptions())
     home.link_kubectl(binaries.kubectl)
     step.done()
     return plane
@@ -136,7 +136,7 @@ def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Pr
 def down(home: Home, *, delete: bool) -> None:
     """End the supervisor, the feeder, the operator with its replicas and planner, and the control plane; nothing
     else."""
-    step = Progress(sys.stderr).step("ending the demo", "some seconds")
+    step = ProgressOutput(sys.stderr).step("ending the demo", "some seconds")
     context = existing_cluster.recorded(home)
     if delete and context is not None and processes.running(home.pid_file(services.OPERATOR)) is not None:
         cluster.delete_examples(ExistingCluster(home.bin / "kubectl", home.kubeconfig), CHECKOUT, home)

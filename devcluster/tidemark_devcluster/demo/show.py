@@ -11,7 +11,7 @@ from tidemark_devcluster.demo import cluster, flights, services
 from tidemark_devcluster.demo.cluster import Cluster
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 HYDRATION_SECONDS = 600.0
 _POLL_SECONDS = 1.0
@@ -23,7 +23,7 @@ _GATEWAY_SECONDS = 180.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
-def wait_for_gateway(home: Home, progress: Progress) -> None:
+def wait_for_gateway(home: Home, progress: ProgressOutput) -> None:
     """Wait until the operator leads and answers: what status says before that is of the operator before.
 
     Raises StartFailed if the operator ends, or does not answer in time.
@@ -45,7 +45,7 @@ def wait_for_gateway(home: Home, progress: Progress) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress: Progress) -> None:
+def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress: ProgressOutput) -> None:
     """Show each Dataflow of `own` as it becomes hydrated. Other Dataflows are not waited for.
 
     Raises StartFailed if one of `own` does not hydrate in time.

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidemark_devcluster.errors import ImageFailed
 from tidemark_devcluster.images.buildah import Buildah
 from tidemark_devcluster.node.host_requirements import find
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 RELEASE = "bookworm"
 DEBIAN = f"localhost/tidemark/debian:{RELEASE}"
@@ -28,7 +28,7 @@ path-exclude /usr/share/locale/*
 NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", "usr/share/locale", "usr/share/info")
 
 
-def ensure(buildah: Buildah, mirror: str, progress: Progress, anew: bool) -> str:
+def ensure(buildah: Buildah, mirror: str, progress: ProgressOutput, anew: bool) -> str:
     """The base image's name, when it is there."""
     if anew or not buildah.has(DEBIAN):
         root = buildah.storage.parent / "base"

@@ -17,7 +17,7 @@ from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import base, host, sizes
 from tidemark_devcluster.images.buildah import Buildah
 from tidemark_devcluster.programs.cache import GIB, Cache, require_disk
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import SOURCE
 
 TARGETS = ("operator", "replica")
@@ -66,7 +66,7 @@ class BuildContext:
     buildah: Buildah
     folder: Path
     arguments: tuple[str, ...]
-    progress: Progress
+    progress: ProgressOutput
 
     def build(
         self, name: str, archive: str, target: str, dockerfile: Path = DOCKERFILE, options: Sequence[str] = ()
@@ -110,7 +110,7 @@ def packages_of(python: str, *, made_here: bool) -> tuple[str, ...]:
 
 
 @contextmanager
-def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> Iterator[BuildContext]:
+def workshop(options: BuildOptions, environ: Mapping[str, str], progress: ProgressOutput) -> Iterator[BuildContext]:
     """One build at a time, with the base image that was asked for and what builds need of this machine."""
     cache = Cache.of(environ)
     folder = cache.root / "images"
@@ -130,7 +130,7 @@ def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progre
         yield BuildContext(buildah, folder, arguments, progress)
 
 
-def build_all(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> dict[str, Image]:
+def build_all(options: BuildOptions, environ: Mapping[str, str], progress: ProgressOutput) -> dict[str, Image]:
     """Both images."""
     with workshop(options, environ, progress) as shop:
         archives = {target: shop.build(image_name(target), target, target) for target in TARGETS}

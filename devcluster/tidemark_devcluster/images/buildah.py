@@ -10,7 +10,7 @@ from pathlib import Path
 from tidemark_devcluster.control_plane.layout import write_private
 from tidemark_devcluster.errors import ImageFailed
 from tidemark_devcluster.node.host_requirements import find
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 LOG_TAIL_LINES = 25
 
@@ -44,7 +44,7 @@ class Buildah:
         finally:
             self._run(["rm", container])
 
-    def build(self, context: Path, target: str, image: str, options: Sequence[str], progress: Progress) -> None:
+    def build(self, context: Path, target: str, image: str, options: Sequence[str], progress: ProgressOutput) -> None:
         """Build one target of the Dockerfile; unchanged layers are reused."""
         step = progress.step(f"image {image}", "minutes the first time")
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from tidemark_devcluster.images import base
 from tidemark_devcluster.images.build import BuildOptions, build_all, table
 from tidemark_devcluster.node.host_requirements import require_image_tools
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 def add_parser(commands: Any) -> None:
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Build and tell."""
     require_image_tools()
     chosen = BuildOptions(options.python, options.mirror, options.new_base)
-    images = build_all(chosen, os.environ, Progress(sys.stderr))
+    images = build_all(chosen, os.environ, ProgressOutput(sys.stderr))
     if options.json:
         print(
             json.dumps(

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import Binaries, ensure_families, from_assets
 from tidemark_devcluster.programs.cache import Cache
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NodeBinaries:
     pause: Path
 
 
-def ensure_node_binaries(environ: Mapping[str, str], progress: Progress) -> NodeBinaries:
+def ensure_node_binaries(environ: Mapping[str, str], progress: ProgressOutput) -> NodeBinaries:
     """All of them: from `KUBEBUILDER_ASSETS`, from the cache, or compiled now, one after the other."""
     given = from_assets(environ)
     families = {

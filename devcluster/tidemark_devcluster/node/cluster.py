@@ -18,7 +18,7 @@ from pathlib import Path
 from tidemark_devcluster.control_plane import api, processes
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.control_plane.kubectl import KUBECTL_SECONDS, run_kubectl
-from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.control_plane.processes import Identity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed, StartFailed
 from tidemark_devcluster.node import cgroups, host_requirements, process_tree, veth
@@ -49,7 +49,7 @@ class OneNode:
     """The one-node cluster of a state folder. Holds nothing that is not there: any process may use one."""
 
     def __init__(self, state: Path, kubeconfig: Path | None = None) -> None:
-        self.layout = Layout.of(state, kubeconfig)
+        self.layout = ControlPlaneLayout.of(state, kubeconfig)
         self.place = Place(self.layout)
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import ensure_node_binaries
 from tidemark_devcluster.node.cluster import NodeStatus, OneNode
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 
 DEFAULT_STATE = Path(".tidemark") / "node"
 
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _up(node: OneNode) -> None:
     host_requirements.require_all()  # before minutes are spent on compiling
-    binaries = ensure_node_binaries(os.environ, Progress(sys.stderr))
+    binaries = ensure_node_binaries(os.environ, ProgressOutput(sys.stderr))
     began = time.monotonic()
     node.up(binaries)
     print(f"node ready after {time.monotonic() - began:.1f} s", file=sys.stderr)

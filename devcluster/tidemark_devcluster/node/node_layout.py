@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.control_plane.layout import FOLDERS as PLANE_FOLDERS
-from tidemark_devcluster.control_plane.layout import MADE_BY_OTHERS, Layout
+from tidemark_devcluster.control_plane.layout import MADE_BY_OTHERS, ControlPlaneLayout
 
 INSIDE = Path("/run/tidemark")
 CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
@@ -59,7 +59,7 @@ class Addresses:
 class Place:
     """One node's state folder."""
 
-    layout: Layout
+    layout: ControlPlaneLayout
 
     @property
     def root(self) -> Path:

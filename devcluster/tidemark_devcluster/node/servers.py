@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, Command, etcd
-from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.host_requirements import SYSTEM_PATH, find
 from tidemark_devcluster.node.node_layout import API_PORT, INSIDE, NODE_NAME, SERVICE_SUBNET, Addresses
 from tidemark_devcluster.node.settings import CONFIG
 
-LAYOUT = Layout.of(INSIDE)
+LAYOUT = ControlPlaneLayout.of(INSIDE)
 
 
 @dataclass(frozen=True)

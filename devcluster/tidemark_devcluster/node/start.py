@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tidemark_devcluster.control_plane import credentials, processes
 from tidemark_devcluster.control_plane.credentials import Tokens
-from tidemark_devcluster.control_plane.layout import Layout, write_private
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
 from tidemark_devcluster.control_plane.processes import Identity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed
 from tidemark_devcluster.node import archive, cgroups, host_requirements, process_tree, servers, settings, veth
@@ -27,11 +27,11 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES = ("--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private")
 
 
-class Node(Protocol):
+class StartedNode(Protocol):
     """The methods of `cluster.OneNode` that a start calls."""
 
     @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> ControlPlaneLayout: ...
 
     @property
     def place(self) -> Place: ...
@@ -45,7 +45,7 @@ class Node(Protocol):
     def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None: ...
 
 
-def start(node: Node, binaries: NodeBinaries, die_with_starter: bool) -> None:
+def start(node: StartedNode, binaries: NodeBinaries, die_with_starter: bool) -> None:
     """Start it, and return when the API server has all that pods need; the node itself may not be Ready yet."""
     addresses = veth.make(node.place)
     tokens = NodeTokens.random()
@@ -75,7 +75,7 @@ def _write_files(place: Place, addresses: Addresses, tokens: NodeTokens, binarie
     place.layout.link_kubectl(binaries.plane.kubectl)
 
 
-def _start_init(node: Node, addresses: Addresses, die_with_starter: bool) -> None:
+def _start_init(node: StartedNode, addresses: Addresses, die_with_starter: bool) -> None:
     """Start the first process, and give it the veth once it has a network namespace."""
     command = [host_requirements.find("unshare"), *NAMESPACES, "--", sys.executable, "-m", f"{__package__}.init"]
     outer = processes.start(
@@ -91,7 +91,7 @@ def _start_init(node: Node, addresses: Addresses, die_with_starter: bool) -> Non
     veth.give(addresses, outer.pid)
 
 
-def _write_kubeconfigs(layout: Layout, addresses: Addresses, people: Tokens) -> None:
+def _write_kubeconfigs(layout: ControlPlaneLayout, addresses: Addresses, people: Tokens) -> None:
     certificate = layout.certificate.read_text(encoding="ascii")
     for path, user, token in (
         (layout.kubeconfig, "administrator", people.administrator),
@@ -100,13 +100,13 @@ def _write_kubeconfigs(layout: Layout, addresses: Addresses, people: Tokens) -> 
         write_private(path, credentials.kubeconfig(addresses.server, certificate, user, token))
 
 
-def _load_program(node: Node, program: Path, image: str) -> None:
+def _load_program(node: StartedNode, program: Path, image: str) -> None:
     with tempfile.NamedTemporaryFile(dir=node.place.root / "images", suffix=".tar") as packed:
         archive.write(program, image, Path(packed.name))
         node.wait("containerd", lambda: _takes(node, Path(packed.name)))
 
 
-def _takes(node: Node, image: Path) -> bool:
+def _takes(node: StartedNode, image: Path) -> bool:
     try:
         node.load(image)
     except ImageFailed:
@@ -114,7 +114,7 @@ def _takes(node: Node, image: Path) -> bool:
     return True
 
 
-def _applies(node: Node, manifest: Path) -> bool:
+def _applies(node: StartedNode, manifest: Path) -> bool:
     try:
         node.kubectl("apply", "--filename", str(manifest))
     except KubectlFailed:

@@ -18,7 +18,7 @@ from pathlib import Path
 from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed
 from tidemark_devcluster.programs import recipe, toolchain
 from tidemark_devcluster.programs.cache import GIB, Cache, require_disk, require_memory
-from tidemark_devcluster.programs.progress import Progress, Step
+from tidemark_devcluster.programs.progress import ProgressLine, ProgressOutput
 from tidemark_devcluster.programs.recipe import Program
 
 BUILD_DISK = 5 * GIB
@@ -52,7 +52,9 @@ class Binaries:
     """None where it is not built yet: the API server serves without it."""
 
 
-def ensure_binaries(environ: Mapping[str, str], progress: Progress, programs: Family = recipe.PROGRAMS) -> Binaries:
+def ensure_binaries(
+    environ: Mapping[str, str], progress: ProgressOutput, programs: Family = recipe.PROGRAMS
+) -> Binaries:
     """The control plane's programs: from `KUBEBUILDER_ASSETS`, from the cache, or compiled now.
 
     `programs` may leave out kube-controller-manager; a copy that is already there is returned all the same.
@@ -78,22 +80,22 @@ def cached(cache: Cache, family: Family) -> dict[Program, Path]:
     return {program: folder / program.name for program in family if (folder / program.name).is_file()}
 
 
-def ensure_helm(environ: Mapping[str, str], progress: Progress) -> Path:
+def ensure_helm(environ: Mapping[str, str], progress: ProgressOutput) -> Path:
     """helm, of the version that the tests of the chart were written for: from the cache, or compiled now."""
     return _ensure_apart(recipe.HELM_CLI, environ, progress)
 
 
-def ensure_toxiproxy(environ: Mapping[str, str], progress: Progress) -> Path:
+def ensure_toxiproxy(environ: Mapping[str, str], progress: ProgressOutput) -> Path:
     """toxiproxy, which makes the faults of a network for tests: from the cache, or compiled now."""
     return _ensure_apart(recipe.TOXIPROXY_SERVER, environ, progress)
 
 
-def ensure_versitygw(environ: Mapping[str, str], progress: Progress) -> Path:
+def ensure_versitygw(environ: Mapping[str, str], progress: ProgressOutput) -> Path:
     """versitygw, which serves a folder as S3 to tests: from the cache, or compiled now."""
     return _ensure_apart(recipe.VERSITYGW_SERVER, environ, progress)
 
 
-def _ensure_apart(program: Program, environ: Mapping[str, str], progress: Progress) -> Path:
+def _ensure_apart(program: Program, environ: Mapping[str, str], progress: ProgressOutput) -> Path:
     """A program that has a go.mod, and so a folder of binaries, of its own."""
     return ensure_built((program,), Cache.of(environ), environ, progress, (program,))[program]
 
@@ -118,7 +120,7 @@ def ensure_built(
     programs: Iterable[Program],
     cache: Cache,
     environ: Mapping[str, str],
-    progress: Progress,
+    progress: ProgressOutput,
     family: Family = recipe.PROGRAMS,
     *,
     more_to_come: bool = False,
@@ -134,7 +136,7 @@ def ensure_families(
     wanted: Mapping[Family, tuple[Program, ...]],
     cache: Cache,
     environ: Mapping[str, str],
-    progress: Progress,
+    progress: ProgressOutput,
     *,
     more_to_come: bool = False,
 ) -> dict[Program, Path]:
@@ -167,7 +169,7 @@ class BuildContext:
     folder: Path
     cache: Cache
     environ: Mapping[str, str]
-    progress: Progress
+    progress: ProgressOutput
     lock: int
 
 
@@ -209,7 +211,7 @@ def _compile(program: Program, context: BuildContext) -> None:
     step.done(f", {binary.stat().st_size / 1e6:.0f} MB")
 
 
-def _run_compiler(program: Program, target: Path, log: Path, context: BuildContext, step: Step) -> int:
+def _run_compiler(program: Program, target: Path, log: Path, context: BuildContext, step: ProgressLine) -> int:
     """Run `go build`, showing that time passes; its output goes to the log, its status is returned."""
     options = ["-ldflags", recipe.linker_flags(), "-o", str(target)]
     with log.open("wb") as output:

@@ -12,7 +12,7 @@ IN_PLACE_SECONDS = 0.5
 LOG_SECONDS = 60.0
 
 
-class Progress:
+class ProgressOutput:
     """Writes the progress of one step after the other to a stream."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,12 +30,12 @@ class Progress:
         self._stream.write(line + "\n")
         self._stream.flush()
 
-    def step(self, title: str, expectation: str) -> "Step":
+    def step(self, title: str, expectation: str) -> "ProgressLine":
         """Begin a step; `expectation` tells the reader how long to be patient."""
-        return Step(self._stream, self._clock, self._in_place, self.interval, title, expectation)
+        return ProgressLine(self._stream, self._clock, self._in_place, self.interval, title, expectation)
 
 
-class Step:
+class ProgressLine:
     """One line of progress, from its beginning to `done` or `failed`."""
 
     def __init__(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tidemark_devcluster.control_plane.commands import APISERVER, ETCD, SERVERS
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_devcluster.control_plane.start import Options, server_url
+from tidemark_devcluster.control_plane.start import StartOptions, server_url
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.supervision import process
 from tidemark_devcluster.supervision.process import SUPERVISOR
 from tidemark_devcluster.supervision.record import RestartRecord
@@ -31,8 +31,8 @@ class PlaneGroup:
 
     def repair(self) -> Sequence[str]:
         """Start what has died, on the same data and port. Raises DevClusterError."""
-        binaries = ensure_binaries(os.environ, Progress(sys.stderr), recipe.API_SERVER_PROGRAMS)
-        return self.plane.up(binaries, Options(durable=self.durable))
+        binaries = ensure_binaries(os.environ, ProgressOutput(sys.stderr), recipe.API_SERVER_PROGRAMS)
+        return self.plane.up(binaries, StartOptions(durable=self.durable))
 
 
 def record_of(plane: ControlPlane) -> RestartRecord:

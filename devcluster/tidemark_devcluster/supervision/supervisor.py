@@ -35,7 +35,7 @@ class Group(Protocol):
         """Start again what has died; return the programs that were started. Raises DevClusterError."""
 
 
-class Backoff:
+class RepairBackoff:
     """The time of the next repair. Times are in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Supervisor:
     def __init__(
         self, groups: Sequence[Group], record: RestartRecord, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._groups = [(group, Backoff()) for group in groups]
+        self._groups = [(group, RepairBackoff()) for group in groups]
         self._record, self._clock = record, clock
 
     def run(self, ended: threading.Event) -> None:

@@ -93,7 +93,7 @@ class RevisionEnds:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlannerAnswer:
     """The planner's outcome for the request with the digest `question`.
 
     `counts`: the row counts of what the plan reads, as the request had them. `again_ms`: when the same request may be
@@ -111,7 +111,7 @@ class PlanningState:
     """`answer`: the planner's last one. Of a revision that is being stored: `reads`, what it reads; `places`, the
     locations of the tables that it publishes."""
 
-    answer: Answer | None = None
+    answer: PlannerAnswer | None = None
     reads: tuple[Parent, ...] = ()
     places: frozenset[str] = frozenset()
 

@@ -24,7 +24,7 @@ FORMAT = b"1"
 Files = Mapping[str, bytes]
 
 
-class Step(Enum):
+class AuthorityStep(Enum):
     """A step of the replacement; the values are stored."""
 
     STEADY = "steady"
@@ -37,7 +37,7 @@ class Authority:
     """`since_ms`: when the step was stored (ms since 1970). INTRODUCING has a `successor`, REPLACING the `former`
     certificate (PEM)."""
 
-    step: Step
+    step: AuthorityStep
     since_ms: int
     signer: KeyPair
     successor: KeyPair | None = None
@@ -52,7 +52,7 @@ class Authority:
 
 def first(now_ms: int, make: Callable[[int], KeyPair]) -> Authority:
     """A new authority, STEADY. `make`: makes its certificate and key."""
-    return Authority(Step.STEADY, now_ms, make(now_ms))
+    return Authority(AuthorityStep.STEADY, now_ms, make(now_ms))
 
 
 def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int], KeyPair]) -> Authority | None:
@@ -70,12 +70,12 @@ def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int
         return first(now_ms, make)
     if authority.successor is not None:
         if spread or not signer.holds(now_ms):
-            return Authority(Step.REPLACING, now_ms, authority.successor, former=authority.signer.certificate)
-    elif authority.step is Step.REPLACING:
+            return Authority(AuthorityStep.REPLACING, now_ms, authority.successor, former=authority.signer.certificate)
+    elif authority.step is AuthorityStep.REPLACING:
         if spread:
-            return Authority(Step.STEADY, now_ms, authority.signer)
+            return Authority(AuthorityStep.STEADY, now_ms, authority.signer)
     elif not signer.is_fresh(now_ms):
-        return Authority(Step.INTRODUCING, now_ms, authority.signer, successor=make(now_ms))
+        return Authority(AuthorityStep.INTRODUCING, now_ms, authority.signer, successor=make(now_ms))
     return None
 
 
@@ -108,10 +108,10 @@ def from_files(files: Files) -> Authority:
             f"{FORMAT.decode()!r}: use the version of the operator that stored it"
         )
     try:
-        step, signer = Step(files["step"].decode()), KeyPair(files["signer.crt"], files["signer.key"])
-        introducing = step is Step.INTRODUCING
+        step, signer = AuthorityStep(files["step"].decode()), KeyPair(files["signer.crt"], files["signer.key"])
+        introducing = step is AuthorityStep.INTRODUCING
         successor = KeyPair(files["successor.crt"], files["successor.key"]) if introducing else None
-        former = files["former.crt"] if step is Step.REPLACING else None
+        former = files["former.crt"] if step is AuthorityStep.REPLACING else None
         return Authority(step, int(files["since"]), signer, successor, former)
     except (KeyError, ValueError):
         raise CertificateRefused(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.certificates import authority as authorities
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Authority, Step
+from tidemark_operator.certificates.authority import Authority, AuthorityStep
 from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.certificates.names import AUTHORITY
@@ -66,7 +66,7 @@ class CertificateRotation:
         self._changed_ms = 0
 
     @property
-    def step(self) -> Step:
+    def step(self) -> AuthorityStep:
         """The authority's present step."""
         return self._known.authority.step
 

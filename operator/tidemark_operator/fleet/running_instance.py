@@ -308,14 +308,14 @@ class RunningInstance(InstanceFacade):
         self.clients.abandon(f"ComputeInstance {self.name} was deleted")
         self.answers.abandon(f"ComputeInstance {self.name} was deleted while the query ran")
 
-    # The methods of `Host`, which connections call.
+    # The methods of `ConnectionOwner`, which connections call.
 
     def shards_to_describe(self, pending: bool = False) -> list[tuple[ShardId, str]]:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         return self.core.shards.addresses(pending)
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
-        """Implements `Host`. An instance that was made again under the same name continues the count of its
+        """Implements `ConnectionOwner`. An instance that was made again under the same name continues the count of its
         replicas' connections."""
         if served is not None and served.leader_term > self._leadership.term:
             await self._listener.outranked(served.leader_term)
@@ -325,7 +325,7 @@ class RunningInstance(InstanceFacade):
         return Epoch(self._leadership.term, self._connections)
 
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         self.counts.connects += 1
         state = self.replicas[replica]
         state.greeted(description, now_ms())
@@ -337,7 +337,7 @@ class RunningInstance(InstanceFacade):
         self.flush()
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         if (link := self.core.link(replica, connection)) is None:
             raise OperatorError(f"this is no longer the connection of replica {replica}")
         commands = link.drain()
@@ -345,7 +345,7 @@ class RunningInstance(InstanceFacade):
         return commands
 
     async def wait(self, replica: ReplicaId) -> None:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         state = self.replicas.get(replica)
         if state is None:
             raise OperatorError(f"replica {replica} was removed")
@@ -353,7 +353,7 @@ class RunningInstance(InstanceFacade):
         state.wake.clear()
 
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         now = now_ms()
         self.counts.received(responses)
         for response in responses:
@@ -369,8 +369,8 @@ class RunningInstance(InstanceFacade):
             raise OperatorError(link.refused)
 
     def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
-        """Implements `Host`. Raises: OperatorError where another process answers than the one that was greeted, or
-        where the replica takes no commands: a connection that waits to write asks for none."""
+        """Implements `ConnectionOwner`. Raises: OperatorError where another process answers than the one that was
+        greeted, or where the replica takes no commands: a connection that waits to write asks for none."""
         state = self.replicas.get(replica)
         if state is None:
             return
@@ -385,7 +385,7 @@ class RunningInstance(InstanceFacade):
         self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(found, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         if self.core.link(replica, connection) is None:
             return
         LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
@@ -406,7 +406,7 @@ class RunningInstance(InstanceFacade):
         return died.computed
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
-        """Implements `Host`."""
+        """Implements `ConnectionOwner`."""
         state = self.replicas.get(replica)
         if state is not None and state.last_error != why:
             LOG.warning("replica %s/%s: %s", self.namespace, replica, why)

@@ -67,7 +67,7 @@ class RetainedTable:
 
 
 @dataclass(frozen=True)
-class Listing:
+class RetainedTableList:
     """`more`: there are more tables than a listing holds; `unlisted`: instances whose storage could not be listed, and
     why."""
 
@@ -82,7 +82,7 @@ class RetainedTables:
     def __init__(self, context: ReconcileContext, deleter: TableDeleter) -> None:
         self._context, self._deleter = context, deleter
 
-    async def listing(self, namespace: str) -> Listing:
+    async def listing(self, namespace: str) -> RetainedTableList:
         """At most MAX_TABLES, found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
         shards: dict[str, tuple[RunningInstance, ListedShard]] = {}
         unlisted, more = list[str](), False
@@ -103,7 +103,7 @@ class RetainedTables:
         found = [_parsed(*each) for at, each in sorted(shards.items()) if at not in owned]
         sources = {(table.name, table.owner) for table in found if table.part == REMAP}
         tables = [self._with_state(namespace, table, deleting, sources) for table in found[:MAX_TABLES]]
-        return Listing(tuple(tables), more, tuple(unlisted))
+        return RetainedTableList(tuple(tables), more, tuple(unlisted))
 
     def _with_state(
         self, namespace: str, table: RetainedTable, deleting: Collection[str], sources: Collection[tuple[str, str]]

@@ -35,7 +35,7 @@ READ_BYTES_MAX = 1 << 26
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The updates of one file whose time is in `[lower, upper)`.
 
     `path` is relative to the shard's `location`, and `size` is the whole file's. `rows` is about how many will be
@@ -61,7 +61,7 @@ class Part:
         """An upper bound of the rows that will be read, at least 1."""
         return max(self.file_rows, self.rows_about)
 
-    def before(self, upper: int) -> Part:
+    def before(self, upper: int) -> FilePart:
         """The part's share of the times before `upper`, which is beyond its lower."""
         if self.upper <= upper:
             return self
@@ -73,21 +73,21 @@ class Part:
         return json.dumps(vars(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Part:
+    def from_json(cls, text: str) -> FilePart:
         """The part that `to_json` wrote."""
         return cls(**json.loads(text))
 
 
-def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
+def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> FilePart:
     """The file's share of `[lower, upper)`, between the first and the last of its own times."""
     first, end = max(lower, file.min_time), min(upper, file.max_time + 1)
     rows = -(-file.rows * (end - first) // (file.max_time + 1 - file.min_time)) if file.rows > 0 else file.rows
-    return Part(location, file.path, Time(first), Time(end), rows, file.size, file.rows)
+    return FilePart(location, file.path, Time(first), Time(end), rows, file.size, file.rows)
 
 
-def staged_part(location: str, file: StagedFile) -> Part:
+def staged_part(location: str, file: StagedFile) -> FilePart:
     """All updates of a staged file of the shard at the location, to be read before a commit refers to it."""
-    return Part(location, file.path, Time(0), EMPTY, file.rows, file.size)
+    return FilePart(location, file.path, Time(0), EMPTY, file.rows, file.size)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Sieve:
 
 
 def read_part(
-    part: Part,
+    part: FilePart,
     storage_options: Options = None,
     *,
     columns: Sequence[str] | None = None,
@@ -148,7 +148,7 @@ class _Wanted:
         return self.batch_rows if self.sieve is None else min(self.batch_rows, FEW_ROWS)
 
 
-def _batches(part: Part, storage: Storage, of: _Wanted) -> Iterator[pa.RecordBatch]:
+def _batches(part: FilePart, storage: Storage, of: _Wanted) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
         source = storage.open_input(part.path, part.size)
     few = 0 <= part.rows <= of.few_rows
@@ -169,7 +169,7 @@ def _batches(part: Part, storage: Storage, of: _Wanted) -> Iterator[pa.RecordBat
                 yield kept if kept.schema.names == wanted else kept.select(wanted)
 
 
-def _is_wanted(file: Any, group: int, part: Part, of: _Wanted) -> bool:
+def _is_wanted(file: Any, group: int, part: FilePart, of: _Wanted) -> bool:
     """Whether the statistics of a row group leave it open that it has wanted rows."""
     in_time = _may_hold(file.metadata.row_group(group), part)
     return in_time and of.groups(file, group) and (not of.conditions or may_meet(file, group, of.conditions))
@@ -209,7 +209,7 @@ def _row_group_runs(file: Any, groups: Sequence[int], of: _Wanted) -> Iterator[l
         yield run
 
 
-def _may_hold(group: Any, part: Part) -> bool:
+def _may_hold(group: Any, part: FilePart) -> bool:
     for index in range(group.num_columns):
         column = group.column(index)
         if column.path_in_schema == TIME:

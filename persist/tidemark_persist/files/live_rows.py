@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist.files.consolidate import consolidate, consolidate_stream
-from tidemark_persist.files.file_parts import Part, Sieve, read_part
+from tidemark_persist.files.file_parts import FilePart, Sieve, read_part
 from tidemark_persist.files.pruning import Condition, RowGroupTest, every_group, may_have_exceptions
 from tidemark_persist.files.spill import divide
 from tidemark_persist.schema import DIFF, ERROR, TIME
@@ -37,7 +37,7 @@ _ERRORS = pa.schema([(ERROR, pa.string()), (DIFF, pa.int64())])
 
 
 @dataclass(frozen=True)
-class Scan:
+class PartScan:
     """The columns and rows to read of a shard's parts.
 
     `columns`: at least one. `convert`: a function of a batch of these columns and `__diff` to updates of `schema`: it
@@ -54,7 +54,7 @@ class Scan:
 
 
 @dataclass
-class Contents:
+class LiveRows:
     """`errors`: the consolidated error rows, `__error` and `__diff`. `rows`: pieces of the scan's schema with the live
     rows, each of which may come in several pieces, or in none; negative multiplicities come last."""
 
@@ -70,20 +70,22 @@ class _Exceptions:
     retracted: pa.Table | None = None
 
 
-def live_contents(parts: Iterable[Part], options: Options, scan: Scan) -> Contents:
+def live_contents(parts: Iterable[FilePart], options: Options, scan: PartScan) -> LiveRows:
     """The contents that the parts' updates add up to. Large parts are read first. Raises PartGone, DiffOverflow."""
     ordered = sorted(parts, key=lambda part: (-part.rows_about, part.path))
     found = _exceptions(ordered, options, scan)
     errors = consolidate_stream(found.errors, _ERRORS)
     updates = (_converted(scan, batch) for batch in _read(ordered, options, scan, every_group))
     if found.retracted is not None:
-        return Contents(errors, _settled(updates, found.retracted))
+        return LiveRows(errors, _settled(updates, found.retracted))
     shares = min(-(-sum(part.rows_about for part in ordered) // SHARE_ROWS), SHARES_MAX)
     divided = divide(updates, scan.schema, max(shares, 2), folder=scan.folder)
-    return Contents(errors, (consolidate_stream(share, scan.schema) for share in divided))
+    return LiveRows(errors, (consolidate_stream(share, scan.schema) for share in divided))
 
 
-def _read(parts: Sequence[Part], options: Options, scan: Scan, groups: RowGroupTest) -> Iterator[pa.RecordBatch]:
+def _read(
+    parts: Sequence[FilePart], options: Options, scan: PartScan, groups: RowGroupTest
+) -> Iterator[pa.RecordBatch]:
     columns = [*scan.columns, DIFF, ERROR]
     for part in parts:
         yield from read_part(
@@ -98,14 +100,14 @@ def _read(parts: Sequence[Part], options: Options, scan: Scan, groups: RowGroupT
         )
 
 
-def _converted(scan: Scan, batch: pa.RecordBatch) -> pa.Table:
+def _converted(scan: PartScan, batch: pa.RecordBatch) -> pa.Table:
     """The updates of a batch, without errors."""
     errors = batch.column(ERROR)
     ok = batch if errors.null_count == len(errors) else batch.filter(pc.is_null(errors))
     return pa.Table.from_batches([scan.convert(ok.select([*scan.columns, DIFF]))], scan.schema)
 
 
-def _exceptions(parts: Sequence[Part], options: Options, scan: Scan) -> _Exceptions:
+def _exceptions(parts: Sequence[FilePart], options: Options, scan: PartScan) -> _Exceptions:
     found, kept, limit = _Exceptions(), [scan.schema.empty_table()], RETRACTED_BYTES
     for batch in _read(parts, options, scan, may_have_exceptions):
         if batch.column(ERROR).null_count < batch.num_rows:

@@ -7,7 +7,13 @@ session.
 Read `facts` (questions and answers), `session_catalogue`, `sql/rewriting`, `contents/system_rows`, `sandbox`.
 """
 
-from tidemark_pgwire.catalogue.facts import CatalogueAnswer, CatalogueError, Description, Relation, SessionFacts
+from tidemark_pgwire.catalogue.facts import (
+    AnswerDescription,
+    CatalogueAnswer,
+    CatalogueError,
+    CatalogueRelation,
+    SessionFacts,
+)
 from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 
-__all__ = ["Catalogue", "CatalogueAnswer", "CatalogueError", "Description", "Relation", "SessionFacts"]
+__all__ = ["AnswerDescription", "Catalogue", "CatalogueAnswer", "CatalogueError", "CatalogueRelation", "SessionFacts"]

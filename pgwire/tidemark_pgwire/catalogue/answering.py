@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidemark_pgwire.catalogue import sandbox
-from tidemark_pgwire.catalogue.contents.entries import Contents
+from tidemark_pgwire.catalogue.contents.entries import CatalogueContents
 from tidemark_pgwire.catalogue.contents.lookups import lookup_of
 from tidemark_pgwire.catalogue.contents.system_rows import rows_of
-from tidemark_pgwire.catalogue.facts import CatalogueAnswer, Description, Relation, SessionFacts
+from tidemark_pgwire.catalogue.facts import AnswerDescription, CatalogueAnswer, CatalogueRelation, SessionFacts
 from tidemark_pgwire.catalogue.oids import Oids
 from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS
 from tidemark_pgwire.catalogue.sql.rewriting import Rewritten, rewritten
@@ -32,7 +32,7 @@ class Question:
     text: str
     values: Sequence[str | None] | None
     session: SessionFacts
-    relations: Sequence[Relation]
+    relations: Sequence[CatalogueRelation]
     oids: Mapping[tuple[str, ...], int]
 
 
@@ -40,7 +40,7 @@ class Question:
 class Reply:
     """`oids`: by name, the oids that no earlier statement named. `settings`: the new values of changed settings."""
 
-    found: CatalogueAnswer | Description
+    found: CatalogueAnswer | AnswerDescription
     oids: Mapping[tuple[str, ...], int]
     settings: Mapping[str, str]
 
@@ -48,19 +48,19 @@ class Reply:
 def reply_to(question: Question) -> Reply:
     """Raises CatalogueError."""
     oids, before = Oids(question.oids), dict(question.session.parameters)
-    contents = Contents(question.session, question.relations, oids)
+    contents = CatalogueContents(question.session, question.relations, oids)
     found = rewritten(question.text, contents, question.values)
     answer = describe(found) if question.values is None else typed(sandbox.answer(statement_of(found, contents)), found)
     settings = {name: value for name, value in question.session.parameters.items() if before.get(name) != value}
     return Reply(answer, oids.new(), settings)
 
 
-def describe(found: Rewritten) -> Description:
+def describe(found: Rewritten) -> AnswerDescription:
     parameters = [oid_of(type) for _, type in sorted(found.parameters.items())]
-    return Description(parameters, [name for name, _ in found.columns], [oid_of(t) for _, t in found.columns])
+    return AnswerDescription(parameters, [name for name, _ in found.columns], [oid_of(t) for _, t in found.columns])
 
 
-def statement_of(found: Rewritten, contents: Contents) -> sandbox.Statement:
+def statement_of(found: Rewritten, contents: CatalogueContents) -> sandbox.Statement:
     lookups = sorted({name for function in found.functions for name in FUNCTIONS[function].lookups})
     macros = [
         f'CREATE MACRO "fn.{name}" {", ".join(FUNCTIONS[name].bodies)}'

@@ -23,7 +23,7 @@ class CatalogueError(Exception):
 
 
 @dataclass(frozen=True)
-class Relation:
+class CatalogueRelation:
     """A relation that the user may see: they may read its rows, or may list the objects of the namespace.
 
     `namespace`: the DataSource or Dataflow, which is the schema of SQL: relations are `namespace.name`. `short`: the
@@ -67,7 +67,7 @@ class CatalogueAnswer:
 
 
 @dataclass(frozen=True)
-class Description:
+class AnswerDescription:
     """The columns and parameters of an answer, before its parameters have values. Types are PostgreSQL's oids."""
 
     parameters: Sequence[int]

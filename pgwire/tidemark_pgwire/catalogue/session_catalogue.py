@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidemark_pgwire.catalogue import children
 from tidemark_pgwire.catalogue.answering import Question
-from tidemark_pgwire.catalogue.facts import CatalogueAnswer, Description, Relation, SessionFacts
+from tidemark_pgwire.catalogue.facts import AnswerDescription, CatalogueAnswer, CatalogueRelation, SessionFacts
 from tidemark_pgwire.catalogue.settings import setting
 from tidemark_pgwire.catalogue.show_statement import setting_of_show
 from tidemark_pgwire.catalogue.types import oid_of
@@ -24,17 +24,17 @@ class Catalogue:
         self._session = session
         self._oids: dict[tuple[str, ...], int] = {}
 
-    async def describe(self, statement: str, relations: Sequence[Relation]) -> Description:
+    async def describe(self, statement: str, relations: Sequence[CatalogueRelation]) -> AnswerDescription:
         """The columns and parameters of the answer. Raises CatalogueError."""
         name = setting_of_show(statement)
         if name:
-            return Description((), (self._shown(name)[0],), (oid_of("text"),))
+            return AnswerDescription((), (self._shown(name)[0],), (oid_of("text"),))
         found = await self._asked(statement, None, relations)
-        assert isinstance(found, Description)
+        assert isinstance(found, AnswerDescription)
         return found
 
     async def answer(
-        self, statement: str, parameters: Sequence[str | None], relations: Sequence[Relation]
+        self, statement: str, parameters: Sequence[str | None], relations: Sequence[CatalogueRelation]
     ) -> CatalogueAnswer:
         """`parameters`: the values of $1, $2 ... as texts. Raises CatalogueError."""
         name = setting_of_show(statement)
@@ -46,8 +46,8 @@ class Catalogue:
         return found
 
     async def _asked(
-        self, statement: str, values: Sequence[str | None] | None, relations: Sequence[Relation]
-    ) -> CatalogueAnswer | Description:
+        self, statement: str, values: Sequence[str | None] | None, relations: Sequence[CatalogueRelation]
+    ) -> CatalogueAnswer | AnswerDescription:
         session = replace(self._session, parameters=dict(self._session.parameters))
         reply = await children.ask(Question(statement, values, session, relations, self._oids))
         self._oids.update(reply.oids)

@@ -28,7 +28,7 @@ from tidemark_protocol.times import EMPTY
 
 
 @dataclass
-class Answer:
+class StatementAnswer:
     """`as_of`: of a query. `endless`: rows come when something changes. `held`: ends the call behind it."""
 
     columns: tuple[Column, ...]
@@ -42,30 +42,30 @@ class Answer:
         await self.held.aclose()
 
 
-async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> Answer:
+async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> StatementAnswer:
     """Raises WireError."""
     async with AsyncExitStack() as stack:
         header, call = await stack.enter_async_context(link.query(token, request))
         columns = columns_of(header.column_names, header.column_types)
-        return Answer(columns, _query_batches(call, request.sql), header.as_of, held=stack.pop_all())
+        return StatementAnswer(columns, _query_batches(call, request.sql), header.as_of, held=stack.pop_all())
     raise AssertionError
 
 
-async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest) -> Answer:
+async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest) -> StatementAnswer:
     """Raises WireError."""
     async with AsyncExitStack() as stack:
         header, call = await stack.enter_async_context(link.subscribe(token, request))
         time, diff = Column(TIME_COLUMN, INT8), Column(DIFF_COLUMN, INT8)
         columns = (time, diff, *columns_of(header.column_names, header.column_types))
-        return Answer(columns, _changes(call), header.as_of, endless=True, held=stack.pop_all())
+        return StatementAnswer(columns, _changes(call), header.as_of, endless=True, held=stack.pop_all())
     raise AssertionError
 
 
-def table(rows: pa.Table, columns: Sequence[Column]) -> Answer:
-    return Answer(tuple(columns), _batches_of(rows))
+def table(rows: pa.Table, columns: Sequence[Column]) -> StatementAnswer:
+    return StatementAnswer(tuple(columns), _batches_of(rows))
 
 
-def texts(name: str, lines: Sequence[str]) -> Answer:
+def texts(name: str, lines: Sequence[str]) -> StatementAnswer:
     """A column of texts."""
     return table(pa.table({name: pa.array(lines, pa.string())}), [Column(name, TEXT)])
 

@@ -19,7 +19,7 @@ from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import Wire
-from tidemark_pgwire.session.answers import Answer
+from tidemark_pgwire.session.answers import StatementAnswer
 from tidemark_pgwire.statements.copy_options import CopyOptions
 from tidemark_pgwire.values.rows import (
     COPY_DATA,
@@ -40,7 +40,7 @@ ALL = 0
 class Portal:
     """`tag`: of its completion, before the number of rows. `zone`: the session's."""
 
-    def __init__(self, answer: Answer, formats: Sequence[int], zone: str, tag: str = "SELECT") -> None:
+    def __init__(self, answer: StatementAnswer, formats: Sequence[int], zone: str, tag: str = "SELECT") -> None:
         self.answer, self._zone, self.tag = answer, zone, tag
         self.formats = result_formats(formats, len(answer.columns))
         self._slice: pa.RecordBatch | None = None

@@ -27,14 +27,14 @@ from tidemark_pgwire.messages.wire import CLOSE_SECONDS, COPY_DATA, Wire
 from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.startup import Login, ask_token, log_in, negotiate, require_confidential
 from tidemark_pgwire.session.statements import Session, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.statements.lexer import Statement, split
-from tidemark_pgwire.writes.body import LONG, SPOOL_BYTES, Spool, by_thread
+from tidemark_pgwire.writes.body import LONG, SPOOL_BYTES, BodySpool, by_thread
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,7 +43,7 @@ MAX_MESSAGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class SessionLimits:
     """`statement_seconds`: of a statement, SUBSCRIBE excepted; `stall_seconds`: how long a client may read nothing;
     `start_seconds`: from the first byte to the password; `token_seconds`: between looks at the token. `connections`: of
     users who logged in; `user_connections`: of each, 0: a tenth, at least 20; `starting`: before the password.
@@ -66,12 +66,12 @@ class Limits:
         return self.user_connections or max(self.connections // 10, 20)
 
 
-class Server(Protocol):
+class ConnectionHost(Protocol):
     """The part of the server that a connection needs."""
 
-    limits: Limits
+    limits: SessionLimits
     link: GatewayLink
-    spool: Spool
+    spool: BodySpool
     plain_allowed: bool
 
     def tls(self) -> SSLContext: ...
@@ -83,15 +83,15 @@ class Server(Protocol):
 
     def require_room(self) -> None: ...
 
-    def authenticate(self, connection: Connection) -> None: ...
+    def authenticate(self, connection: ClientConnection) -> None: ...
 
-    def enter(self, connection: Connection, user: str) -> None: ...
+    def enter(self, connection: ClientConnection, user: str) -> None: ...
 
 
-class Connection:
+class ClientConnection:
     """`pid`, `secret`: what a cancel request must have."""
 
-    def __init__(self, server: Server, wire: Wire, pid: int, secret: int) -> None:
+    def __init__(self, server: ConnectionHost, wire: Wire, pid: int, secret: int) -> None:
         self._server, self._wire, self.pid, self.secret = server, wire, pid, secret
         self._running: asyncio.Task[Any] | None = None
         self._canceled = False
@@ -169,7 +169,7 @@ class Connection:
         return login
 
     def _opened(self, login: Login) -> Session:
-        settings = Settings(login.user, login.settings)
+        settings = SessionSettings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
         server = self._server
         times = server.limits.idle_seconds, server.limits.transaction_seconds

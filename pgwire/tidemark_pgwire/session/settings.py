@@ -115,7 +115,7 @@ _MAX_KEY = 200
 BOOLS = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 
 
-class Settings:
+class SessionSettings:
     """`values`: by name in lower case; the same object for as long as the session lasts."""
 
     def __init__(self, user: str, given: dict[str, str]) -> None:

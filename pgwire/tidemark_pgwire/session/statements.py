@@ -16,15 +16,15 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, Description, Relation, SessionFacts
+from tidemark_pgwire.catalogue import AnswerDescription, Catalogue, CatalogueError, CatalogueRelation, SessionFacts
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session import answers
-from tidemark_pgwire.session.answers import Answer
+from tidemark_pgwire.session.answers import StatementAnswer
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.settings import Settings
+from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.transaction import Transaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
@@ -35,7 +35,7 @@ from tidemark_pgwire.values.parameters import RECEIVED, Parameter
 from tidemark_pgwire.values.rows import Column, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
 from tidemark_pgwire.values.types import modifier as modifier_of
-from tidemark_pgwire.writes.body import Spool, by_thread
+from tidemark_pgwire.writes.body import BodySpool, by_thread
 from tidemark_pgwire.writes.cells import parameter_oids
 from tidemark_pgwire.writes.table import WrittenTable
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -60,8 +60,8 @@ class Session:
     wire: Wire
     token: str = field(repr=False)
     facts: SessionFacts
-    settings: Settings
-    spool: Spool
+    settings: SessionSettings
+    spool: BodySpool
     idle_seconds: float = 0
     transaction_seconds: float = 0
     is_writing: bool = False
@@ -71,7 +71,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.facts)
-        self._relations: tuple[float, tuple[Relation, ...]] = (0.0, ())
+        self._relations: tuple[float, tuple[CatalogueRelation, ...]] = (0.0, ())
         self._table: tuple[float, tuple[str, str, str], WrittenTable | None] = (0.0, ("", "", ""), None)
 
     @property
@@ -82,7 +82,7 @@ class Session:
     def user(self) -> str:
         return self.facts.user
 
-    async def relations(self) -> tuple[Relation, ...]:
+    async def relations(self) -> tuple[CatalogueRelation, ...]:
         """The relations that the user may see, a second old at most. Raises WireError."""
         asked, found = self._relations
         now = time.monotonic()
@@ -185,7 +185,9 @@ class Session:
                 await self.close_cursor(name)
 
 
-async def open_rows(session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]) -> Answer:
+async def open_rows(
+    session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]
+) -> StatementAnswer:
     """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
     if isinstance(command, sql.Subscribe):
         session.transaction.require_no_rows()
@@ -328,14 +330,14 @@ def _is_answered_here(session: Session, text: str) -> bool:
     return subject_of(text, session.settings.dialect) is not Subject.ROWS
 
 
-async def _relations_for(session: Session, text: str) -> tuple[Relation, ...]:
+async def _relations_for(session: Session, text: str) -> tuple[CatalogueRelation, ...]:
     """The user's relations; none where the statement cannot be about them. Raises WireError."""
     if subject_of(text, session.settings.dialect) is Subject.SESSION:
         return ()
     return await session.relations()
 
 
-async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parameter]) -> Answer:
+async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parameter]) -> StatementAnswer:
     relations = await _relations_for(session, text)
     try:
         found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
@@ -344,7 +346,7 @@ async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parame
     return answers.table(found.rows, columns_of_oids(found.rows.column_names, found.oids))
 
 
-async def _described(session: Session, text: str) -> Description:
+async def _described(session: Session, text: str) -> AnswerDescription:
     relations = await _relations_for(session, text)
     try:
         return await session.catalogue.describe(text, relations)

@@ -2,7 +2,7 @@
 
     rows ──► in memory, up to MEMORY_BYTES: work of the event loop ──► a file: work of threads
 
-All bodies of a server share `Spool`: the bytes of all, and of one user half of them, are bounded.
+All bodies of a server share `BodySpool`: the bytes of all, and of one user half of them, are bounded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Mark = tuple[int, int]
 """Bytes and rows of a body at a savepoint."""
 
 
-class Spool:
+class BodySpool:
     """The room of all bodies, callable from any thread. `most`: bytes. `parsers`: threads for the data of COPY
     and for long statements; `writers`: for other work with files."""
 
@@ -76,7 +76,7 @@ class Spool:
 class Body:
     """Bytes of one user; one thread at a time, and `close` from any."""
 
-    def __init__(self, spool: Spool, user: str, header: bytes) -> None:
+    def __init__(self, spool: BodySpool, user: str, header: bytes) -> None:
         self._spool, self._user, self.size, self.rows = spool, user, 0, 0
         self._closed = self._on_disk = False
         self._broken: tuple[str, str] | None = None
@@ -169,7 +169,7 @@ class Body:
             self._spool.take(self._user, -self.size)
 
 
-async def by_thread(spool: Spool, size: int, work: Callable[[], T]) -> T:
+async def by_thread(spool: BodySpool, size: int, work: Callable[[], T]) -> T:
     """The result of `work` on a text of `size` characters. A thread reads a long one, so that other sessions go on."""
     if size <= LONG:
         return work()

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark_planner.catalyst.json_tree import Node, parse_tree
+from tidemark_planner.catalyst.json_tree import CatalystNode, parse_tree
 from tidemark_planner.catalyst.lru import LruSet
 from tidemark_planner.catalyst.spark_errors import diagnose, diagnose_internal
 from tidemark_planner.catalyst.spark_types import spark_field, text_type, type_of
@@ -83,8 +83,8 @@ class AnalysedQuery:
     plans of all these trees.
     """
 
-    tree: Node
-    subqueries: Mapping[int, Node]
+    tree: CatalystNode
+    subqueries: Mapping[int, CatalystNode]
     plans: tuple[Any, ...]
 
 
@@ -366,7 +366,7 @@ class Catalyst:
             raise CatalystFailed(thrown) from error
 
 
-def _tree(plan: Any) -> Node:
+def _tree(plan: Any) -> CatalystNode:
     """The plan's nodes. Spark prints `projections` of some Expand nodes as null: these are printed one by one."""
     nodes = json.loads(plan.toJSON())
     printed = [node for node in nodes if node["class"].endswith(".Expand")]

@@ -17,21 +17,21 @@ _PASSED_OVER = "PipeOperator"
 
 
 @dataclass(frozen=True)
-class Node:
+class CatalystNode:
     """A node: the short name of its Scala class, its fields, and its children in order."""
 
     kind: str
     fields: dict[str, Any]
-    children: tuple[Node, ...]
+    children: tuple[CatalystNode, ...]
 
-    def expressions(self, field: str) -> tuple[Node, ...]:
+    def expressions(self, field: str) -> tuple[CatalystNode, ...]:
         """The trees in a field that holds a list of expressions."""
-        return tuple(e if isinstance(e, Node) else parse_tree(e) for e in self.fields.get(field, ()))
+        return tuple(e if isinstance(e, CatalystNode) else parse_tree(e) for e in self.fields.get(field, ()))
 
-    def expression(self, field: str) -> Node | None:
+    def expression(self, field: str) -> CatalystNode | None:
         """The tree in a field that holds one expression; None where the field is empty."""
         raw = self.fields.get(field)
-        if isinstance(raw, Node):
+        if isinstance(raw, CatalystNode):
             return raw
         return parse_tree(raw) if isinstance(raw, list) and raw else None
 
@@ -45,7 +45,7 @@ class Node:
         return str(self.fields["name"])
 
 
-def parse_tree(nodes: list[dict[str, Any]]) -> Node:
+def parse_tree(nodes: list[dict[str, Any]]) -> CatalystNode:
     """The tree that a list of nodes spells, parents first; raises CatalystFailed."""
     rest = iter(nodes)
     built = _next(rest)
@@ -54,16 +54,16 @@ def parse_tree(nodes: list[dict[str, Any]]) -> Node:
     return built
 
 
-def _next(rest: Any) -> Node:
+def _next(rest: Any) -> CatalystNode:
     raw = next(rest, None)
     if raw is None:
         raise CatalystFailed("a tree from Catalyst ends before all children were read")
     children = tuple(_next(rest) for _ in range(raw["num-children"]))
     kind = raw["class"].rsplit(".", 1)[-1]
-    return children[0] if kind == _PASSED_OVER else Node(kind, raw, children)
+    return children[0] if kind == _PASSED_OVER else CatalystNode(kind, raw, children)
 
 
-def walk(node: Node) -> list[Node]:
+def walk(node: CatalystNode) -> list[CatalystNode]:
     """The node and all below it, parents first."""
     found, pending = [], [node]
     while pending:

@@ -37,7 +37,7 @@ from tidemark_planner.rules.conditions import FALSE, TRUE, KeyPart, condition_of
 from tidemark_planner.rules.semi import distinct_keys
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
-from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
 from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, ColumnType
 

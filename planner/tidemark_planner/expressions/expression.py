@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions.call_classes import CLASSES
@@ -40,7 +40,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRIN
 Columns = Mapping[int, ScalarExpr]
 
 
-def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
+def lower_expression(node: CatalystNode, columns: Columns) -> ScalarExpr:
     """The typed tree of an expression over `columns` (by Spark's expression ids); raises Refusal."""
     return _Lowering(columns, ()).lower(node)
 
@@ -55,7 +55,7 @@ class _Lowering:
         self._common = common
         self._variables = dict(variables or {})
 
-    def lower(self, node: Node) -> ScalarExpr:
+    def lower(self, node: CatalystNode) -> ScalarExpr:
         kind = node.kind
         special = _SPECIAL.get(kind)
         if special is not None:
@@ -80,7 +80,7 @@ class _Lowering:
             )
         return named(arguments)
 
-    def column(self, node: Node) -> ScalarExpr:
+    def column(self, node: CatalystNode) -> ScalarExpr:
         found = self._columns.get(node.expr_id)
         if found is None:
             unsupported(
@@ -88,22 +88,22 @@ class _Lowering:
             )
         return found
 
-    def function(self, node: Node) -> ScalarExpr:
+    def function(self, node: CatalystNode) -> ScalarExpr:
         """A LambdaFunction: its body, followed by its parameters."""
         own = parameters(node, len(self._variables))
         body = _Lowering(self._columns, self._common, {**self._variables, **own}).lower(node.children[0])
         return lambda_call(body, tuple(own.values()))
 
-    def variable(self, node: Node) -> ScalarExpr:
+    def variable(self, node: CatalystNode) -> ScalarExpr:
         return self._variables[node.expr_id]
 
-    def literal(self, node: Node) -> ScalarExpr:
+    def literal(self, node: CatalystNode) -> ScalarExpr:
         return literal_of(node)
 
-    def alias(self, node: Node) -> ScalarExpr:
+    def alias(self, node: CatalystNode) -> ScalarExpr:
         return self.lower(node.children[0])
 
-    def unhexed(self, node: Node) -> ScalarExpr:
+    def unhexed(self, node: CatalystNode) -> ScalarExpr:
         """unhex of a literal is a binary literal: sql/names.py writes X'...' so."""
         digits, binary = self.lower(node.children[0]), SqlType("binary")
         if isinstance(digits, Literal) and digits.value is not None:
@@ -112,13 +112,13 @@ class _Lowering:
                 return literal
         return call("unhex", (digits,), binary)
 
-    def outer(self, node: Node) -> ScalarExpr:
+    def outer(self, node: CatalystNode) -> ScalarExpr:
         """A column of the row that a LATERAL subquery is applied to."""
         column = node.expression("e")
         assert column is not None, "an outer reference names an attribute"
         return self.lower(column)
 
-    def cast(self, node: Node) -> ScalarExpr:
+    def cast(self, node: CatalystNode) -> ScalarExpr:
         target, source = type_of(node.fields["dataType"]), node.children[0]
         if source.kind == "Literal" and source.fields["dataType"] == VOID:
             return Literal(None, target)
@@ -131,14 +131,14 @@ class _Lowering:
             return truncate_interval(of, node.fields["dataType"], target)
         return cast_to(of, target)
 
-    def raised(self, node: Node, target: SqlType) -> ScalarExpr:
+    def raised(self, node: CatalystNode, target: SqlType) -> ScalarExpr:
         """raise_error of a literal, which Spark wraps into the message of a general error."""
         message = node.children[1].children[-1]
         if message.kind != "Literal":
             unsupported("raise_error of an expression", "write the message as a literal", "raise_error")
         return call("raise_error", (literal_of(message),), target)
 
-    def like(self, node: Node) -> ScalarExpr:
+    def like(self, node: CatalystNode) -> ScalarExpr:
         """LIKE. Spark writes ILIKE as LIKE of lower(text) and lower(pattern)."""
         of, pattern = node.children
         folds = pattern.kind == "Lower" and pattern.children[0].kind == "If"
@@ -149,7 +149,7 @@ class _Lowering:
         written = with_backslash(self.lower(found[1]), found[0], folds)
         return plain_call("Like", (self.lower(of), call("lower", (written,), STRING) if folds else written))
 
-    def choice(self, node: Node) -> ScalarExpr:
+    def choice(self, node: CatalystNode) -> ScalarExpr:
         if tried_aggregate(node) is not None:
             unsupported("try_sum or try_avg in a window, or of a type that is not numeric", "use sum or avg", "try_")
         operation = tried_operation(node)
@@ -164,14 +164,14 @@ class _Lowering:
         arguments = tuple(self.lower(c) for c in operation.children)
         return try_variant(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
 
-    def never_raising(self, node: Node) -> ScalarExpr:
+    def never_raising(self, node: CatalystNode) -> ScalarExpr:
         """A try_ function whose operation cannot fail, such as days added to a date."""
         made = self.lower(node)
         if not isinstance(made, Call) or entry(made.function).errors(made) or made.function == "if":
             unsupported("a try_ function of a type that is not numeric", "use the function without try_", "try_")
         return made
 
-    def connective(self, node: Node) -> ScalarExpr:
+    def connective(self, node: CatalystNode) -> ScalarExpr:
         """AND or OR of any number of arguments; Spark's have two."""
         function, kind, pending = node.kind.lower(), node.kind, [node]
         arguments: list[ScalarExpr] = []
@@ -185,10 +185,10 @@ class _Lowering:
                 arguments.extend(lowered.arguments if nested and isinstance(lowered, Call) else (lowered,))
         return call(function, tuple(arguments), BOOLEAN)
 
-    def case(self, node: Node) -> ScalarExpr:
+    def case(self, node: CatalystNode) -> ScalarExpr:
         return conditional("case", tuple(self.lower(c) for c in node.children))
 
-    def with_shared(self, node: Node) -> ScalarExpr:
+    def with_shared(self, node: CatalystNode) -> ScalarExpr:
         """With: its one definition is written out at each use, which is right since all functions are deterministic."""
         body, *definitions = node.children
         if len(definitions) != 1:
@@ -206,7 +206,7 @@ class _Lowering:
             )
         return written
 
-    def shared_part(self, node: Node) -> ScalarExpr:
+    def shared_part(self, node: CatalystNode) -> ScalarExpr:
         if not self._common:
             refuse(
                 "FORBIDDEN_FUNCTION",
@@ -214,7 +214,7 @@ class _Lowering:
             )
         return self._common[-1]
 
-    def of_unit(self, node: Node) -> ScalarExpr:
+    def of_unit(self, node: CatalystNode) -> ScalarExpr:
         """timestampdiff and timestampadd: the unit is a field of the node."""
         unit = Literal(str(node.fields["unit"]).upper(), STRING)
         result = BIGINT if node.kind == "TimestampDiff" else TIMESTAMP
@@ -225,20 +225,20 @@ class _Lowering:
             )
         return made
 
-    def subquery(self, node: Node) -> ScalarExpr:
+    def subquery(self, node: CatalystNode) -> ScalarExpr:
         unsupported(_SUBQUERIES[node.kind], "put it into the SELECT list, the WHERE or the ON of a query")
 
-    def now(self, node: Node) -> ScalarExpr:
+    def now(self, node: CatalystNode) -> ScalarExpr:
         return call("now", (), TIMESTAMP)
 
-    def today(self, node: Node) -> ScalarExpr:
+    def today(self, node: CatalystNode) -> ScalarExpr:
         return call("current_date", (), DATE)
 
-    def clock(self, node: Node) -> ScalarExpr:
+    def clock(self, node: CatalystNode) -> ScalarExpr:
         word = _CLOCK[node.kind]
         unsupported(word, "write now() or current_date(), in a filter", word)
 
-    def user(self, node: Node) -> ScalarExpr:
+    def user(self, node: CatalystNode) -> ScalarExpr:
         hint = "every user reads the same rows; a column of this name in an outer query needs its relation: t.user"
         unsupported("the function current_user, session_user or user", hint, "current_user()")
 
@@ -250,7 +250,7 @@ _SUBQUERIES = {
     "InSubquery": "IN (subquery) here",
 }
 _CLOCK = {"LocalTimestamp": "localtimestamp", "CurrentTimeZone": "current_timezone", "CurrentTime": "current_time()"}
-_SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
+_SPECIAL: dict[str, Callable[[_Lowering, CatalystNode], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,
     "Literal": _Lowering.literal,
     "LambdaFunction": _Lowering.function,

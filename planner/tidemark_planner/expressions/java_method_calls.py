@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions.casting import cast_to
@@ -23,7 +23,7 @@ from tidemark_protocol.functions.text import MAX_CHARACTERS
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, SqlType
 
-Lower = Callable[[Node], ScalarExpr]
+Lower = Callable[[CatalystNode], ScalarExpr]
 _BINARY = SqlType("binary")
 # By class and method: the function, its type, its number of arguments, and the literals that follow the arguments.
 _METHODS: dict[tuple[str, str], tuple[str, SqlType, int, tuple[str, ...]]] = {
@@ -46,7 +46,7 @@ _EVALUATORS = (
 )
 
 
-def lower_method(node: Node, lower: Lower) -> ScalarExpr | None:
+def lower_method(node: CatalystNode, lower: Lower) -> ScalarExpr | None:
     """The typed tree; None where the class alone says what the node computes."""
     found = _KINDS.get(node.kind)
     return None if found is None else found(node, lower)
@@ -59,7 +59,7 @@ def _allowed_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlT
     return made
 
 
-def _static_invoke(node: Node, lower: Lower) -> ScalarExpr:
+def _static_invoke(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, method = str(node.fields.get("staticObject")).rsplit(".", 1)[-1], str(node.fields.get("functionName"))
     if (of, method) == ("UrlCodec$", "decode"):
         return _allowed_call(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
@@ -73,7 +73,7 @@ def _static_invoke(node: Node, lower: Lower) -> ScalarExpr:
     return _allowed_call(function, tuple(map(lower, node.children[:count])), result)
 
 
-def _evaluator_call(node: Node, lower: Lower) -> ScalarExpr:
+def _evaluator_call(node: CatalystNode, lower: Lower) -> ScalarExpr:
     target, *arguments = node.children
     written = str(target.fields.get("value"))
     found = [name for start, end, name in _EVALUATORS if written.startswith(start) and written.endswith(end)]
@@ -87,7 +87,7 @@ def _evaluator_call(node: Node, lower: Lower) -> ScalarExpr:
     return _allowed_call(found[0], tuple(map(lower, arguments)), STRING)
 
 
-def _parse_timestamp(node: Node, lower: Lower) -> ScalarExpr:
+def _parse_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of = type_of(node.fields["dataType"])
     function = "to_timestamp" if of == TIMESTAMP else "to_timestamp_ntz"
     if not node.fields["failOnError"]:
@@ -103,7 +103,7 @@ def _pattern_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlT
     return made
 
 
-def _make_timestamp(node: Node, lower: Lower) -> ScalarExpr:
+def _make_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
     if len(node.children) != 6:
         unsupported("make_timestamp with a time zone", "write the parts in UTC", "make_timestamp")
     of = type_of(node.fields["dataType"])
@@ -112,7 +112,7 @@ def _make_timestamp(node: Node, lower: Lower) -> ScalarExpr:
     return _allowed_call(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
 
 
-def _unix_seconds(node: Node, lower: Lower) -> ScalarExpr:
+def _unix_seconds(node: CatalystNode, lower: Lower) -> ScalarExpr:
     """unix_timestamp and to_unix_timestamp: of text by a pattern, of a time as unix_seconds."""
     of = lower(node.children[0])
     if of.type == STRING:
@@ -120,7 +120,7 @@ def _unix_seconds(node: Node, lower: Lower) -> ScalarExpr:
     return _allowed_call("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
 
 
-def _to_number(node: Node, lower: Lower) -> ScalarExpr:
+def _to_number(node: CatalystNode, lower: Lower) -> ScalarExpr:
     arguments = tuple(map(lower, node.children))
     result = number_format(literal_text(arguments[1]) or "")
     if result is None:
@@ -130,14 +130,14 @@ def _to_number(node: Node, lower: Lower) -> ScalarExpr:
     return _allowed_call("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
 
 
-def _space(node: Node, lower: Lower) -> ScalarExpr:
+def _space(node: CatalystNode, lower: Lower) -> ScalarExpr:
     count = lower(node.children[0])
     if not isinstance(count, Literal) or count.value is None or int(count.value) > MAX_CHARACTERS:
         unsupported("space of an expression", f"write a literal number of at most {MAX_CHARACTERS}", "space")
     return Literal(" " * max(int(count.value), 0), STRING)
 
 
-def _type_name(node: Node, lower: Lower) -> ScalarExpr:
+def _type_name(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of = node.children[0]
     if of.kind == "Literal" and of.fields.get("dataType") == VOID:
         return Literal(VOID, STRING)
@@ -147,7 +147,7 @@ def _type_name(node: Node, lower: Lower) -> ScalarExpr:
     return Literal(str(found), STRING)
 
 
-_KINDS: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
+_KINDS: dict[str, Callable[[CatalystNode, Lower], ScalarExpr]] = {
     "StaticInvoke": _static_invoke,
     "Invoke": _evaluator_call,
     "GetTimestamp": _parse_timestamp,

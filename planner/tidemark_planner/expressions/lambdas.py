@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import type_of
 from tidemark_planner.errors import unsupported
 from tidemark_protocol.functions.entry import LAMBDA
@@ -18,7 +18,7 @@ from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, STRING, SqlType
 
-Lower = Callable[[Node], ScalarExpr]
+Lower = Callable[[CatalystNode], ScalarExpr]
 NAMES = frozenset(
     "transform filter exists forall aggregate reduce zip_with array_sort array_compact arrays_zip".split()
 )
@@ -38,7 +38,7 @@ _HINTS = {
 }
 
 
-def lower_higher_order(node: Node, lower: Lower) -> ScalarExpr | None:
+def lower_higher_order(node: CatalystNode, lower: Lower) -> ScalarExpr | None:
     """The typed tree of a higher-order function; None for other nodes."""
     if node.kind == "KnownNotContainsNull":
         return lower(node.children[0])
@@ -52,7 +52,7 @@ def variable(name: str, of: SqlType) -> Call:
     return call(VARIABLE, (Literal(name, STRING),), of)
 
 
-def parameters(node: Node, depth: int) -> dict[int, ScalarExpr]:
+def parameters(node: CatalystNode, depth: int) -> dict[int, ScalarExpr]:
     """The variables of a LambdaFunction, by Spark's expression ids."""
     declared = enumerate(node.children[1:], start=depth)
     return {p.expr_id: variable(f"x{at}", type_of(p.fields["dataType"])) for at, p in declared}
@@ -78,7 +78,7 @@ def _result_type(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
     return SqlType.array(arguments[-1].type) if name in ("transform", "zip_with") else arguments[0].type
 
 
-def _arrays_zip(node: Node, lower: Lower) -> ScalarExpr:
+def _arrays_zip(node: CatalystNode, lower: Lower) -> ScalarExpr:
     """arrays_zip of two arrays; the shorter one is padded with NULL."""
     arrays = tuple(map(lower, node.children))
     names = [str(n.fields["value"]) for n in node.expressions("names")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.plan.expr import Literal
@@ -13,7 +13,7 @@ from tidemark_protocol.plan.literals import is_valid, nested_text
 from tidemark_protocol.types import BOOLEAN, SqlType
 
 
-def literal_of(node: Node) -> Literal:
+def literal_of(node: CatalystNode) -> Literal:
     """The literal in canonical form. An untyped NULL is boolean until it is cast. Raises Refusal."""
     raw, spark_type = node.fields["value"], node.fields["dataType"]
     if spark_type == VOID:

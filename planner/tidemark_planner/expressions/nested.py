@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.functions.nested import STRINGS, field_type
@@ -17,7 +17,7 @@ from tidemark_protocol.functions.registry import FUNCTIONS, call
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
-Lower = Callable[[Node], ScalarExpr]
+Lower = Callable[[CatalystNode], ScalarExpr]
 
 # The SQL names of these functions.
 NAMES = frozenset(
@@ -52,7 +52,7 @@ _FIXED = {
 }
 
 
-def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
+def lower_nested(node: CatalystNode, lower: Lower) -> ScalarExpr | None:
     """The typed tree of an expression of this family; None for expressions of other families."""
     kind = node.kind
     if kind in _SPECIAL:
@@ -69,7 +69,7 @@ def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
     return _allowed_call(_ELEMENT[kind], arguments, of.element)
 
 
-def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
+def empty_array(node: CatalystNode, target: SqlType) -> ScalarExpr | None:
     """`array()` and `array(NULL)`, whose type is that of the cast around them; None for anything else."""
     if node.kind != "CreateArray" or not target.is_array:
         return None
@@ -95,14 +95,14 @@ def _allowed_call(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType)
     return made
 
 
-def _array(node: Node, lower: Lower) -> ScalarExpr:
+def _array(node: CatalystNode, lower: Lower) -> ScalarExpr:
     arguments = tuple(lower(child) for child in node.children)
     if not arguments:
         unsupported("array() without a type", "write CAST(array() AS ARRAY<...>)", "array()")
     return call("array", arguments, SqlType.array(arguments[0].type))
 
 
-def _named_struct(node: Node, lower: Lower) -> ScalarExpr:
+def _named_struct(node: CatalystNode, lower: Lower) -> ScalarExpr:
     names = [str(n.fields.get("value")) for n in node.children[0::2] if n.kind == "Literal"]
     values = tuple(lower(child) for child in node.children[1::2])
     if len(names) != len(values):
@@ -113,7 +113,7 @@ def _named_struct(node: Node, lower: Lower) -> ScalarExpr:
     return call("named_struct", values, SqlType.struct(zip(names, (v.type for v in values), strict=True)))
 
 
-def _field(node: Node, lower: Lower) -> ScalarExpr:
+def _field(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, position = lower(node.children[0]), Literal(str(node.fields["ordinal"]), INT)
     found = field_type(of.type, position)
     if found is None:
@@ -121,12 +121,12 @@ def _field(node: Node, lower: Lower) -> ScalarExpr:
     return call("field", (of, position), found)
 
 
-def _subscript(node: Node, lower: Lower) -> ScalarExpr:
+def _subscript(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, index = (lower(child) for child in node.children)
     return call("subscript" if node.fields["failOnError"] else "get", (of, index), of.type.element)
 
 
-def _element_at(node: Node, lower: Lower) -> ScalarExpr:
+def _element_at(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, index = node.children
     if of.kind == "StringSplitSQL":
         return call("split_part", (*(lower(child) for child in of.children), lower(index)), STRING)
@@ -137,23 +137,23 @@ def _element_at(node: Node, lower: Lower) -> ScalarExpr:
     return call(name, (array, lower(index)), array.type.element)
 
 
-def _sort_array(node: Node, lower: Lower) -> ScalarExpr:
+def _sort_array(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, ascending = (lower(child) for child in node.children)
     return _allowed_call("sort_array", (of, ascending), of.type)
 
 
-def _array_repeat(node: Node, lower: Lower) -> ScalarExpr:
+def _array_repeat(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, times = (lower(child) for child in node.children)
     return _allowed_call("array_repeat", (of, times), SqlType.array(of.type))
 
 
-def _from_json(node: Node, lower: Lower) -> ScalarExpr:
+def _from_json(node: CatalystNode, lower: Lower) -> ScalarExpr:
     if node.fields.get("options"):
         unsupported("from_json with options", "leave the options out", "from_json")
     return _allowed_call("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
 
 
-def _sequence(node: Node, lower: Lower) -> ScalarExpr:
+def _sequence(node: CatalystNode, lower: Lower) -> ScalarExpr:
     """An array of literals, of integers that are literals themselves."""
     arguments = [lower(child) for child in node.children]
     numbers = [value for value in map(_integer, arguments) if value is not None]
@@ -188,7 +188,7 @@ def _integer(expression: ScalarExpr) -> int | None:
 
 
 _SEQUENCE_ELEMENTS = 1000
-_SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
+_SPECIAL: dict[str, Callable[[CatalystNode, Lower], ScalarExpr]] = {
     "CreateArray": _array,
     "CreateNamedStruct": _named_struct,
     "GetStructField": _field,

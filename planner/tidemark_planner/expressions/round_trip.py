@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidemark_planner.catalyst.analyser import Catalyst, quoted
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions.constant_patterns import check_constant_patterns
 from tidemark_planner.expressions.expression import lower_expression
@@ -73,7 +73,7 @@ def _layout(unproven: Iterable[TypedExpression]) -> tuple[dict[Schema, int], lis
     return starts, columns or [Column("c0", BOOLEAN)]
 
 
-def _columns_of(tree: Node, columns: list[Column]) -> dict[int, ColumnRef]:
+def _columns_of(tree: CatalystNode, columns: list[Column]) -> dict[int, ColumnRef]:
     leaf = tree
     while leaf.kind != "LogicalRDD":
         leaf = leaf.children[0]

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
 from tidemark_protocol.plan.lir import OrderKey, Schema, WindowCall, refs
 from tidemark_protocol.types import BOOLEAN, ColumnType
 

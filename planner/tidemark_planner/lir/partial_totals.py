@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tidemark_protocol.functions.aggregates import result_type
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
 from tidemark_protocol.types import BIGINT, ColumnType, SqlType
 
 _MOST_DIGITS = 28

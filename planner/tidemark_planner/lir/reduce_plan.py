@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidemark_protocol.functions.aggregates import ACCUMULABLE, AGGREGATES, BASIC, HIERARCHICAL
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     DistinctReduce,
@@ -21,7 +21,7 @@ from tidemark_protocol.plan.lir import (
 Part = AccumulableReduce | HierarchicalReduce | BasicReduce
 
 
-def reduce_plan(aggregates: Sequence[Aggregate], monotonic: bool) -> ReducePlan:
+def reduce_plan(aggregates: Sequence[AggregateExpr], monotonic: bool) -> ReducePlan:
     """The plan for these aggregates; `monotonic`: rows are only ever added to the input."""
     if not aggregates:
         return DistinctReduce()
@@ -35,7 +35,7 @@ def reduce_plan(aggregates: Sequence[Aggregate], monotonic: bool) -> ReducePlan:
     return parts[0] if len(parts) == 1 else CollationReduce(tuple(parts), tuple(positions))
 
 
-def _part(kind: str, aggregates: tuple[Aggregate, ...], monotonic: bool) -> Part:
+def _part(kind: str, aggregates: tuple[AggregateExpr, ...], monotonic: bool) -> Part:
     if kind == ACCUMULABLE:
         return AccumulableReduce(aggregates)
     if kind == HIERARCHICAL:

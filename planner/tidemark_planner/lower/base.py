@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_planner.catalyst.json_tree import Node, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, walk
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Hir
@@ -30,11 +30,11 @@ class Lowered:
     def columns(self) -> dict[int, ColumnRef]:
         return dict(zip(self.attributes, all_columns(self.hir), strict=True))
 
-    def expression(self, node: Node) -> ScalarExpr:
+    def expression(self, node: CatalystNode) -> ScalarExpr:
         return lower_expression(node, self.columns)
 
 
-Lower = Callable[[Node, "Context"], Lowered]
+Lower = Callable[[CatalystNode, "Context"], Lowered]
 # The rows of an inline table, by the id of its first attribute and the types of its columns. Values are texts, or lists
 # of texts where they are nested.
 InlineRows = Callable[[int, Sequence[SqlType]], list[tuple[Any, ...]]]
@@ -50,12 +50,12 @@ class Context:
     lowerings: Mapping[str, Lower]
     inline_rows: InlineRows
     object_id: Callable[[int], GlobalId]
-    subqueries: Mapping[int, Node] = field(default_factory=dict)
+    subqueries: Mapping[int, CatalystNode] = field(default_factory=dict)
     """The trees of the subqueries in expressions, by id."""
     ctes: dict[int, Lowered] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
 
-    def lower(self, node: Node) -> Lowered:
+    def lower(self, node: CatalystNode) -> Lowered:
         """The lowered node; raises Refusal where the kind of node has no lowering."""
         found = self.lowerings.get(node.kind)
         if found is None:
@@ -78,7 +78,7 @@ _CONSTRUCTS = {
 }
 
 
-def attributes_of(nodes: Sequence[Node]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def attributes_of(nodes: Sequence[CatalystNode]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Ids and names of a list of attributes or aliases."""
     return tuple(n.expr_id for n in nodes), tuple(n.name for n in nodes)
 
@@ -86,7 +86,7 @@ def attributes_of(nodes: Sequence[Node]) -> tuple[tuple[int, ...], tuple[str, ..
 _OUTPUTS = ("projectList", "aggregateExpressions", "windowExpressions")
 
 
-def unnamed_columns(tree: Node) -> frozenset[str]:
+def unnamed_columns(tree: CatalystNode) -> frozenset[str]:
     """The names that Spark made of expressions without an alias, such as `(k + 1)`."""
     outputs = (output for node in walk(tree) for field in _OUTPUTS for output in node.expressions(field))
     # Spark marks the aliases that it makes; a user's alias has no metadata of its own.

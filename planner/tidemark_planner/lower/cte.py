@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark_planner.catalyst.json_tree import Node, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, walk
 from tidemark_planner.errors import CatalystFailed, unsupported
 from tidemark_planner.hir.keys import is_monotonic, unique_keys
 from tidemark_planner.hir.nodes import Hir, Scan, scan
@@ -15,7 +15,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.rules import optimise
 
 
-def lower_with_cte(node: Node, context: Context) -> Lowered:
+def lower_with_cte(node: CatalystNode, context: Context) -> Lowered:
     """The definitions in order (a later one may read an earlier one), then the query."""
     *definitions, query = node.children
     trees = (node, *context.subqueries.values())
@@ -30,7 +30,7 @@ def lower_with_cte(node: Node, context: Context) -> Lowered:
     return context.lower(query)
 
 
-def lower_cte_ref(node: Node, context: Context) -> Lowered:
+def lower_cte_ref(node: CatalystNode, context: Context) -> Lowered:
     if node.fields.get("recursive"):
         unsupported("WITH RECURSIVE in this place", "write it at the beginning of the query", "RECURSIVE")
     found = context.ctes.get(int(node.fields["cteId"]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_planner.catalyst.json_tree import Node, parse_tree, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, parse_tree, walk
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions.casting import cast_to
@@ -45,11 +45,11 @@ class _Generator:
     ordinality: SqlType | None = None
 
 
-def lower_generate(node: Node, context: Context) -> Lowered:
+def lower_generate(node: CatalystNode, context: Context) -> Lowered:
     return _apply_generator(node, context.lower(node.children[0]), bool(node.fields["outer"]))
 
 
-def lower_range(node: Node, context: Context) -> Lowered:
+def lower_range(node: CatalystNode, context: Context) -> Lowered:
     """range(): Spark has checked its arguments, which are literals."""
     start, end, step = (int(node.fields[f]) for f in ("start", "end", "step"))
     count = len(range(start, end, step))
@@ -67,7 +67,7 @@ def lower_range(node: Node, context: Context) -> Lowered:
     return Lowered(FlatMap(Values(((),), ()), "sequence", arguments, schema), attributes, names)
 
 
-def lower_lateral(node: Node, context: Context) -> Lowered:
+def lower_lateral(node: CatalystNode, context: Context) -> Lowered:
     """LATERAL over table functions: the rows of the subquery are those of the functions, applied to the row on the
     left.
     """
@@ -85,20 +85,20 @@ def lower_lateral(node: Node, context: Context) -> Lowered:
     return joined if condition is None else _filter(joined, condition)
 
 
-def _is_one_function(node: Node) -> bool:
+def _is_one_function(node: CatalystNode) -> bool:
     """Whether the rows of the subquery are those of one table function; its outer form then gives the row of NULLs."""
     kinds = [n.kind for n in walk(node)]
     plain = all(_is_column(o) for n in walk(node) for o in n.expressions("projectList"))
     return plain and "Filter" not in kinds and kinds.count("Generate") == 1
 
 
-def _is_column(output: Node) -> bool:
+def _is_column(output: CatalystNode) -> bool:
     while output.kind == "Alias":
         output = output.children[0]
     return output.kind == "AttributeReference"
 
 
-def _left_outer_lateral(node: Node, left: Lowered, condition: Node | None, context: Context) -> Lowered:
+def _left_outer_lateral(node: CatalystNode, left: Lowered, condition: CatalystNode | None, context: Context) -> Lowered:
     """The rows on the left beside their rows of the subquery, and beside NULLs where they have none."""
     rows = replace(left, hir=share(left.hir, context))
     made = _apply_subquery(node, rows, outer=False)
@@ -112,11 +112,11 @@ def _left_outer_lateral(node: Node, left: Lowered, condition: Node | None, conte
     return replace(made, hir=both)
 
 
-def _filter(rows: Lowered, condition: Node) -> Lowered:
+def _filter(rows: Lowered, condition: CatalystNode) -> Lowered:
     return replace(rows, hir=Filter(rows.hir, (rows.expression(condition),)))
 
 
-def _apply_subquery(node: Node, left: Lowered, outer: bool) -> Lowered:
+def _apply_subquery(node: CatalystNode, left: Lowered, outer: bool) -> Lowered:
     """The subquery's plan applied to the row on the left, whose columns stay in front."""
     if node.kind == "OneRowRelation":
         return left
@@ -139,7 +139,7 @@ def _apply_subquery(node: Node, left: Lowered, outer: bool) -> Lowered:
     return Lowered(Project(below.hir, (*kept, *exprs)), left.attributes + attributes, left.names + names)
 
 
-def _apply_generator(node: Node, below: Lowered, outer: bool) -> Lowered:
+def _apply_generator(node: CatalystNode, below: Lowered, outer: bool) -> Lowered:
     """The rows below, and beside each the function's values."""
     described = node.expression("generator")
     lower = _GENERATORS.get(described.kind) if described is not None else None
@@ -169,22 +169,22 @@ def _apply_generator(node: Node, below: Lowered, outer: bool) -> Lowered:
     return Lowered(Project(flat, (*all_columns(below.hir), *fields)), whole.attributes, whole.names)
 
 
-def _explode(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+def _explode(node: CatalystNode, below: Lowered, outputs: Sequence[CatalystNode]) -> _Generator:
     of = node.children[0]
     if of.kind == "Sequence":
         return _Generator("sequence", _sequence(of, below))
     return _Generator("explode", (below.expression(of),))
 
 
-def _posexplode(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+def _posexplode(node: CatalystNode, below: Lowered, outputs: Sequence[CatalystNode]) -> _Generator:
     return _Generator("posexplode", (below.expression(node.children[0]),))
 
 
-def _inline(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+def _inline(node: CatalystNode, below: Lowered, outputs: Sequence[CatalystNode]) -> _Generator:
     return _Generator("explode", (below.expression(node.children[0]),), fields=True)
 
 
-def _stack(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+def _stack(node: CatalystNode, below: Lowered, outputs: Sequence[CatalystNode]) -> _Generator:
     """Rows of as many values as there are columns; missing values at the end are NULL."""
     types = [type_of(o.fields["dataType"]) for o in outputs]
     values = node.children[1:]
@@ -195,13 +195,13 @@ def _stack(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
     return _Generator("explode", (call("array", made, SqlType.array(struct)),), fields=True)
 
 
-def _cell(value: Sequence[Node], of: SqlType, below: Lowered) -> ScalarExpr:
+def _cell(value: Sequence[CatalystNode], of: SqlType, below: Lowered) -> ScalarExpr:
     if not value or (value[0].kind == "Literal" and value[0].fields["dataType"] == VOID):
         return Literal(None, of)
     return cast_to(below.expression(value[0]), of)
 
 
-def _unnest(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+def _unnest(node: CatalystNode, below: Lowered, outputs: Sequence[CatalystNode]) -> _Generator:
     if len(node.children) != 1:
         unsupported("UNNEST of several arrays", "unnest arrays_zip of them", "UNNEST")
     arguments = (below.expression(node.children[0]),)
@@ -210,7 +210,7 @@ def _unnest(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
     return _Generator("posexplode", arguments, ordinality=type_of(outputs[-1].fields["dataType"]))
 
 
-def _sequence(node: Node, below: Lowered) -> tuple[ScalarExpr, ...]:
+def _sequence(node: CatalystNode, below: Lowered) -> tuple[ScalarExpr, ...]:
     arguments = tuple(below.expression(child) for child in node.children)
     if len(arguments) < 3 or arguments[0].type.is_integral:
         return arguments
@@ -223,7 +223,7 @@ def _sequence(node: Node, below: Lowered) -> tuple[ScalarExpr, ...]:
     return (*arguments[:2], Literal(str(days), INT))
 
 
-_GENERATORS: dict[str, Callable[[Node, Lowered, Sequence[Node]], _Generator]] = {
+_GENERATORS: dict[str, Callable[[CatalystNode, Lowered, Sequence[CatalystNode]], _Generator]] = {
     "Explode": _explode,
     "PosExplode": _posexplode,
     "Inline": _inline,

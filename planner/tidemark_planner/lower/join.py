@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Join, Match, MatchKind, Project, columns
@@ -19,7 +19,7 @@ _KINDS = {
 _INNER = ("Inner", "Cross")
 
 
-def lower_join(node: Node, context: Context) -> Lowered:
+def lower_join(node: CatalystNode, context: Context) -> Lowered:
     kind = _join_type(node)
     left, right = (context.lower(child) for child in node.children)
     if kind == "RightOuter":
@@ -31,7 +31,7 @@ def lower_join(node: Node, context: Context) -> Lowered:
     return build_join(left, right, _KINDS.get(kind), node.expression("condition"))
 
 
-def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition: Node | None) -> Lowered:
+def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition: CatalystNode | None) -> Lowered:
     """The join of two inputs; `kind` None: an inner join."""
     both = Join((left.hir, right.hir))
     attributes, names = left.attributes + right.attributes, left.names + right.names
@@ -56,7 +56,7 @@ def _rotate_columns(lowered: Lowered, width: int) -> Lowered:
     )
 
 
-def _join_type(node: Node) -> str:
+def _join_type(node: CatalystNode) -> str:
     described = node.fields["joinType"]
     name = described.get("object") or described.get("product-class") or ""
     return str(name).rsplit(".", 1)[-1].rstrip("$")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import type_of
 from tidemark_planner.errors import CatalystFailed, unsupported
 from tidemark_planner.expressions.literals import literal_from
@@ -11,7 +11,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_protocol.types import INTERVAL_TYPES, ColumnType
 
 
-def lower_view(node: Node, context: Context) -> Lowered:
+def lower_view(node: CatalystNode, context: Context) -> Lowered:
     """A declared relation: Spark wraps its leaf in a View that carries the name."""
     name = node.fields["desc"]["identifier"]["table"]
     known = context.leaves.get(name)
@@ -25,11 +25,11 @@ def lower_view(node: Node, context: Context) -> Lowered:
     return Lowered(scan(known.id, schema, known.keys, known.monotonic), attributes, names)
 
 
-def lower_one_row(node: Node, context: Context) -> Lowered:
+def lower_one_row(node: CatalystNode, context: Context) -> Lowered:
     return Lowered(Values(((),), ()), (), ())
 
 
-def lower_inline(node: Node, context: Context) -> Lowered:
+def lower_inline(node: CatalystNode, context: Context) -> Lowered:
     """VALUES: Spark has evaluated the rows; they are read as texts."""
     output = node.expressions("output")
     types = [type_of(o.fields["dataType"]) for o in output]

@@ -9,7 +9,7 @@ Filter [x > 1]
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.hir.nodes import Filter, Hir, Match, MatchKind, Project
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.subquery import (
@@ -23,14 +23,14 @@ from tidemark_planner.lower.subquery import (
 )
 
 
-def lower_project(node: Node, context: Context) -> Lowered:
+def lower_project(node: CatalystNode, context: Context) -> Lowered:
     below = context.lower(node.children[0])
     outputs = node.expressions("projectList")
     exprs = tuple(below.expression(o) for o in outputs)
     return Lowered(Project(below.hir, exprs), *attributes_of(outputs))
 
 
-def lower_filter(node: Node, context: Context) -> Lowered:
+def lower_filter(node: CatalystNode, context: Context) -> Lowered:
     below = context.lower(node.children[0])
     condition = node.expression("condition")
     if condition is None or not has_subquery(condition):
@@ -50,13 +50,13 @@ def lower_filter(node: Node, context: Context) -> Lowered:
     return select_columns(filtered, below.attributes)
 
 
-def _conjuncts(condition: Node) -> list[Node]:
+def _conjuncts(condition: CatalystNode) -> list[CatalystNode]:
     if condition.kind != "And":
         return [condition]
     return [part for child in condition.children for part in _conjuncts(child)]
 
 
-def _semi_or_anti_join(condition: Node, rows: Lowered, context: Context) -> Hir | None:
+def _semi_or_anti_join(condition: CatalystNode, rows: Lowered, context: Context) -> Hir | None:
     """The rows for which an EXISTS or IN, or the negation of one, is true; None for other conditions."""
     negated = condition.kind == "Not"
     subquery = condition.children[0] if negated else condition

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.constants import fold_constant
 from tidemark_planner.expressions.expression import lower_expression
@@ -38,7 +38,7 @@ _FIRST_KEY = 1 << 50
 class SortKey:
     """One key of an ORDER BY, over the attributes of the rows."""
 
-    expression: Node
+    expression: CatalystNode
     descending: bool
     nulls_last: bool
 
@@ -53,7 +53,7 @@ class OrderAndLimit:
     shown: tuple[tuple[int, str], ...] | None = None
 
 
-def split_order_and_limit(tree: Node) -> tuple[Node, OrderAndLimit]:
+def split_order_and_limit(tree: CatalystNode) -> tuple[CatalystNode, OrderAndLimit]:
     """The tree of the rows, and the order and limit that were around it."""
     node, found = tree, OrderAndLimit()
     if node.kind == "WithCTE":
@@ -80,11 +80,11 @@ def split_order_and_limit(tree: Node) -> tuple[Node, OrderAndLimit]:
     return node, found
 
 
-def _computes(node: Node) -> bool:
+def _computes(node: CatalystNode) -> bool:
     return any(o.kind != "AttributeReference" for o in node.expressions("projectList"))
 
 
-def _limit_below_project(node: Node) -> Node | None:
+def _limit_below_project(node: CatalystNode) -> CatalystNode | None:
     """A limit above a Project above a Sort, rewritten as the Project above the limited rows; None for other trees."""
     links, at = [], node
     while at.kind in ("GlobalLimit", "LocalLimit", "Offset"):
@@ -98,16 +98,16 @@ def _limit_below_project(node: Node) -> Node | None:
     return replace(at, children=(limited,))
 
 
-def _order_above_project(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
+def _order_above_project(project: CatalystNode, keys: tuple[SortKey, ...]) -> tuple[CatalystNode, tuple[SortKey, ...]]:
     """The Project below its Sort, with the keys of the order among its outputs; and the order by these."""
     names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
-    made = [Node("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
+    made = [CatalystNode("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
     fields = {**project.fields, "projectList": [*project.expressions("projectList"), *made]}
-    order = (replace(k, expression=Node("AttributeReference", n, ())) for k, n in zip(keys, names, strict=True))
+    order = (replace(k, expression=CatalystNode("AttributeReference", n, ())) for k, n in zip(keys, names, strict=True))
     return replace(project, fields=fields, children=project.children[0].children), tuple(order)
 
 
-def lower_limit(node: Node, context: Context) -> Lowered:
+def lower_limit(node: CatalystNode, context: Context) -> Lowered:
     """A limit or an offset in a view or subquery. Ties in its order are broken by the whole row."""
     if (computed := _limit_below_project(node)) is not None:
         return context.lower(computed)
@@ -120,19 +120,19 @@ def lower_limit(node: Node, context: Context) -> Lowered:
     return Lowered(Project(kept, outputs), tuple(a for a, _ in shown), tuple(n for _, n in shown))
 
 
-def lower_sort(node: Node, context: Context) -> Lowered:
+def lower_sort(node: CatalystNode, context: Context) -> Lowered:
     """An order without a limit does not change a multiset."""
     sort_keys(node)
     return context.lower(node.children[0])
 
 
-def sort_keys(node: Node) -> tuple[SortKey, ...]:
+def sort_keys(node: CatalystNode) -> tuple[SortKey, ...]:
     if not node.fields.get("global"):
         unsupported("SORT BY", "write ORDER BY")
     return tuple(map(sort_key, node.expressions("order")))
 
 
-def sort_key(node: Node) -> SortKey:
+def sort_key(node: CatalystNode) -> SortKey:
     descending = "Descending" in str(node.fields["direction"])
     return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
 
@@ -151,7 +151,7 @@ def append_order_keys(
     return tuple(placed), tuple(order)
 
 
-def _number(node: Node, field: str, clause: str) -> int:
+def _number(node: CatalystNode, field: str, clause: str) -> int:
     written = node.expression(field)
     assert written is not None, "a limit has an expression"
     literal = fold_constant(lower_expression(written, {}))

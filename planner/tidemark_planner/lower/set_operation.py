@@ -7,12 +7,12 @@ without ALL         one group per row, which counts both sides   Aggregate over 
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.hir.nodes import Aggregate, Filter, Hir, Intersection, Negate, Project, Threshold, Union, columns
 from tidemark_planner.lower.base import Context, Lowered
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import Literal
-from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
 
 _LEFT, _RIGHT = Literal("true", BOOLEAN), Literal("false", BOOLEAN)
@@ -20,14 +20,14 @@ _COUNT = ColumnType(BIGINT, False)
 _ZERO = Literal("0", BIGINT)
 
 
-def lower_intersect(node: Node, context: Context) -> Lowered:
+def lower_intersect(node: CatalystNode, context: Context) -> Lowered:
     left, right = (context.lower(child) for child in node.children)
     if node.fields.get("isAll"):
         return _with_hir(left, Intersection(left.hir, right.hir))
     return _with_hir(left, _distinct_rows(left.hir, right.hir, in_right=">"))
 
 
-def lower_except(node: Node, context: Context) -> Lowered:
+def lower_except(node: CatalystNode, context: Context) -> Lowered:
     left, right = (context.lower(child) for child in node.children)
     if node.fields.get("isAll"):
         return _with_hir(left, Threshold(Union((left.hir, Negate(right.hir)))))

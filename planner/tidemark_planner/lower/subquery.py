@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_planner.catalyst.json_tree import Node, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, walk
 from tidemark_planner.desugar.sharing import is_free_to_recompute
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
@@ -63,23 +63,23 @@ class Membership:
         return (self.conditions + compared,) if any(self.nulls) else ()
 
 
-def has_subquery(node: Node) -> bool:
+def has_subquery(node: CatalystNode) -> bool:
     return any(n.kind in _KINDS for n in walk(node))
 
 
-def rows_of(node: Node, context: Context) -> Lowered:
+def rows_of(node: CatalystNode, context: Context) -> Lowered:
     """The rows of a subquery."""
     return context.lower(context.subqueries[node.expr_id])
 
 
-def correlation(node: Node, left: Lowered, right: Lowered) -> tuple[ScalarExpr, ...]:
+def correlation(node: CatalystNode, left: Lowered, right: Lowered) -> tuple[ScalarExpr, ...]:
     """The condition by which rows of a subquery belong to a left row, over both."""
     both = Lowered(Join((left.hir, right.hir)), left.attributes + right.attributes, left.names + right.names)
     positions = node.fields.get("joinCond") or ()
     return tuple(lower_expression(node.children[p], both.columns) for p in positions)
 
 
-def membership(node: Node, left: Lowered, right: Lowered) -> Membership:
+def membership(node: CatalystNode, left: Lowered, right: Lowered) -> Membership:
     """The parts of an IN (subquery); its values are over the left rows."""
     *values, query = node.children
     both = columns(Join((left.hir, right.hir)))
@@ -96,7 +96,7 @@ def shared_rows(rows: Lowered, context: Context) -> Lowered:
     return rows if is_free_to_recompute(rows.hir) else replace(rows, hir=share(rows.hir, context))
 
 
-def scalar_subquery_row(node: Node, context: Context) -> Hir:
+def scalar_subquery_row(node: CatalystNode, context: Context) -> Hir:
     """The one row of an uncorrelated scalar subquery."""
     if node.children:
         unsupported("a correlated scalar subquery in this place", "put it into the SELECT list or the WHERE of a query")
@@ -115,7 +115,7 @@ class SubqueryColumns:
         self._context = context
         self._next = first
 
-    def replace_subqueries(self, node: Node, *, in_filter: bool = False) -> Node:
+    def replace_subqueries(self, node: CatalystNode, *, in_filter: bool = False) -> CatalystNode:
         """The expression with each subquery replaced by an attribute. `in_filter`: NULL counts as false."""
         if node.kind == "ScalarSubquery":
             row = scalar_subquery_row(node, self._context)
@@ -133,7 +133,7 @@ class SubqueryColumns:
         node = replace(node, children=tuple(self.replace_subqueries(c, in_filter=passed) for c in node.children))
         return self._lower_in(node, in_filter) if node.kind == "InSubquery" else node
 
-    def _lower_in(self, node: Node, in_filter: bool) -> Node:
+    def _lower_in(self, node: CatalystNode, in_filter: bool) -> CatalystNode:
         """true where a row matches, NULL where a match is unknown, else false."""
         right = rows_of(node.children[-1], self._context)
         found = membership(node, self.rows, right)
@@ -145,17 +145,17 @@ class SubqueryColumns:
         for at in range(len(found.unknown)):
             predicates = membership(node, self.rows, right).unknown[at]
             chosen += [self._mark(right, predicates), _boolean(None)]
-        return Node("CaseWhen", {}, (*chosen, _boolean("false")))
+        return CatalystNode("CaseWhen", {}, (*chosen, _boolean("false")))
 
-    def _mark(self, right: Lowered, predicates: tuple[ScalarExpr, ...]) -> Node:
+    def _mark(self, right: Lowered, predicates: tuple[ScalarExpr, ...]) -> CatalystNode:
         return self._append_column(Match(MatchKind.MARK, self.rows.hir, right.hir, predicates))
 
-    def _append_column(self, hir: Hir) -> Node:
+    def _append_column(self, hir: Hir) -> CatalystNode:
         """Make `hir` the rows; the attribute that stands for its last column."""
         number = -self._next
         self._next += 1
         self.rows = Lowered(hir, (*self.rows.attributes, number), (*self.rows.names, "a subquery"))
-        return Node("AttributeReference", {"exprId": {"id": number}, "name": "a subquery"}, ())
+        return CatalystNode("AttributeReference", {"exprId": {"id": number}, "name": "a subquery"}, ())
 
 
 def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str] = ()) -> Lower:
@@ -164,20 +164,20 @@ def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str
     In the fields `only_in_aggregates`, only subqueries inside an aggregate's argument are replaced here.
     """
 
-    def lowered(node: Node, context: Context) -> Lowered:
+    def lowered(node: CatalystNode, context: Context) -> Lowered:
         held = {f: _expressions_in(node, f) for f in (*fields, *only_in_aggregates)}
         if not any(has_subquery(e) for exprs in held.values() for e in exprs):
             return lower(node, context)
         first, *others = node.children
         beside = SubqueryColumns(context.lower(first), context)
-        taken: dict[str, Node | list[Node]] = {}
+        taken: dict[str, CatalystNode | list[CatalystNode]] = {}
         for name, exprs in held.items():
             take = (
                 _in_aggregates(beside.replace_subqueries) if name in only_in_aggregates else beside.replace_subqueries
             )
             changed = [take(e) for e in exprs]
             taken[name] = changed if _is_list(node, name) else changed[0]
-        children = (Node(LOWERED, {"lowered": beside.rows}, ()), *others)
+        children = (CatalystNode(LOWERED, {"lowered": beside.rows}, ()), *others)
         made = lower(replace(node, fields={**node.fields, **taken}, children=children), context)
         return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
 
@@ -191,14 +191,14 @@ def with_subqueries_in_condition(lower: Lower) -> Lower:
     none. One that reads both is refused, as Spark does.
     """
 
-    def lowered(node: Node, context: Context) -> Lowered:
+    def lowered(node: CatalystNode, context: Context) -> Lowered:
         condition = node.expression("condition")
         if condition is None or not has_subquery(condition):
             return lower(node, context)
         left, right = (context.lower(child) for child in node.children)
         sides = (SubqueryColumns(left, context), SubqueryColumns(right, context, _FIRST_STAND_IN_RIGHT))
 
-        def taken(node: Node, *, in_filter: bool) -> Node:
+        def taken(node: CatalystNode, *, in_filter: bool) -> CatalystNode:
             if node.kind in _KINDS:
                 reads = _reads(node)
                 at_left, at_right = (not reads.isdisjoint(side.attributes) for side in (left, right))
@@ -210,14 +210,14 @@ def with_subqueries_in_condition(lower: Lower) -> Lower:
             return replace(node, children=tuple(taken(c, in_filter=passed) for c in node.children))
 
         fields = {**node.fields, "condition": taken(condition, in_filter=True)}
-        children = tuple(Node(LOWERED, {"lowered": side.rows}, ()) for side in sides)
+        children = tuple(CatalystNode(LOWERED, {"lowered": side.rows}, ()) for side in sides)
         made = lower(replace(node, fields=fields, children=children), context)
         return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
 
     return lowered
 
 
-def _reads(node: Node) -> set[int]:
+def _reads(node: CatalystNode) -> set[int]:
     """The attributes that a subquery's values and correlation read."""
     return {n.expr_id for n in walk(node) if n.kind == "AttributeReference"}
 
@@ -225,7 +225,7 @@ def _reads(node: Node) -> set[int]:
 LOWERED = "Lowered"
 
 
-def lower_stand_in(node: Node, context: Context) -> Lowered:
+def lower_stand_in(node: CatalystNode, context: Context) -> Lowered:
     """A node that stands for rows that are lowered already."""
     found = node.fields["lowered"]
     assert isinstance(found, Lowered)
@@ -241,21 +241,21 @@ def select_columns(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
     return Lowered(Project(lowered.hir, tuple(row[c] for c in at)), attributes, tuple(lowered.names[c] for c in at))
 
 
-def _is_list(node: Node, name: str) -> bool:
+def _is_list(node: CatalystNode, name: str) -> bool:
     """Whether the field holds a list of expressions; else it holds one, or none."""
     raw = node.fields.get(name)
-    return not raw or (isinstance(raw, list) and isinstance(raw[0], list | Node))
+    return not raw or (isinstance(raw, list) and isinstance(raw[0], list | CatalystNode))
 
 
-def _expressions_in(node: Node, name: str) -> tuple[Node, ...]:
+def _expressions_in(node: CatalystNode, name: str) -> tuple[CatalystNode, ...]:
     if _is_list(node, name):
         return node.expressions(name)
     one = node.expression(name)
     return () if one is None else (one,)
 
 
-def _in_aggregates(take: Callable[[Node], Node]) -> Callable[[Node], Node]:
-    def taken(node: Node) -> Node:
+def _in_aggregates(take: Callable[[CatalystNode], CatalystNode]) -> Callable[[CatalystNode], CatalystNode]:
+    def taken(node: CatalystNode) -> CatalystNode:
         if node.kind == "AggregateExpression":
             return take(node)
         return replace(node, children=tuple(taken(c) for c in node.children))
@@ -263,5 +263,5 @@ def _in_aggregates(take: Callable[[Node], Node]) -> Callable[[Node], Node]:
     return taken
 
 
-def _boolean(value: str | None) -> Node:
-    return Node("Literal", {"value": value, "dataType": "boolean"}, ())
+def _boolean(value: str | None) -> CatalystNode:
+    return CatalystNode("Literal", {"value": value, "dataType": "boolean"}, ())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.nested import with_first_type
 from tidemark_planner.hir.nodes import Hir, Union, columns, project
 from tidemark_planner.lower.base import Context, Lowered
 
 
-def lower_union(node: Node, context: Context) -> Lowered:
+def lower_union(node: CatalystNode, context: Context) -> Lowered:
     if node.fields.get("byName"):
         unsupported("UNION BY NAME", "write the columns of both sides in one order", "BY NAME")
     first, *others = (context.lower(child) for child in node.children)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import CatalystFailed, refuse, unsupported
 from tidemark_planner.expressions import fold
 from tidemark_planner.expressions.casting import cast_to
@@ -57,7 +57,7 @@ _AGGREGATES = {
 _ZERO = Literal("0", INT)
 
 
-def lower_window(node: Node, context: Context) -> Lowered:
+def lower_window(node: CatalystNode, context: Context) -> Lowered:
     """The rows, and beside them a column per call."""
     rows, ordering = split_order_and_limit(node.children[0]) if _is_limit(node) else (node.children[0], OrderAndLimit())
     calls = _WindowCalls(context.lower(rows))
@@ -75,13 +75,13 @@ def lower_window(node: Node, context: Context) -> Lowered:
     return select_columns(lowered, (*(attribute for attribute, _ in ordering.shown), *attributes))
 
 
-def _call_outputs(node: Node) -> tuple[Node, ...]:
+def _call_outputs(node: CatalystNode) -> tuple[CatalystNode, ...]:
     """The named calls of the window. In a correlated subquery Spark lists the correlation's columns beside them, which
     are columns of the rows below already."""
     return tuple(o for o in node.expressions("windowExpressions") if o.kind != "AttributeReference")
 
 
-def _is_limit(node: Node) -> bool:
+def _is_limit(node: CatalystNode) -> bool:
     """Whether this window is what Spark makes of LIMIT in a correlated subquery: rows numbered in the order of the Sort
     below.
 
@@ -106,13 +106,13 @@ class _WindowCalls:
             self.exprs.append(expr)
         return self.exprs.index(expr)
 
-    def column_of(self, node: Node) -> int:
+    def column_of(self, node: CatalystNode) -> int:
         return self.column(self.below.expression(node))
 
     def order(self, key: SortKey) -> OrderKey:
         return OrderKey(self.column_of(key.expression), key.descending, key.nulls_last)
 
-    def call(self, node: Node) -> WindowCall:
+    def call(self, node: CatalystNode) -> WindowCall:
         """The call of a WindowExpression; raises Refusal."""
         if node.kind != "WindowExpression":
             raise CatalystFailed(f"a window of Catalyst's holds {node.kind}")
@@ -127,7 +127,7 @@ class _WindowCalls:
             unsupported(f"the window function {function.kind.lower()}", "see the list in docs/reference/sql.md")
         return found(self, function, frame)
 
-    def _filter_condition(self, aggregate: Node) -> ScalarExpr | None:
+    def _filter_condition(self, aggregate: CatalystNode) -> ScalarExpr | None:
         """The condition of an aggregate's FILTER. It becomes part of the argument, which is NULL where the condition is
         not true.
         """
@@ -138,7 +138,7 @@ class _WindowCalls:
             unsupported(f"FILTER of {_PICKS[aggregate.children[0].kind]} in a window", "filter in a subquery", "FILTER")
         return None if condition is None else self.below.expression(condition)
 
-    def argument(self, node: Node) -> ScalarExpr:
+    def argument(self, node: CatalystNode) -> ScalarExpr:
         """An aggregate's argument, NULL in the rows that its FILTER leaves out."""
         expr = self.below.expression(node)
         return expr if self._condition is None else call("case", (self._condition, expr), expr.type)
@@ -163,34 +163,34 @@ class _WindowCalls:
         over = frame if found.framed else None
         return WindowCall(name, places, ColumnType(found.result, nullable), over, parameters, ignore_nulls)
 
-    def _frame(self, node: Node) -> WindowFrame:
+    def _frame(self, node: CatalystNode) -> WindowFrame:
         unit = "rows" if "Row" in str(node.fields["frameType"]) else "range"
         lower, upper = (self._bound(b) for b in node.children)
         return WindowFrame(unit, lower, upper)
 
-    def _bound(self, node: Node) -> Literal | None:
+    def _bound(self, node: CatalystNode) -> Literal | None:
         if node.kind in ("UnboundedPreceding$", "UnboundedFollowing$"):
             return None
         if node.kind == "CurrentRow$":
             return _ZERO
         return self.constant_number(node, "the bound of a frame")
 
-    def constant_number(self, node: Node, what: str) -> Literal:
+    def constant_number(self, node: CatalystNode, what: str) -> Literal:
         literal = fold_constant(self.below.expression(node))
         if literal is None or literal.value is None:
             unsupported(f"{what} that is not a constant number", "write the number")
         return literal
 
 
-def _rank(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _rank(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     return calls.build(_RANKS[node.kind])
 
 
-def _ntile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _ntile(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     return calls.build("ntile", parameters=(calls.constant_number(node.children[0], "the number of ntile"),))
 
 
-def _shift(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _shift(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     """lag and lead; a negative offset turns one into the other. A default is a column of its own, read on the current
     row.
     """
@@ -205,7 +205,7 @@ def _shift(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     return calls.build(name, tuple(arguments), (offset,), ignore_nulls=bool(node.fields.get("ignoreNulls")))
 
 
-def _frame_value(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _frame_value(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     parameters = (
         (calls.constant_number(node.children[1], "the position of nth_value"),) if node.kind == "NthValue" else ()
     )
@@ -214,7 +214,7 @@ def _frame_value(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowC
     return calls.build(_PICKS[node.kind], (of,), parameters, frame, ignores)
 
 
-def _aggregate(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _aggregate(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     if len(node.children) != 1:
         unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window", "use one argument")
     of = calls.argument(node.children[0])
@@ -222,7 +222,7 @@ def _aggregate(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCal
     return calls.build(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
 
 
-def _percentile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _percentile(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     """median and percentile: of the values of a frame as doubles, in ascending order."""
     if node.fields.get("reverse") or (node.kind == "Percentile" and node.children[2].fields.get("value") != "1"):
         unsupported(
@@ -233,13 +233,13 @@ def _percentile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCa
     return calls.build(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
 
 
-def _string_agg(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _string_agg(calls: _WindowCalls, node: CatalystNode, frame: WindowFrame) -> WindowCall:
     if len(node.children) > 2:
         unsupported("WITHIN GROUP in a window", "order the window with ORDER BY", "WITHIN GROUP")
     return calls.build("string_agg", (calls.argument(node.children[0]),), (separator(node),), frame)
 
 
-_LOWERINGS: dict[str, Callable[[_WindowCalls, Node, WindowFrame], WindowCall]] = {
+_LOWERINGS: dict[str, Callable[[_WindowCalls, CatalystNode, WindowFrame], WindowCall]] = {
     **dict.fromkeys(_RANKS, _rank),
     "NTile": _ntile,
     **dict.fromkeys(_SHIFTS, _shift),

@@ -21,8 +21,8 @@ from tidemark_planner.hir.nodes import Hir, Intersection, Negate, Scan, Union, i
 from tidemark_planner.planning.assemble import DataflowExtras
 from tidemark_planner.planning.exports import PlannedView, check_stored_names
 from tidemark_planner.rules import optimise
-from tidemark_planner.sql.names import NamedRelation, Scope, scope_of
-from tidemark_planner.sql.syntax import RelationName, Span
+from tidemark_planner.sql.names import NamedRelation, NameScope, scope_of
+from tidemark_planner.sql.syntax import RelationName, TextSpan
 from tidemark_planner.sql.table_changes import columns_of_changes
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import (
@@ -40,7 +40,7 @@ from tidemark_protocol.types import Column, ColumnType
 
 CONTINUAL_TASK = "continualTask"
 Objects = list[tuple[GlobalId, Hir]]
-_NOWHERE = Span(0, 0, 0, 0)
+_NOWHERE = TextSpan(0, 0, 0, 0)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class ContinualTask:
     def _own_id(self) -> GlobalId:
         return self._id("own")
 
-    def scope(self, views: Mapping[str, PlannedView]) -> Scope:
+    def scope(self, views: Mapping[str, PlannedView]) -> NameScope:
         """The names that the next view may read: the catalogue's, those of earlier views, and the task's own."""
         self._set_columns(views)
         scope = scope_of(self.request.catalogue, (v.relation for v in views.values()))
@@ -79,7 +79,7 @@ class ContinualTask:
         both = {self.task.watch.lower(), self._watched_name.lower()}
         return self._with_own(replace(scope, changes=dict.fromkeys(sorted(both), changes)))
 
-    def _with_own(self, scope: Scope) -> Scope:
+    def _with_own(self, scope: NameScope) -> NameScope:
         if self.columns is None:
             why = (
                 f"{self.export.name} is the output of this continualTask, and its "

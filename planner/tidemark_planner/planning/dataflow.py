@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir.keys import is_monotonic, unique_keys
 from tidemark_planner.hir.nodes import Hir
@@ -90,7 +90,7 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft:
     draft.views[view.name.lower()] = PlannedView(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
 
 
-def _lower_view(tree: Node, context: Context) -> Lowered:
+def _lower_view(tree: CatalystNode, context: Context) -> Lowered:
     lowered = context.lower(tree)
     check_output_names(lowered.names, unnamed_columns(tree))
     return lowered

@@ -13,7 +13,7 @@ cheaper.
 from __future__ import annotations
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import NeedsOperators, Refusal
 from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
@@ -54,7 +54,7 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     check_settings(request.settings, request.dialect)
     ordering = OrderAndLimit()
 
-    def lower(tree: Node, context: Context) -> Lowered:
+    def lower(tree: CatalystNode, context: Context) -> Lowered:
         nonlocal ordering
         rows, ordering = split_order_and_limit(tree)
         return context.lower(rows)

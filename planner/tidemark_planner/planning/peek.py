@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import NeedsOperators, refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Scan
@@ -63,7 +63,7 @@ class _OrderSplitter:
 
     ordering: OrderAndLimit = OrderAndLimit()
 
-    def __call__(self, tree: Node, context: Context) -> Lowered:
+    def __call__(self, tree: CatalystNode, context: Context) -> Lowered:
         rows, self.ordering = split_order_and_limit(tree)
         if rows.kind == "WithCTE":
             _needs_operators()

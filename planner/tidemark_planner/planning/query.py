@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark_planner.catalyst.analyser import Catalyst, quoted
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.dialects.foreign_text import SPARK, as_spark_text
 from tidemark_planner.dialects.typed_check import check_types
 from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
@@ -23,8 +23,8 @@ from tidemark_planner.planning.positions import with_positions
 from tidemark_planner.recursion import LoweredPart, PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
-from tidemark_planner.sql.names import NamedRelation, RewrittenText, Scope, binary_edits, rewrite
-from tidemark_planner.sql.syntax import ParseTree, RelationName, Span
+from tidemark_planner.sql.names import NamedRelation, NameScope, RewrittenText, binary_edits, rewrite
+from tidemark_planner.sql.syntax import ParseTree, RelationName, TextSpan
 from tidemark_planner.sql.table_changes import changes_in
 from tidemark_planner.sql.try_functions import try_edits
 from tidemark_protocol.ids import GlobalId
@@ -32,11 +32,11 @@ from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic
 from tidemark_protocol.types import INTERVAL_TYPES, Column, SqlType
 
 # Lowers the analysed tree; for a query it first splits ORDER BY and LIMIT off.
-Lower = Callable[[Node, Context], Lowered]
+Lower = Callable[[CatalystNode, Context], Lowered]
 
 
 @dataclass(frozen=True)
-class Query:
+class LoweredQuery:
     """A lowered query, and the objects (shared common table expressions) that it reads.
 
     `taken`: how many names of objects it has taken; some may be those of bindings.
@@ -50,18 +50,18 @@ class Query:
 def lower_query(
     catalyst: Catalyst,
     sql: str,
-    scope: Scope,
+    scope: NameScope,
     object_id: Callable[[int], GlobalId],
     lower: Lower,
     dialect: str = SPARK,
-) -> Query:
+) -> LoweredQuery:
     """The HIR of a query; raises Refusal with positions in `sql`."""
     _check_length(sql)
     if dialect == SPARK:
         return _lower_query(catalyst, sql, scope, object_id, lower, set())
 
     def columns_of(parts: tuple[str, ...], line: int, column: int) -> tuple[Column, ...]:
-        return scope.resolve(RelationName(parts, True, Span(0, 0, line, column), frozenset())).columns
+        return scope.resolve(RelationName(parts, True, TextSpan(0, 0, line, column), frozenset())).columns
 
     foreign = as_spark_text(sql, dialect, columns_of)
     try:
@@ -78,24 +78,24 @@ def lower_query(
 def _lower_query(
     catalyst: Catalyst,
     sql: str,
-    scope: Scope,
+    scope: NameScope,
     object_id: Callable[[int], GlobalId],
     lower: Lower,
     recursions: set[GlobalId],
-) -> Query:
+) -> LoweredQuery:
     """The HIR of a query in Spark's SQL, or of a part of one with these recursions already."""
     _check_length(sql)
     block = split_recursive_query(catalyst.jvm, sql)
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
 
-    def lower_part(sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredPart:
+    def lower_part(sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredPart:
         part = _lower_query(catalyst, sql, scope, object_id, lower, recursions)
         return LoweredPart(part.lowered, part.objects, part.taken)
 
     parts = PartLowering(catalyst, object_id, lower_part, recursions)
     lowered = lower_block(block, scope, parts, lower)
-    return Query(lowered, tuple(parts.objects), parts.taken)
+    return LoweredQuery(lowered, tuple(parts.objects), parts.taken)
 
 
 def _check_length(sql: str) -> None:
@@ -108,8 +108,8 @@ def _check_length(sql: str) -> None:
 
 
 def _lower_part(
-    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
-) -> Query:
+    catalyst: Catalyst, sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: Lower
+) -> LoweredQuery:
     """A query without recursion, or one part of a recursive query."""
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
@@ -133,7 +133,7 @@ def _lower_part(
         _check_columns(lowered)
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)
-        return Query(lowered, tuple(context.objects), len(context.objects))
+        return LoweredQuery(lowered, tuple(context.objects), len(context.objects))
     except NeedsOperators:
         raise
     except Refusal as refusal:
@@ -151,7 +151,7 @@ def _check_columns(lowered: Lowered) -> None:
             unsupported(f"a column of type {column.type}", hint, name)
 
 
-def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, NamedRelation]]:
+def _resolve_relations(tree: ParseTree, scope: NameScope) -> list[tuple[RelationName, NamedRelation]]:
     """The relation of each name in the text. Raises one Refusal for all missing names."""
     found: list[tuple[RelationName, NamedRelation]] = []
     missing: list[Diagnostic] = []

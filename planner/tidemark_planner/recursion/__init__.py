@@ -16,7 +16,7 @@ from itertools import count
 from typing import Protocol
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.keys import unique_keys
 from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, inputs_of, scan
@@ -24,7 +24,7 @@ from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.recursion.cut import RecursiveBlock, WithQuery, split_recursive_query
 from tidemark_planner.recursion.linear import check_linear
 from tidemark_planner.rules import optimise
-from tidemark_planner.sql.names import NamedRelation, Scope
+from tidemark_planner.sql.names import NamedRelation, NameScope
 from tidemark_planner.sql.syntax import ParseTree
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.functions.registry import call
@@ -35,7 +35,7 @@ from tidemark_protocol.types import Column, ColumnType, SqlType
 __all__ = ["LoweredPart", "PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
 
 Objects = list[tuple[GlobalId, Hir]]
-LowerTree = Callable[[Node, Context], Lowered]
+LowerTree = Callable[[CatalystNode, Context], Lowered]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LowerPart(Protocol):
     """Lowers a part of the text, which may be a block itself; `object_id` numbers the objects that it makes."""
 
     def __call__(
-        self, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: LowerTree
+        self, sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: LowerTree
     ) -> LoweredPart: ...
 
 
@@ -67,7 +67,7 @@ class PartLowering:
     objects: Objects = field(default_factory=list)
     taken: int = 0
 
-    def part(self, sql: str, scope: Scope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
+    def part(self, sql: str, scope: NameScope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
         """The lowered part, and the objects that only this part reads."""
         taken = self.taken
         part = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
@@ -102,7 +102,7 @@ class PartLowering:
         return name
 
 
-def lower_block(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
+def lower_block(block: RecursiveBlock, scope: NameScope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """The rows of the block's body; `lower` lowers its tree. Raises Refusal."""
     for item in block.items:
         if [i.plain_name.lower() for i in block.items].count(item.plain_name.lower()) > 1:
@@ -121,11 +121,11 @@ def lower_block(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower:
     )
 
 
-def _lower_whole(tree: Node, context: Context) -> Lowered:
+def _lower_whole(tree: CatalystNode, context: Context) -> Lowered:
     return context.lower(tree)
 
 
-def _lower_with_recursive(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
+def _lower_with_recursive(block: RecursiveBlock, scope: NameScope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH RECURSIVE: each name may read itself and those before it."""
     for item in block.items:
         if parts.reads(item.query, item.plain_name.lower()):
@@ -142,7 +142,7 @@ def _lower_with_recursive(block: RecursiveBlock, scope: Scope, parts: PartLoweri
     return lowered
 
 
-def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
+def _lower_recursive_query(item: WithQuery, scope: NameScope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
     """One name that reads itself: its columns are those of the first part that does not read it."""
     first = next((arm for arm in item.arms if not parts.reads(arm, item.plain_name.lower())), None)
     at = item.name
@@ -175,7 +175,9 @@ def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
 
-def _lower_mutually_recursive(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
+def _lower_mutually_recursive(
+    block: RecursiveBlock, scope: NameScope, parts: PartLowering, lower: LowerTree
+) -> Lowered:
     """WITH MUTUALLY RECURSIVE: each name may read all names."""
     declared = [_declared_columns(item, parts.catalyst) for item in block.items]
     ids = [parts.new_id(item) for item in block.items]
@@ -268,7 +270,7 @@ def _named_relation(
     return NamedRelation(f"/with/{item.plain_name}", id, named, keys)
 
 
-def _add_name(scope: Scope, known: NamedRelation) -> Scope:
+def _add_name(scope: NameScope, known: NamedRelation) -> NameScope:
     """The scope with one more name, which hides others."""
     return replace(scope, one_part={**scope.one_part, known.leaf.removeprefix("/with/").lower(): (known,)})
 

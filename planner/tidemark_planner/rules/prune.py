@@ -33,7 +33,7 @@ from tidemark_planner.hir.nodes import (
     with_inputs,
 )
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
-from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
 from tidemark_protocol.plan.lir import OrderKey
 
 Positions = tuple[int, ...]

@@ -12,7 +12,7 @@ be a literal. Inline tables are not marked, since analysis evaluates them.
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import unsupported
 from tidemark_planner.sql.names import Edit
 from tidemark_planner.sql.syntax import ParseTree
@@ -37,7 +37,7 @@ def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
     return edits
 
 
-def marked_pattern(node: Node) -> tuple[str, Node] | None:
+def marked_pattern(node: CatalystNode) -> tuple[str, CatalystNode] | None:
     """The escape character and the pattern of a marked If; None for any other If."""
     condition, _, pattern = node.children
     if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:

@@ -33,7 +33,7 @@ class NamedRelation:
 
 
 @dataclass(frozen=True)
-class Scope:
+class NameScope:
     """All names that one planning request may read, in lower case."""
 
     one_part: Mapping[str, tuple[NamedRelation, ...]]
@@ -89,7 +89,7 @@ class Scope:
         return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
 
 
-def scope_of(catalogue: Catalogue, views: Iterable[NamedRelation]) -> Scope:
+def scope_of(catalogue: Catalogue, views: Iterable[NamedRelation]) -> NameScope:
     """The catalogue's names, and those of earlier views, which hide Dataflows of the same name."""
     one: dict[str, tuple[NamedRelation, ...]] = {}
     two: dict[tuple[str, str], tuple[NamedRelation, ...]] = {}
@@ -102,7 +102,7 @@ def scope_of(catalogue: Catalogue, views: Iterable[NamedRelation]) -> Scope:
             one[at[0]] = (*one.get(at[0], ()), known)
     for view in views:
         one[view.leaf.removeprefix(VIEW_LEAF).lower()] = (view,)
-    return Scope(one, two)
+    return NameScope(one, two)
 
 
 VIEW_LEAF = "/view/"

@@ -24,7 +24,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 @dataclass(frozen=True)
-class Span:
+class TextSpan:
     """The position of a phrase: offsets in code points (`end` is exclusive), line and column from 1."""
 
     start: int
@@ -32,7 +32,7 @@ class Span:
     line: int
     column: int
 
-    def within(self, other: Span) -> bool:
+    def within(self, other: TextSpan) -> bool:
         return other.start <= self.start and self.end <= other.end
 
 
@@ -43,7 +43,7 @@ class Phrase:
     kind: str
     parent: str
     text: str
-    span: Span
+    span: TextSpan
 
     @property
     def is_name(self) -> bool:
@@ -58,7 +58,7 @@ class RelationName:
 
     parts: tuple[str, ...]
     aliased: bool
-    span: Span
+    span: TextSpan
     ctes: frozenset[str]
 
 
@@ -68,7 +68,7 @@ class TableCall:
 
     arguments: tuple[str, ...]
     aliased: bool
-    span: Span
+    span: TextSpan
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TypedLiteral:
     word: Phrase
     text: str
     value: str
-    span: Span
+    span: TextSpan
 
 
 class _Java(NamedTuple):
@@ -137,10 +137,10 @@ class ParseTree:
         for node in self._found(name) if name in self.upper else ():
             token = node.getSymbol()
             start, text = token.getStartIndex(), token.getText()
-            span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
+            span = TextSpan(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
             yield Phrase("Token", _name_of(node.getParent()), text, span)
 
-    def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, Span, list[Phrase]]]:
+    def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, TextSpan, list[Phrase]]]:
         """Every call of one of these functions: its name, its span, its arguments."""
         if not any(name.upper() in self.upper for name in names):
             return
@@ -159,7 +159,7 @@ class ParseTree:
                 aliased = bool(context.getParent().tableAlias().getText())
                 yield TableCall(arguments, aliased, _phrase(context).span)
 
-    def casts(self, keyword: str) -> Iterator[tuple[Phrase, Span]]:
+    def casts(self, keyword: str) -> Iterator[tuple[Phrase, TextSpan]]:
         """Every cast by this keyword: the keyword, and the span of the cast."""
         for token, node in zip(self.tokens(keyword), self._found(keyword), strict=True):
             if token.parent == "CastContext":
@@ -233,7 +233,7 @@ def split_name(text: str) -> tuple[str, ...]:
 def _phrase(context: JavaObject) -> Phrase:
     start, stop = context.getStart(), context.getStop()
     end = stop.getStopIndex() + 1 if stop is not None else start.getStartIndex()
-    span = Span(start.getStartIndex(), end, start.getLine(), start.getCharPositionInLine() + 1)
+    span = TextSpan(start.getStartIndex(), end, start.getLine(), start.getCharPositionInLine() + 1)
     return Phrase(_name_of(context), _name_of(context.getParent()), context.getText(), span)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.sql.names import NamedRelation, Scope
+from tidemark_planner.sql.names import NamedRelation, NameScope
 from tidemark_planner.sql.syntax import ParseTree, RelationName, TableCall
 from tidemark_protocol.messages.planning import Relation
 from tidemark_protocol.types import STRING, TIMESTAMP, Column
@@ -25,7 +25,7 @@ def columns_of_changes(relation: Relation) -> tuple[Column, ...]:
     return (*relation.columns, Column(CHANGE_TYPE, STRING, False), Column(COMMIT_TIMESTAMP, TIMESTAMP, False))
 
 
-def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[RelationName, NamedRelation]]:
+def changes_in(sql: str, tree: ParseTree, scope: NameScope) -> Iterator[tuple[RelationName, NamedRelation]]:
     """The calls in a text, each as a name that means a declared relation; raises Refusal."""
     if FUNCTION not in sql.lower():
         return
@@ -33,7 +33,7 @@ def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[Relati
         yield RelationName((FUNCTION,), call.aliased, call.span, frozenset()), _watched_relation(call, scope)
 
 
-def _watched_relation(call: TableCall, scope: Scope) -> NamedRelation:
+def _watched_relation(call: TableCall, scope: NameScope) -> NamedRelation:
     at = (call.span.line, call.span.column, FUNCTION)
     if not scope.changes:
         refuse(

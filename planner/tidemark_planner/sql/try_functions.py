@@ -13,9 +13,9 @@ Only the operation itself is tried: an error in its arguments is raised. So `sum
 
 from __future__ import annotations
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.sql.names import Edit, rewrite
-from tidemark_planner.sql.syntax import ParseTree, Span
+from tidemark_planner.sql.syntax import ParseTree, TextSpan
 
 _MARK = "/try"
 _OPERATION, _AGGREGATE = "", "of"
@@ -64,22 +64,22 @@ def mark_try_functions(catalyst_jvm: object, sql: str) -> str:
     return rewrite(sql, (), try_edits(sql, ParseTree(catalyst_jvm, sql))).text
 
 
-def tried_operation(node: Node) -> Node | None:
+def tried_operation(node: CatalystNode) -> CatalystNode | None:
     """The operation that a marked If tries; None for any other If."""
     return _marked_operand(node, _OPERATION)
 
 
-def tried_aggregate(node: Node) -> Node | None:
+def tried_aggregate(node: CatalystNode) -> CatalystNode | None:
     """The argument of a marked try_sum or try_avg; None for any other node."""
     return _marked_operand(node, _AGGREGATE) if node.kind == "If" else None
 
 
-def _marked_operand(node: Node, what: str) -> Node | None:
+def _marked_operand(node: CatalystNode, what: str) -> CatalystNode | None:
     condition, _, of = node.children
     if condition.kind != "EqualTo" or [c.fields.get("value") for c in condition.children] != [_MARK, what]:
         return None
     return of
 
 
-def _is_within(span: Span, others: list[Span]) -> bool:
+def _is_within(span: TextSpan, others: list[TextSpan]) -> bool:
     return any(span.within(o) for o in others)

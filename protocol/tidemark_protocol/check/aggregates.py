@@ -9,7 +9,7 @@ from tidemark_protocol.functions import aggregates, windows
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     HierarchicalReduce,
@@ -30,7 +30,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[Aggregate, ...]:
+def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[AggregateExpr, ...]:
     """The aggregates of the reduce in the order of its columns; raises PlanNotAllowed unless all are allowed."""
     made = _in_order(plan)
     for part in plan.parts if isinstance(plan, CollationReduce) else (plan,):
@@ -39,7 +39,7 @@ def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[
     return made
 
 
-def _in_order(plan: Any) -> tuple[Aggregate, ...]:
+def _in_order(plan: Any) -> tuple[AggregateExpr, ...]:
     if isinstance(plan, AccumulableReduce | HierarchicalReduce | BasicReduce):
         return plan.aggregates
     if not isinstance(plan, CollationReduce):
@@ -51,7 +51,7 @@ def _in_order(plan: Any) -> tuple[Aggregate, ...]:
     return tuple(a for _, a in sorted(zip(places, made, strict=True), key=lambda pair: pair[0]))
 
 
-def _check_aggregate(aggregate: Aggregate, values: tuple[ScalarExpr, ...], kind: str) -> None:
+def _check_aggregate(aggregate: AggregateExpr, values: tuple[ScalarExpr, ...], kind: str) -> None:
     name = aggregate.function
     for position in (aggregate.argument, aggregate.filter, *(k.column for k in aggregate.order)):
         if position is not None and not 0 <= position < len(values):

@@ -20,7 +20,7 @@ from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.map_filter_project import MapFilterProject as MapFilterProject
 from tidemark_protocol.plan.map_filter_project import Schema as Schema
 from tidemark_protocol.plan.reductions import AccumulableReduce as AccumulableReduce
-from tidemark_protocol.plan.reductions import Aggregate as Aggregate
+from tidemark_protocol.plan.reductions import AggregateExpr as AggregateExpr
 from tidemark_protocol.plan.reductions import BasicReduce as BasicReduce
 from tidemark_protocol.plan.reductions import CollationReduce as CollationReduce
 from tidemark_protocol.plan.reductions import DistinctReduce as DistinctReduce

@@ -29,7 +29,7 @@ class OrderKey:
 
 @wire_name("Aggregate")
 @dataclass(frozen=True)
-class Aggregate:
+class AggregateExpr:
     """`function` over the value column at `argument` (None: over the row itself, as in count(*)).
 
     Rows where the value column at `filter` is not true are left out. `distinct`: equal arguments count once. `order`
@@ -59,7 +59,7 @@ class DistinctReduce:
 class AccumulableReduce:
     """Aggregates that are sums of contributions, of distinct arguments where `distinct` is set."""
 
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[AggregateExpr, ...]
 
 
 @wire_name("HierarchicalReduce")
@@ -67,7 +67,7 @@ class AccumulableReduce:
 class HierarchicalReduce:
     """min and max. `monotonic`: the input only grows."""
 
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[AggregateExpr, ...]
     monotonic: bool = False
 
 
@@ -76,7 +76,7 @@ class HierarchicalReduce:
 class BasicReduce:
     """Aggregates that need all values of a group."""
 
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[AggregateExpr, ...]
 
 
 @wire_name("CollationReduce")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NewType
 
-from tidemark_replica.arrangement.batches.batch import BatchRef, Span, is_small, write_batch, write_small_batch
+from tidemark_replica.arrangement.batches.batch import BatchRef, BatchTimes, is_small, write_batch, write_small_batch
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepAbandoned, UnknownArrangement
 from tidemark_replica.arrangement.rows.hashing import key_hashes
@@ -81,7 +81,7 @@ class BatchWriter:
         return BatchWriter(self._directory, self._step, bytes_left=left, alive_file=self._wanted, large=much)
 
     def write_scratch(
-        self, arrangement: ArrangementId, layout: Layout, span: Span, segments: Iterable[Any]
+        self, arrangement: ArrangementId, layout: Layout, span: BatchTimes, segments: Iterable[Any]
     ) -> BatchRef | None:
         """Write a batch that is not committed unless it is adopted. Returns None if there are no rows.
 
@@ -91,7 +91,7 @@ class BatchWriter:
         fitting = self._fitting(arrangement, self.while_step_alive(segments))
         return self._kept(write_batch(self._directory, file, layout, span, fitting), file)
 
-    def write_run(self, arrangement: ArrangementId, layout: Layout, span: Span, rows: Any) -> BatchRef:
+    def write_run(self, arrangement: ArrangementId, layout: Layout, span: BatchTimes, rows: Any) -> BatchRef:
         """Write one segment with rows, as `write_scratch` does."""
         file = self._next_file(arrangement)
         if is_small(rows):
@@ -225,9 +225,9 @@ class StepContext:
         return 0 if self.is_hydration else self.lower
 
     @property
-    def span(self) -> Span:
+    def span(self) -> BatchTimes:
         """The span of this step's batches."""
-        return Span(self.lower, self.upper, self.lower)
+        return BatchTimes(self.lower, self.upper, self.lower)
 
     def manifest(self, arrangement: ArrangementId) -> Manifest:
         """The pinned manifest of an arrangement. Raises UnknownArrangement."""

@@ -29,7 +29,7 @@ from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
 from tidemark_replica.events.jobs import Failed, Outcome, Pool
-from tidemark_replica.options import Options
+from tidemark_replica.options import ReplicaOptions
 from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Executors:
     template: Path
 
     @classmethod
-    def of(cls, options: Options) -> Executors | None:
+    def of(cls, options: ReplicaOptions) -> Executors | None:
         if not options.executor_labels:
             return None
         conf = dict(options.spark_conf)

@@ -27,7 +27,7 @@ from tidemark_replica.storage.ingestion_threads import IngestionThreads, Receive
 from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.written.receive import WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible
-from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class IngestionCommands:
         jobs: Jobs,
         cache: Path,
         secrets: SourceSecrets | None = None,
-        spool: Spool | None = None,
+        spool: WriteSpool | None = None,
     ) -> None:
         self._spark, self._jobs, self._cache, self._spool = spark, jobs, cache, spool
         self._secrets = secrets or SourceSecrets(None)

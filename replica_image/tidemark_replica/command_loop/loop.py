@@ -17,7 +17,14 @@ from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.events.client import Client
-from tidemark_replica.events.mailbox import Call, ClientDisconnected, CommandsArrived, Event, Mailbox, needs_maintenance
+from tidemark_replica.events.mailbox import (
+    ClientDisconnected,
+    CommandsArrived,
+    Event,
+    LoopCall,
+    Mailbox,
+    needs_maintenance,
+)
 
 LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.05
@@ -68,7 +75,7 @@ class CommandLoop:
             case ClientDisconnected(client):
                 if client is self._client:
                     self._detach_client()
-            case Call(run):
+            case LoopCall(run):
                 run()
 
     def _receive(self, client: Client, commands: tuple[Command, ...]) -> None:

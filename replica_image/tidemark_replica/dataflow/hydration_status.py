@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.events.jobs import Done, Outcome, Pool
-from tidemark_replica.render.telemetry.progress import Progress
+from tidemark_replica.render.telemetry.progress import HydrationProgress
 
 KIND = "hydration"
 POLL_SECONDS = 1.0
@@ -30,7 +30,7 @@ class HydrationStatus:
         self._polling, self._ended, self._next = False, False, 0.0
         self._percent, self._reported = 0, dict[str, str]()
 
-    def poll(self, progress: Callable[[], Progress | None]) -> None:
+    def poll(self, progress: Callable[[], HydrationProgress | None]) -> None:
         """Reads the progress of the running step, if the last read was POLL_SECONDS ago."""
         if self._polling or self._ended or time.monotonic() < self._next:
             return
@@ -55,7 +55,7 @@ class HydrationStatus:
         if not self._ended and self._reported:
             self._report(self._reported)
 
-    def _polled(self, outcome: Outcome[Progress | None]) -> None:
+    def _polled(self, outcome: Outcome[HydrationProgress | None]) -> None:
         self._polling, self._next = False, time.monotonic() + POLL_SECONDS
         if self._ended or not isinstance(outcome, Done) or outcome.value is None:
             return
@@ -70,7 +70,7 @@ class HydrationStatus:
             self._respond(Status(id, KIND, fields))
 
 
-def fields_of(progress: Progress, percent: int) -> dict[str, str]:
+def fields_of(progress: HydrationProgress, percent: int) -> dict[str, str]:
     """The fields of the Status. Unfinished operators come first, where there are more than OPERATORS_MAX."""
     operators = sorted(progress.operators, key=lambda o: o.percent >= 100.0)
     shown = progress.operators if len(operators) <= OPERATORS_MAX else operators[:OPERATORS_MAX]

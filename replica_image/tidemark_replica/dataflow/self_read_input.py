@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark_persist import TIME, Lease, Part, read_part
+from tidemark_persist import TIME, FilePart, Lease, read_part
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata
@@ -65,7 +65,7 @@ class SelfReadInput:
         self.needs = Frontier.at(reach)
         return None
 
-    def hydration(self, upper: int, leases: list[Lease]) -> list[Part]:
+    def hydration(self, upper: int, leases: list[Lease]) -> list[FilePart]:
         """The parts of the contents at the as_of, and of later output that a step up to `upper` reads."""
         if self._written == 0:
             return []
@@ -74,11 +74,11 @@ class SelfReadInput:
         leases.append(shard.lease())
         return [*shard.snapshot_parts(min(self._as_of, self._written - 1)), *self._listen(self._as_of + 1, upper)]
 
-    def step(self, lower: int, upper: int) -> list[Part]:
+    def step(self, lower: int, upper: int) -> list[FilePart]:
         """The parts that a step over [lower, upper) reads: output at times one millisecond earlier."""
         return self._listen(max(lower - 1, self._as_of + 1), upper)
 
-    def _listen(self, start: int, upper: int) -> list[Part]:
+    def _listen(self, start: int, upper: int) -> list[FilePart]:
         end = min(upper - 1, self._written)
         shard = self._handles.reader(self._shard.location, self._shard.shard_id)
         return shard.listen(start, end, self._epoch) if start < end else []

@@ -15,14 +15,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from tidemark_persist import Lease, Part, PersistError
+from tidemark_persist import FilePart, Lease, PersistError
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import SourceImport
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
 from tidemark_replica.shards.shards import ShardHandles
 
 LOG = logging.getLogger(__name__)
-Parts = dict[GlobalId, list[Part]]
+Parts = dict[GlobalId, list[FilePart]]
 
 
 class StepInputs:

@@ -27,7 +27,7 @@ class ClientDisconnected:
 
 
 @dataclass(frozen=True)
-class Call:
+class LoopCall:
     """A function to run on the command loop: the continuation of a job, or a question about the state.
     `needs_maintenance`: the call may have made new work possible."""
 
@@ -35,7 +35,7 @@ class Call:
     needs_maintenance: bool = True
 
 
-Event = CommandsArrived | ClientDisconnected | Call
+Event = CommandsArrived | ClientDisconnected | LoopCall
 
 
 def needs_maintenance(event: Event) -> bool:
@@ -43,7 +43,7 @@ def needs_maintenance(event: Event) -> bool:
     match event:
         case CommandsArrived(_, commands):
             return not all(map(_is_lookup, commands))
-        case Call():
+        case LoopCall():
             return event.needs_maintenance
         case _:
             return True
@@ -65,7 +65,7 @@ class Mailbox:
         self._events.put(event)
 
     def call(self, run: Callable[[], None], *, needs_maintenance: bool = True) -> None:
-        self._events.put(Call(run, needs_maintenance))
+        self._events.put(LoopCall(run, needs_maintenance))
 
     def take(self, until: float) -> Event | None:
         """The next event, or None when the monotonic clock reaches `until` before one comes."""

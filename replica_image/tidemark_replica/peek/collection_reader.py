@@ -47,7 +47,7 @@ from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.result_finishing import sorted_indices
 from tidemark_replica.peek.shard_at import can_fail, shard_at
-from tidemark_replica.render.errors import ResultTooLarge, ViewInError
+from tidemark_replica.render.errors import CollectionInError, ResultTooLarge
 from tidemark_replica.render.expressions import catalyst
 from tidemark_replica.render.expressions.mfp import compile_mfp, projection_of
 from tidemark_replica.render.index import IndexTrace
@@ -125,7 +125,7 @@ class ReadContext:
 
 def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
     """The rows of an index, before order and offset. The index is pinned until the end of the iteration, or `close`.
-    Raises ViewInError, ResultTooLarge, OutOfFrontier."""
+    Raises CollectionInError, ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
@@ -135,7 +135,8 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
 
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
-    """The rows of a shard, before order and offset. Raises ViewInError, ResultTooLarge, NotReadable, JobCancelled."""
+    """The rows of a shard, before order and offset. Raises CollectionInError, ResultTooLarge, NotReadable,
+    JobCancelled."""
     check_fits(shard.schema, peek)
     source, over = shard_at(shard, peek.mfp, peek.timestamp, arrow=reading.arrow)
     here = partial(source.through, reading.open_shard, partial(_check_wanted, reading.stopped))
@@ -380,10 +381,10 @@ def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound, ski
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _error(error: str, bound: Bound) -> ViewInError | ResultTooLarge:
+def _error(error: str, bound: Bound) -> CollectionInError | ResultTooLarge:
     if json.loads(error)["code"] == TOO_LARGE:
         return ResultTooLarge(f"result exceeds max size of {bound.bytes} bytes: filter it, limit it, or {bound.but}")
-    return ViewInError(f"the result is in error: {readable_error(error)}")
+    return CollectionInError(f"the result is in error: {readable_error(error)}")
 
 
 def schema_of(columns: Sequence[Column]) -> Schema:

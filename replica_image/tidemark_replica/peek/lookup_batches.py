@@ -33,7 +33,7 @@ from tidemark_replica.arrangement.rows.updates import Hashes, diffs, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.events.jobs import Done, Job, Outcome, Pool
 from tidemark_replica.peek.collection_reader import check_fits, key_columns, schema_of
-from tidemark_replica.peek.peek_reader import ANSWER_BYTES_MAX, Limits
+from tidemark_replica.peek.peek_reader import ANSWER_BYTES_MAX, AnswerLimits
 from tidemark_replica.peek.result_stash import StashedResult
 from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.index import IndexTrace
@@ -42,8 +42,8 @@ from tidemark_replica.values.arrow_types import arrow_schema
 _Place = tuple[GlobalId, Time]
 Answer = PeekRows | StashedResult
 Stopped = Callable[[], bool]
-ReadOne = Callable[[Peek, Limits, Stopped], Answer]
-ReadTogether = Callable[[Sequence[Peek], Limits], Sequence[PeekRows] | None]
+ReadOne = Callable[[Peek, AnswerLimits, Stopped], Answer]
+ReadTogether = Callable[[Sequence[Peek], AnswerLimits], Sequence[PeekRows] | None]
 LOOKUPS_MAX, ROWS_MAX, READ_BYTES_MAX = 64, 4096, 8 * 1024 * 1024
 """The limits of one read. The bytes are those of rows of average width."""
 ENVELOPE_BYTES = 16 * 1024
@@ -57,7 +57,7 @@ class _Lookup:
     """A lookup until it is read. `done` is called with its answer or its failure."""
 
     peek: Peek
-    limits: Limits
+    limits: AnswerLimits
     stopped: Stopped
     done: Callable[[Outcome[Answer]], None]
     job: Job
@@ -75,7 +75,7 @@ class LookupBatches:
         self._waiting: dict[_Place, dict[str, _Lookup]] = {}
         """The lookups of each place that has a read under way."""
 
-    def read(self, peek: Peek, limits: Limits, stopped: Stopped, done: Callable[[Outcome[Answer]], None]) -> Job:
+    def read(self, peek: Peek, limits: AnswerLimits, stopped: Stopped, done: Callable[[Outcome[Answer]], None]) -> Job:
         """Starts to read. The failure is what reading one raises."""
         lookup = _Lookup(peek, limits, stopped, done, Job(f"peek {peek.uuid}"))
         if not _is_plain(peek.finishing):
@@ -149,7 +149,7 @@ class LookupReader:
     def __init__(self, find: Callable[[GlobalId], IndexTrace | None], batches: BatchCache) -> None:
         self._find, self._batches = find, batches
 
-    def __call__(self, peeks: Sequence[Peek], limits: Limits) -> list[PeekRows] | None:
+    def __call__(self, peeks: Sequence[Peek], limits: AnswerLimits) -> list[PeekRows] | None:
         """The answers of lookups that differ in their keys alone; None where they must be read one by one. Raises
         OutOfFrontier, PlanNotAllowed."""
         index, first = self._find(peeks[0].target.id), peeks[0]
@@ -189,7 +189,7 @@ def _reads_much(trace: Trace, keys: Keys) -> bool:
     return rows > ROWS_MAX or rows * width > READ_BYTES_MAX
 
 
-def _largest(limits: Limits) -> int:
+def _largest(limits: AnswerLimits) -> int:
     """Bytes of the largest answer that is neither refused nor stashed."""
     return min(limits.max_bytes, ANSWER_BYTES_MAX if limits.spill_above is None else limits.spill_above)
 

@@ -21,9 +21,9 @@ from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
 from tidemark_protocol.tracing import Span
 from tidemark_replica.events.jobs import Failed, Job, Outcome
-from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.peek_reader import AnswerLimits
 from tidemark_replica.peek.result_stash import ResultStash, StashedResult
-from tidemark_replica.render.errors import ResultTooLarge, ViewInError
+from tidemark_replica.render.errors import CollectionInError, ResultTooLarge
 
 PEEKS_MAX = 10_000
 DEFAULT_MAX_RESULT_BYTES = 32 * 1024 * 1024
@@ -43,7 +43,7 @@ class PeekTargets(Protocol):
     def readable(self, peek: Peek) -> Readable | str | None:
         """The readable times, or the reason why nothing can be read; None while that is unknown."""
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
+    def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         """Starts to read on a pool."""
 
     def forget(self, peek: Peek) -> None:
@@ -75,7 +75,7 @@ class PeekQueue:
         """`answered` is called with every answer and the seconds it took."""
         self._send, self._targets, self._answered, self._stash = send, targets, answered, stash
         self._pending: dict[str, _Pending] = {}
-        self.limits = Limits(DEFAULT_MAX_RESULT_BYTES)
+        self.limits = AnswerLimits(DEFAULT_MAX_RESULT_BYTES)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -158,4 +158,4 @@ def _traced(peek: Peek) -> _Pending:
 
 def _error(error: Exception) -> PeekError:
     """An error of the data or the query is one that every replica would return."""
-    return PeekError(str(error), isinstance(error, ViewInError | ResultTooLarge))
+    return PeekError(str(error), isinstance(error, CollectionInError | ResultTooLarge))

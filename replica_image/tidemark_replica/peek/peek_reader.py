@@ -1,6 +1,6 @@
 """Reads peeks from an index or a shard into an Arrow IPC stream.
 
-batches ──finished──► Spool ──► PeekRows, where they fit in a message
+batches ──finished──► ResultSpool ──► PeekRows, where they fit in a message
                         └────► StashedResult
 """
 
@@ -24,7 +24,7 @@ from tidemark_replica.errors import ReplicaError
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.collection_reader import ReadContext, SkippedErrors, read_index, read_shard
 from tidemark_replica.peek.result_finishing import finished_batches
-from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
+from tidemark_replica.peek.result_stash import ResultSpool, ResultStash, StashedResult
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -33,7 +33,7 @@ ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Limits:
+class AnswerLimits:
     """Bytes. `max_bytes`: the largest answer; `stash_above`: the largest answer that is sent as a message, if there is
     a stash."""
 
@@ -62,15 +62,15 @@ class PeekReader:
         self._open_shard = open_shard
         self._stash = stash
 
-    def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
+    def __call__(self, peek: Peek, limits: AnswerLimits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         """The finished answer. Raises what `collection_reader` raises, ReplicaError for an index that does not exist,
         StashFull, OSError, and JobCancelled where the peek was dropped."""
         with tracing.span("read", peek.trace_context or None):
             return self._read(peek, limits, stopped)
 
-    def _read(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
+    def _read(self, peek: Peek, limits: AnswerLimits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)
-        spool, skipped = Spool(self._stash, limits.spill_above), SkippedErrors()
+        spool, skipped = ResultSpool(self._stash, limits.spill_above), SkippedErrors()
         with ExitStack() as on_failure:
             on_failure.callback(spool.close)
             with closing(self._batches_of(peek, most, skipped, stopped)) as batches:
@@ -93,7 +93,7 @@ class PeekReader:
         return read_index(reading, index, peek)
 
 
-def _written(spool: Spool, peek: Peek, batches: Iterator[Any], stopped: Callable[[], bool]) -> int:
+def _written(spool: ResultSpool, peek: Peek, batches: Iterator[Any], stopped: Callable[[], bool]) -> int:
     """Writes the finished rows; returns their number."""
     schema, rows = arrow_schema(peek.columns[: peek.finishing.shown]), 0
     with pa.ipc.new_stream(spool, schema) as writer:

@@ -19,11 +19,11 @@ from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.events.jobs import Job, Outcome, Pool
 from tidemark_replica.peek.lookup_batches import LookupBatches, ReadTogether
 from tidemark_replica.peek.peek_queue import Readable
-from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.peek_reader import AnswerLimits
 from tidemark_replica.peek.result_stash import StashedResult
 from tidemark_replica.shards.shards import ShardWatch
 
-Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | StashedResult]
+Read = Callable[[Peek, AnswerLimits, Callable[[], bool]], PeekRows | StashedResult]
 
 
 class InstalledPeekTargets:
@@ -56,7 +56,7 @@ class InstalledPeekTargets:
             return f"{peek.target.id} cannot be read: {dataflow.outdated.why}"
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
+    def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         unwanted = self._unwanted[peek.uuid] = threading.Event()
         if _is_lookup(peek):
             return self._lookups.read(peek, limits, unwanted.is_set, done)

@@ -1,6 +1,6 @@
 """The stash: answers that are too large for a message, as files that the client fetches in pieces.
 
-    rows ──► Spool: in memory ──(past `spill_above`)──► a file without a name ──► ResultStash, by uuid ──► pieces
+    rows ──► ResultSpool: in memory ──(past `spill_above`)──► a file without a name ──► ResultStash, by uuid ──► pieces
                        └──► an answer in one message          CancelPeek, client disconnected ──► closed
 
 The files have no names, so the system removes them when the process ends. Their total size is bounded. The client reads
@@ -21,7 +21,7 @@ STASH_BYTES = 8 * 1024 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
 
 
-class Spool:
+class ResultSpool:
     """A file that is being written: in memory until it exceeds `spill_above` bytes (None: always in memory)."""
 
     closed = False
@@ -89,7 +89,7 @@ class Spool:
 class StashedResult:
     """A complete answer on disk."""
 
-    spool: Spool
+    spool: ResultSpool
     row_count: int
     skipped: int = 0
 
@@ -99,7 +99,7 @@ class ResultStash:
 
     def __init__(self, folder: Path, limit: int = STASH_BYTES) -> None:
         self._folder, self._limit, self._bytes = folder, limit, 0
-        self._kept: dict[str, Spool] = {}
+        self._kept: dict[str, ResultSpool] = {}
         self._lock = threading.Lock()
 
     @property

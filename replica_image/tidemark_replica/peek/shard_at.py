@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, Scan, ShardReader, Sieve, open_shard, spill_folder
+from tidemark_persist import DIFF, ERROR, PartScan, ShardReader, Sieve, open_shard, spill_folder
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
@@ -69,7 +69,7 @@ class ShardAt:
             for table in contents.rows:
                 yield from table.to_batches(BATCH_ROWS)
 
-    def _scan(self, check: Callable[[], None]) -> Scan:
+    def _scan(self, check: Callable[[], None]) -> PartScan:
         names, types = [c.name for c in self.columns], [arrow_type(c.type) for c in self.columns]
         tested = _columns_of(self.filters)
         sieve = None
@@ -80,7 +80,7 @@ class ShardAt:
         folder = self.folder if self.folder is not None and self.folder.is_dir() else None
         conditions = tuple(conditions_of(names, types, self.predicates))
         kept = partial(self._kept, evaluation(self._filter) if self.filters else None, check)
-        return Scan(tuple(names), update_schema(types), kept, conditions, sieve, folder)
+        return PartScan(tuple(names), update_schema(types), kept, conditions, sieve, folder)
 
     def _kept(self, keep: Keep | None, check: Callable[[], None], batch: pa.RecordBatch) -> Updates:
         """The updates that the filters keep, in canonical form: equal rows have equal bits."""

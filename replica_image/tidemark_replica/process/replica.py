@@ -31,7 +31,7 @@ from tidemark_replica.errors import AddressNotUsable, SparkNotStarted
 from tidemark_replica.events.client import Responder
 from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.options import Options
+from tidemark_replica.options import ReplicaOptions
 from tidemark_replica.peek.lookup_batches import LookupReader
 from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.peek.peek_reader import PeekReader
@@ -52,7 +52,7 @@ from tidemark_replica.spark.priority import at_low_priority
 from tidemark_replica.spark.session import SparkHolder, start_spark
 from tidemark_replica.storage.source_secrets import SecretFilter, SourceSecrets
 from tidemark_replica.storage.tpch.initial import data_folder
-from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.telemetry.metrics import Metrics
 
 SPARK_THREADS = 4
@@ -71,7 +71,7 @@ RETRY_SECONDS = 1.0
 class Replica:
     """All parts of one process. `run` is called on the main thread, `stop` from any thread, `close` at the end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReplicaOptions) -> None:
         self._options = options
         self._mailbox, self._gate, self._handles = Mailbox(), EpochGate(), ShardHandles()
         self._describer = Describer(self._mailbox, self._handles, lambda: self._gate.epoch, self._installed)
@@ -96,7 +96,7 @@ class Replica:
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
         self._secrets = _source_secrets()
         cache = data_folder(self._scratch.folder)
-        self._spool = Spool(self._scratch.folder / "writes", quota.spool_bytes)
+        self._spool = WriteSpool(self._scratch.folder / "writes", quota.spool_bytes)
         self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, self._secrets, self._spool)
         self._merges = merge_pool()
         self._renderer = Renderer(
@@ -244,7 +244,7 @@ def _source_secrets() -> SourceSecrets:
     return secrets
 
 
-def _step_workers(options: Options) -> StepWorkers | None:
+def _step_workers(options: ReplicaOptions) -> StepWorkers | None:
     if options.step_workers == 0:
         return None
     return StepWorkers(options.step_workers, max_bytes=options.step_worker_bytes)

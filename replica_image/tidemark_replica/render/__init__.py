@@ -46,18 +46,19 @@ Reading order:
 from tidemark_replica.render.build import build
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import (
+    CollectionInError,
     NotRendered,
     OutOfMemory,
     RenderError,
     ResultTooLarge,
     StepCancelled,
     StepFailed,
-    ViewInError,
 )
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome, SteppedDataflow
 
 __all__ = [
+    "CollectionInError",
     "IndexTrace",
     "NotRendered",
     "OutOfMemory",
@@ -70,6 +71,5 @@ __all__ = [
     "StepFailed",
     "StepOutcome",
     "SteppedDataflow",
-    "ViewInError",
     "build",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from pathlib import Path
 
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -37,7 +37,7 @@ from tidemark_replica.render.lowering import sink_file
 from tidemark_replica.render.plan.fragments import Fragments
 from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
 from tidemark_replica.render.telemetry.operator_costs import OperatorCost, OperatorCosts
-from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
+from tidemark_replica.render.telemetry.progress import HydrationMeter, HydrationProgress
 
 SWEEP_SECONDS = 60.0
 """Seconds between sweeps while the dataflow steps. Files of attempts that do not count (a worker died, a task was
@@ -68,7 +68,7 @@ class RenderedDataflow:
         self._hydrated, self._steps = False, 0
         self._unswept, self._swept = False, time.monotonic()
         self.running: StepId | None = None
-        self._progress: HydrationProgress | None = None
+        self._progress: HydrationMeter | None = None
         self._rows = StepRows()
         for arrangement, layout in fragments.arrangements.items():
             store.install(Manifest.empty(arrangement, layout, description.as_of))
@@ -107,17 +107,17 @@ class RenderedDataflow:
         """(from, to): operators, by their places among `operators`, whose rows reach others."""
         return self._operators.channels
 
-    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
+    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int:
         """An upper bound of the updates that a step to `upper` reads. Opens no file."""
         limit = self._limit(upper)
         return self._rows.at_most(self._timed_files(limit, inputs, map(self._store.current, self._watched)), limit)
 
-    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int | None:
+    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int | None:
         """The updates that a step to `upper` reads, within a factor of two; None: not known. Opens no file."""
         limit = self._limit(upper)
         return self._rows.about(self._timed_files(limit, inputs, map(self._store.current, self._watched)), limit)
 
-    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
+    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int) -> Frontier:
         """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most.
 
         Runs on a pool while no step runs: it may read columns of times. Raises PersistError, ArrangementError.
@@ -128,7 +128,7 @@ class RenderedDataflow:
         return upper if end == limit else Frontier.at(end)
 
     def heavy_times(
-        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
+        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int
     ) -> list[tuple[int, int]]:
         """The times of a step to `upper` with at least `rows` updates, and how many each has. Like `narrowed` in all
         else."""
@@ -138,7 +138,7 @@ class RenderedDataflow:
                 self._timed_files(limit, inputs, pinned.values()), self._frontier.encode(), limit, rows
             )
 
-    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
+    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> Step:
         lower = self._frontier.time
         if lower is None or upper <= self._frontier:
             raise ValueError(f"dataflow {self.description.name} is complete up to {self._frontier}, not before {upper}")
@@ -194,7 +194,7 @@ class RenderedDataflow:
                     inputs_grow=self._inputs_grow,
                 )
                 if step.hydrates:
-                    self._progress = HydrationProgress(self._fragments.fragments, done.rows, self._ids)
+                    self._progress = HydrationMeter(self._fragments.fragments, done.rows, self._ids)
                     done.watch(self._progress)
                 for prepared in self._prepared:
                     done.run(prepared)
@@ -211,7 +211,7 @@ class RenderedDataflow:
         merges = tuple(done.merges)
         return StepOutcome(step, done.written, merges, deltas, folder, done.jobs, done.spent, done.cold_reads)
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> HydrationProgress | None:
         """The progress of the running hydration; None if none runs. Callable from any thread; reads small files."""
         progress = self._progress
         return None if progress is None else progress.snapshot()
@@ -272,7 +272,7 @@ class RenderedDataflow:
         return upper.encode() if until is None else min(upper.encode(), until)
 
     def _timed_files(
-        self, limit: int, inputs: Mapping[GlobalId, Sequence[Part]], watched: Iterable[Manifest]
+        self, limit: int, inputs: Mapping[GlobalId, Sequence[FilePart]], watched: Iterable[Manifest]
     ) -> list[TimedFile]:
         """The files with updates of a step that ends at `limit`: of shards, of imported indexes, and of scheduled
         updates. A hydration reads them from the first time on."""
@@ -283,7 +283,7 @@ class RenderedDataflow:
             files += [TimedFile.of_batch(batch, manifest.layout, self._cache, begin) for batch in batches]
         return files
 
-    def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
+    def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> Frontier:
         """The upper of the step. A large hydration with a delta join ends with the as_of: then all tasks share it,
         which they could not do with later times.
         """
@@ -338,7 +338,7 @@ def _remove_rest(folder: Path, store: ArrangementStore) -> None:
     store.clear(of=f"{folder.name}-")
 
 
-def _clipped(parts: Sequence[Part], limit: int) -> Iterator[Part]:
+def _clipped(parts: Sequence[FilePart], limit: int) -> Iterator[FilePart]:
     """The parts up to `limit`."""
     for part in parts:
         if part.lower < limit:

@@ -1,12 +1,13 @@
 """The errors of rendering and stepping a plan.
 
-    RenderError ├── NotRendered     the plan needs an operator that this replica does not have; nothing was built ├──
-    StepFailed      a step did not complete, or was not committed; the state is unchanged, and the step can run again
+    RenderError
+    ├── NotRendered        the plan needs an operator that this replica does not have; nothing was built
+    ├── StepFailed         a step did not complete, or was not committed: the state is unchanged, and it can run again
     │   ├── EndlessRecursion  a recursion exceeded the iterations that any recursion may have
     │   └── OutOfMemory       a process that ran the step vanished, as a process does that takes too much memory
-    ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is unchanged
-    ├── ViewInError     a peek found errors in the collection; the message is that of the error
-    └── ResultTooLarge  the rows of a peek take more space than its caller allows
+    ├── StepCancelled      a step was cancelled, by `cancel` or `drop`; the state is unchanged
+    ├── CollectionInError  a peek found errors in the collection; the message is that of the error
+    └── ResultTooLarge     the rows of a peek take more space than its caller allows
 
 Errors *of the data* are not here: they are rows with `__error` set.
 """
@@ -40,7 +41,7 @@ class StepCancelled(RenderError):
     """The step was cancelled. Nothing was committed."""
 
 
-class ViewInError(RenderError):
+class CollectionInError(RenderError):
     """The collection holds errors at the requested time."""
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_replica.arrangement.batches.batch import BatchRef
@@ -45,7 +45,7 @@ class Step:
     limit: Time
     """The end of the updates that are computed: `upper`, or the dataflow's until."""
     hydrates: bool
-    parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
+    parts: Mapping[GlobalId, tuple[FilePart, ...]] = field(default_factory=dict)
     is_only_step: bool = False
     """Whether the dataflow has one time, the as_of: its operators keep nothing for later steps."""
 
@@ -113,21 +113,21 @@ class SteppedDataflow(Protocol):
     def frontier(self) -> Frontier:
         """Every export is complete below it: the lower of the next step, empty once `until` is reached."""
 
-    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
+    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int:
         """An upper bound of the updates that a step to `upper` reads. Opens no file."""
 
-    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int | None:
+    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int | None:
         """The updates that a step to `upper` reads, within a factor of two; None: not known. Opens no file."""
 
-    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
+    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int) -> Frontier:
         """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most."""
 
     def heavy_times(
-        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int
+        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int
     ) -> list[tuple[int, int]]:
         """The times of a step to `upper` with at least `rows` updates, ascending, and how many each has."""
 
-    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
+    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> Step:
         """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.
 
         `inputs` has the parts to read of every source import: `shard.listen(lower, upper)`, or at hydration

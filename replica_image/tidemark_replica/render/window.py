@@ -15,7 +15,7 @@ from tidemark_protocol.plan.lir import OrderKey, Window, WindowCall, WindowFrame
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.ordering import Order
 from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
-from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.calls import WindowColumn
 from tidemark_replica.kernels.window.frames import Bound, Distance, Frame
 from tidemark_replica.kernels.window.window import WindowFunction
 from tidemark_replica.render.plan.fragments import Scope
@@ -36,9 +36,9 @@ def lower_window(scope: Scope, plan: Window, stream: Stream) -> Stream:
     return Stream(Kernel(spec, stream.tree), plan.schema)
 
 
-def _call(call: WindowCall, plan: Window) -> Call:
+def _call(call: WindowCall, plan: Window) -> WindowColumn:
     arguments = ", ".join(f"c{a}" for a in call.arguments) or ("*" if call.function == "count" else "")
-    return Call(
+    return WindowColumn(
         call.function,
         call.arguments,
         arrow_type(call.type.type),

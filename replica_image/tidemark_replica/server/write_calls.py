@@ -21,7 +21,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_replica.storage.ingestion_threads import ReceivedCall
 from tidemark_replica.storage.written.inbox import WriteAnswer
-from tidemark_replica.storage.written.receive import Part, WriteHeader
+from tidemark_replica.storage.written.receive import CallPart, WriteHeader
 from tidemark_replica.storage.written.refusal import BAD_REQUEST, WriteNotPossible, WriteRefused, WriteUnknown
 from tidemark_replica.values.failure_text import log_text, public_text
 
@@ -101,8 +101,8 @@ def _header(asked: pb.WriteRowsHeader) -> WriteHeader:
     return replace(first, others=tuple(others))
 
 
-def _parts(sections: Iterable[pb.WriteRowsSection]) -> tuple[Part, ...]:
-    return tuple(Part(each.operation, each.rows, tuple(each.changed)) for each in sections)
+def _parts(sections: Iterable[pb.WriteRowsSection]) -> tuple[CallPart, ...]:
+    return tuple(CallPart(each.operation, each.rows, tuple(each.changed)) for each in sections)
 
 
 def _pieces(requests: Iterator[pb.WriteRowsRequest]) -> Iterator[bytes]:

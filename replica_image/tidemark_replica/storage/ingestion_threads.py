@@ -63,7 +63,7 @@ from tidemark_replica.storage.written.inspect import tables_of as written_tables
 from tidemark_replica.storage.written.receive import Receiver, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible
 from tidemark_replica.storage.written.source import WrittenIngestion
-from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
@@ -84,11 +84,11 @@ class IngestionThreads:
         shards: ShardWriters,
         cache: Path,
         secrets: SourceSecrets | None = None,
-        spool: Spool | None = None,
+        spool: WriteSpool | None = None,
     ) -> None:
         self._session, self.shards, self._cache = session, shards, cache
         self.secrets = secrets or SourceSecrets(None)
-        self._spool = spool or Spool(cache / "writes")
+        self._spool = spool or WriteSpool(cache / "writes")
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
         self._violating: dict[GlobalId, ViolatingVersions] = {}

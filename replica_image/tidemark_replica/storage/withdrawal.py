@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Part, Shard, read_part
+from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
 
 
@@ -30,5 +30,5 @@ class Withdrawal:
                     at = batch.schema.get_field_index(DIFF)
                     yield batch.set_column(at, batch.schema.field(at), pc.negate(batch.column(at)))
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[FilePart]:
         return [] if self._as_of is None else self._shard.snapshot_parts(self._as_of)

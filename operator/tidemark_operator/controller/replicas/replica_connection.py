@@ -50,7 +50,7 @@ KEEPALIVE = (
 )
 
 
-class Host(Protocol):
+class ConnectionOwner(Protocol):
     """The owner of the connection."""
 
     config: InstanceConfig
@@ -88,7 +88,9 @@ class ReplicaConnection:
     """Keeps one replica connected: `run` it as a task, and cancel it to close the connection. It ends by itself
     where another operator leads."""
 
-    def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: ChannelFactory = PLAIN_CHANNELS) -> None:
+    def __init__(
+        self, replica: ReplicaId, address: str, host: ConnectionOwner, dialer: ChannelFactory = PLAIN_CHANNELS
+    ) -> None:
         self.replica, self.address, self.dialer = replica, address, dialer
         self._host = host
         self._stub: compute_pb2_grpc.ComputeStub | None = None

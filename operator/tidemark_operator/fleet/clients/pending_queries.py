@@ -26,7 +26,7 @@ Answer = PeekRows | PeekStashed | PeekError
 _RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 
 
-class Host(Protocol):
+class QueryHost(Protocol):
     """The instance that answers."""
 
     core: Instance
@@ -44,7 +44,7 @@ class Host(Protocol):
 class PendingQueries:
     """The callers of one instance."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: QueryHost) -> None:
         self._host = host
         self._answers: dict[str, asyncio.Future[PeekAnswer]] = {}
         # by owner: the peek of a query's dataflow, and its target, until replicas are done with it

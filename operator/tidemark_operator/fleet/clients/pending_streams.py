@@ -26,7 +26,7 @@ TRIES = 3
 """A step that has failed so often on every replica ends its client."""
 
 
-class Host(Protocol):
+class StreamHost(Protocol):
     """The instance that the dataflows run on."""
 
     core: Instance
@@ -39,7 +39,7 @@ class Host(Protocol):
 class PendingStreams:
     """The subscribes and copies of one instance."""
 
-    def __init__(self, host: Host, backlog: Backlog) -> None:
+    def __init__(self, host: StreamHost, backlog: Backlog) -> None:
         self._host, self._backlog = host, backlog
         self._owners: set[str] = set()
         self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}

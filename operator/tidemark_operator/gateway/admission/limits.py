@@ -44,7 +44,7 @@ def planner_queue() -> FairQueue:
     )
 
 
-class Limits:
+class GatewayLimits:
     """The queues of one gateway."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidemark_operator.catalogue.relations import catalogue, named_alone
 from tidemark_operator.errors import DefinitionRefused
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import raise_refusal
@@ -82,7 +82,7 @@ def _api_errors() -> Iterator[None]:
 class Definitions:
     """The definitions of one gateway. `allowed`: whether there are some, by the operator's --no-definitions."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits, allowed: bool = True) -> None:
+    def __init__(self, context: ReconcileContext, limits: GatewayLimits, allowed: bool = True) -> None:
         self._context, self._limits, self._allowed = context, limits, allowed
         self._shared = SharedSources(context, limits)
 

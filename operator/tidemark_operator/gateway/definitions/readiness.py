@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.definitions.refusals import being_deleted, dropped
 from tidemark_operator.gateway.definitions.table_definition import table_names
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -186,7 +186,7 @@ async def until_refused(context: ReconcileContext, key: Key, uid: str, table: st
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def settled(context: ReconcileContext, limits: Limits, caller: str, key: Key) -> Body | None:
+async def settled(context: ReconcileContext, limits: GatewayLimits, caller: str, key: Key) -> Body | None:
     """The object; one that goes is waited for. Raises DefinitionRefused: it has not gone after DELETION_SECONDS."""
     kube = context.kube
     found = await kube.get(key.resource, key.namespace, key.name)

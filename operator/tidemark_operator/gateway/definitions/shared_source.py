@@ -19,7 +19,7 @@ from typing import Any
 from tidemark_operator.catalogue.relations import named_alone
 from tidemark_operator.catalogue.source_tables import readers_of
 from tidemark_operator.errors import DefinitionRefused
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.definitions.definition import CHANGED_BY, is_of
 from tidemark_operator.gateway.definitions.readiness import settled, until_refused, until_table
@@ -39,7 +39,7 @@ ATTEMPTS, PAUSE_SECONDS = 10, 0.2
 class SharedSources:
     """The DataSources of one gateway whose tables come and go by SQL."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+    def __init__(self, context: ReconcileContext, limits: GatewayLimits) -> None:
         self._context, self._limits = context, limits
 
     async def add(self, access: Access, request: Any) -> tuple[bool, str]:

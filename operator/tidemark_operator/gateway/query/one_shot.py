@@ -16,7 +16,7 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged
 from tidemark_operator.fleet.clients.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_protocol.errors import MalformedPlan
@@ -75,7 +75,7 @@ def _peek(description: DataflowDescription, planned: PlannedOneShot, time: Time)
     return Peek(str(uuid.uuid4()), IndexTarget(index.id), time, every, planned.finishing, columns)
 
 
-def input_spans(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[Span]:
+def input_spans(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[ReadableTimes]:
     """The readable times of each input.
 
     Raises:
@@ -86,13 +86,15 @@ def input_spans(registry: Registry, running: RunningInstance, description: Dataf
     return list(_spans(running, import_names(registry, running.namespace, description), description))
 
 
-def _spans(running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription) -> Iterator[Span]:
+def _spans(
+    running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription
+) -> Iterator[ReadableTimes]:
     for source in description.source_imports:
         name = names.get(source.id, source.shard.location)
         known = running.shards.register(source.shard.shard_id, source.shard.location)
         if known.readable is None:
             raise QueryNotReady(f"{name} cannot be read yet: no replica has reported its frontiers")
-        yield Span(name, known.readable.since, known.readable.upper)
+        yield ReadableTimes(name, known.readable.since, known.readable.upper)
     for imported in description.index_imports:
         name = names.get(imported.id, imported.id)
         index = running.index(imported.id)
@@ -100,4 +102,4 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
             raise RelationChanged()
         if why := why_in_vain(running, imported.id):
             raise QueryRefused(f"{name} cannot be read: {why}")
-        yield Span(name, index.since, index.write or Frontier.minimum())
+        yield ReadableTimes(name, index.since, index.write or Frontier.minimum())

@@ -53,7 +53,7 @@ _OPERATORS = (
 
 
 @dataclass(frozen=True)
-class Query:
+class GatewayQuery:
     """A query that can be sent. `reads`: the relation's name; empty where a `dataflow` of its own has the answer.
     `target`: the only replica that may answer; None: any."""
 
@@ -112,7 +112,7 @@ class QueryRequest:
 class PreparedQuery:
     """A query that can be answered. `now`: the query as of the time that is the freshest now; raises QueryRefused."""
 
-    now: Callable[[], Query | OperatorQuery]
+    now: Callable[[], GatewayQuery | OperatorQuery]
     one_shot: bool
 
 
@@ -151,13 +151,13 @@ async def prepare(
     def target(running: RunningInstance) -> ReplicaId | None:
         return resolve_replica(running, request.replica) if request.replica else None
 
-    def looked_up(plan: PlannedPeek) -> Query:
+    def looked_up(plan: PlannedPeek) -> GatewayQuery:
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
         peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
-        return Query(peek, readable.instance, readable.name, target=target(readable.instance))
+        return GatewayQuery(peek, readable.instance, readable.name, target=target(readable.instance))
 
-    def made(of_relation: RowSource) -> Query:
+    def made(of_relation: RowSource) -> GatewayQuery:
         if not has_rows and isinstance(planned, PlannedPeek):
             return looked_up(planned)
         running = require_instance(context, namespace, place, _OPERATORS if has_rows else _QUERY)
@@ -166,13 +166,13 @@ async def prepare(
         dataflow, peek = one_shot.prepare(context.registry, running, name, plan, when)
         if has_rows:
             one_shot.check_plan_size(dataflow.description)
-        return Query(peek, running, dataflow=dataflow, target=target(running))
+        return GatewayQuery(peek, running, dataflow=dataflow, target=target(running))
 
-    def possible() -> Query:
+    def possible() -> GatewayQuery:
         """Repeated while the query waits: rows of tidemark_introspection are made once, at the end."""
         return made(empty_rows)
 
-    def now() -> Query:
+    def now() -> GatewayQuery:
         if has_rows:
             possible()
         return made(partial(rows, context, namespace, stored=stored))

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import MAX_TIME, Time
 
 
 @dataclass(frozen=True)
-class Span:
+class ReadableTimes:
     """The times at which a relation can be read: at or after `since`, before `write`."""
 
     name: str
@@ -42,7 +42,7 @@ class TimeRequest:
     now: int = field(default_factory=now_ms)
 
 
-def choose_time(spans: Sequence[Span], when: TimeRequest) -> Time:
+def choose_time(spans: Sequence[ReadableTimes], when: TimeRequest) -> Time:
     """The time to read all relations at.
 
     Raises:

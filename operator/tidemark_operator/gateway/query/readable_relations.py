@@ -15,7 +15,7 @@ from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChange
 from tidemark_operator.fleet.clients.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import require_online
-from tidemark_operator.gateway.query.read_time import Span
+from tidemark_operator.gateway.query.read_time import ReadableTimes
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
@@ -26,7 +26,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 
 
 @dataclass(frozen=True)
-class ReadableRelation(Span):
+class ReadableRelation(ReadableTimes):
     """A relation that can be read: the target of its peek, and the instance that answers."""
 
     target: IndexTarget | ShardTarget

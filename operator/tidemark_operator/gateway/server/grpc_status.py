@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidemark_operator.errors import OperatorError, StatementRefused
-from tidemark_operator.gateway.server.status import Status, sqlstate_of, status_of
+from tidemark_operator.gateway.server.status import CallStatus, sqlstate_of, status_of
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def grpc_errors(rpc: Any) -> AsyncIterator[None]:
         raise
 
 
-def _metadata(error: OperatorError, status: Status) -> tuple[tuple[str, str], ...]:
+def _metadata(error: OperatorError, status: CallStatus) -> tuple[tuple[str, str], ...]:
     sqlstate = ("tidemark-sqlstate", sqlstate_of(error, status))
     if isinstance(error, StatementRefused) and error.line:
         return sqlstate, ("tidemark-position", f"{error.line}:{error.column}")

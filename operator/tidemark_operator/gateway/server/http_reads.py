@@ -33,7 +33,7 @@ from aiohttp import HttpVersion11, web
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import OperatorError, QueryRefused, SubscribeVoid
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.query.query import QueryRequest
 from tidemark_operator.gateway.query.statement_shape import SPARK
@@ -83,7 +83,7 @@ _VANISHED = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_K
 class HttpReads:
     """Serves the paths of queries and subscribes."""
 
-    def __init__(self, queries: Queries, subscribes: Subscribes, door: Authenticator, limits: Limits) -> None:
+    def __init__(self, queries: Queries, subscribes: Subscribes, door: Authenticator, limits: GatewayLimits) -> None:
         self._queries, self._subscribes, self._door, self._limits = queries, subscribes, door, limits
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="rows as text")
 
@@ -207,7 +207,7 @@ def _complete(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
 class HttpQuery:
     """The client of one query over HTTP."""
 
-    def __init__(self, reply: Reply, text: type[QueryText], run: Run, limits: Limits) -> None:
+    def __init__(self, reply: Reply, text: type[QueryText], run: Run, limits: GatewayLimits) -> None:
         self.reply, self._make, self._run = reply, text, run
         self.large: FairQueue | None = limits.texts
         self._text: QueryText | None = None

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from tidemark_operator.errors import WriteUnknown
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.server.http_body import pieces
 from tidemark_operator.gateway.server.http_server import HttpRefused, failure
@@ -42,7 +42,7 @@ FORMATS = {
 class HttpRows:
     """The paths for rows."""
 
-    def __init__(self, inserts: Inserts, door: Authenticator, limits: Limits) -> None:
+    def __init__(self, inserts: Inserts, door: Authenticator, limits: GatewayLimits) -> None:
         self._inserts, self._door, self._limits = inserts, door, limits
         self._writes = set[asyncio.Task[Written]]()
 

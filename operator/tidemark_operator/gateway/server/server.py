@@ -26,7 +26,7 @@ import grpc
 from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
-from tidemark_operator.gateway.admission.limits import CALLS, Limits
+from tidemark_operator.gateway.admission.limits import CALLS, GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.definitions.definitions import Definitions
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
@@ -87,7 +87,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._state, self._listening, self._file = state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Authenticator(self._token, Reviews(context.kube))
-        self._limits = Limits()
+        self._limits = GatewayLimits()
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
         self._queries = Queries(context, self._statements, tables, self._limits)
         self._subscribes = Subscribes(context, self._limits)

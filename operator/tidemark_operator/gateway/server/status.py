@@ -32,7 +32,7 @@ from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, 
 
 
 @dataclass(frozen=True)
-class Status:
+class CallStatus:
     """`sqlstate`: PostgreSQL's code. `advice`: the end of the error's text."""
 
     grpc: grpc.StatusCode
@@ -73,34 +73,34 @@ _OF_WRITE = {
     "KEY_REUSED": "22023",
 }
 """The SQLSTATEs of the codes with which rows are refused; all others: 42000."""
-_STATUS: tuple[tuple[type[OperatorError], Status], ...] = (
-    (TimeNotReadable, Status(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
-    (TooMany, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),
-    (WriteStopped, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "55000")),
-    (QueryNotReady, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03")),
-    (RelationChanged, Status(grpc.StatusCode.INVALID_ARGUMENT, 409, "40001")),
-    (QueryRefused, Status(grpc.StatusCode.INVALID_ARGUMENT, 400, "42000")),
-    (SubscribeBehind, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
-    (SubscribeRevoked, Status(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
-    (SubscribeEnded, Status(grpc.StatusCode.FAILED_PRECONDITION, 409, "55000")),
-    (AnswerIsError, Status(grpc.StatusCode.FAILED_PRECONDITION, 409, "22000")),
-    (AnswerLost, Status(grpc.StatusCode.ABORTED, 503, "40001")),
-    (WriteUnknown, Status(grpc.StatusCode.ABORTED, 503, "40003")),
-    (AnswerTimedOut, Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504, "57014")),
-    (AnswerNotRead, Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
-    (Forbidden, Status(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
-    (Unauthenticated, Status(grpc.StatusCode.UNAUTHENTICATED, 401, "28000")),
-    (ReviewUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
-    (PlannerUnavailable, Status(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
+_STATUS: tuple[tuple[type[OperatorError], CallStatus], ...] = (
+    (TimeNotReadable, CallStatus(grpc.StatusCode.OUT_OF_RANGE, 409, "72000")),
+    (TooMany, CallStatus(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53300")),
+    (WriteStopped, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 503, "55000")),
+    (QueryNotReady, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03")),
+    (RelationChanged, CallStatus(grpc.StatusCode.INVALID_ARGUMENT, 409, "40001")),
+    (QueryRefused, CallStatus(grpc.StatusCode.INVALID_ARGUMENT, 400, "42000")),
+    (SubscribeBehind, CallStatus(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
+    (SubscribeRevoked, CallStatus(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
+    (SubscribeEnded, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 409, "55000")),
+    (AnswerIsError, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 409, "22000")),
+    (AnswerLost, CallStatus(grpc.StatusCode.ABORTED, 503, "40001")),
+    (WriteUnknown, CallStatus(grpc.StatusCode.ABORTED, 503, "40003")),
+    (AnswerTimedOut, CallStatus(grpc.StatusCode.DEADLINE_EXCEEDED, 504, "57014")),
+    (AnswerNotRead, CallStatus(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "53400")),
+    (Forbidden, CallStatus(grpc.StatusCode.PERMISSION_DENIED, 403, "42501")),
+    (Unauthenticated, CallStatus(grpc.StatusCode.UNAUTHENTICATED, 401, "28000")),
+    (ReviewUnavailable, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
+    (PlannerUnavailable, CallStatus(grpc.StatusCode.FAILED_PRECONDITION, 503, "57P03", _AGAIN)),
 )
 
 
-def status_of(error: OperatorError) -> Status | None:
+def status_of(error: OperatorError) -> CallStatus | None:
     """None: a defect, which callers learn nothing of but that there is one."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), None)
 
 
-def sqlstate_of(error: OperatorError, status: Status) -> str:
+def sqlstate_of(error: OperatorError, status: CallStatus) -> str:
     """A refusal of the planner has the SQLSTATE of its first diagnostic, one of rows that of its code."""
     if isinstance(error, DefinitionRefused):
         return error.sqlstate

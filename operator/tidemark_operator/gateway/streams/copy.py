@@ -12,7 +12,7 @@ from typing import Any
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.query.plan_again import plan_again
@@ -29,7 +29,7 @@ from tidemark_protocol.types import Column
 class Copies:
     """The copies of one gateway. A copy that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+    def __init__(self, context: ReconcileContext, limits: GatewayLimits) -> None:
         self._context, self._limits = context, limits
 
     async def serve(self, access: Access, request: Any) -> Any:

@@ -29,7 +29,7 @@ from tidemark_operator.errors import (
 )
 from tidemark_operator.fleet.clients.row_calls import send_rows
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
@@ -135,7 +135,7 @@ class Written:
 class Inserts:
     """The calls of one gateway that write rows."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+    def __init__(self, context: ReconcileContext, limits: GatewayLimits) -> None:
         self._context, self._limits = context, limits
 
     async def describe(

@@ -16,12 +16,12 @@ from tidemark_operator.fleet.clients.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.query.operator_query import OperatorQuery
 from tidemark_operator.gateway.query.plan_again import plan_again
-from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, describe, prepare
+from tidemark_operator.gateway.query.query import GatewayQuery, PreparedQuery, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -65,7 +65,7 @@ class Queries:
     """The queries of one gateway."""
 
     def __init__(
-        self, context: ReconcileContext, statements: StatementCache, tables: RetainedTables, limits: Limits
+        self, context: ReconcileContext, statements: StatementCache, tables: RetainedTables, limits: GatewayLimits
     ) -> None:
         self._context, self._statements, self._tables, self._limits = context, statements, tables, limits
 
@@ -111,7 +111,7 @@ class Queries:
 
 
 async def _send(
-    client: QueryClient, caller: str, query: Query | OperatorQuery, result: PeekRows | PeekStashed, held: Hold
+    client: QueryClient, caller: str, query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed, held: Hold
 ) -> None:
     async with AsyncExitStack() as stack:
         if isinstance(result, PeekRows):
@@ -125,13 +125,13 @@ async def _send(
         await send_answer(client, messages, held)
 
 
-def _answer(query: Query | OperatorQuery, result: PeekRows | PeekStashed) -> QueryAnswer:
+def _answer(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed) -> QueryAnswer:
     return QueryAnswer(query.as_of, query.reads, query.shown, result.skipped, _pieces(query, result))
 
 
-async def _pieces(query: Query | OperatorQuery, result: PeekRows | PeekStashed) -> AsyncGenerator[bytes, None]:
+async def _pieces(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed) -> AsyncGenerator[bytes, None]:
     if isinstance(result, PeekStashed):
-        assert isinstance(query, Query), "the operator keeps no answer"
+        assert isinstance(query, GatewayQuery), "the operator keeps no answer"
         async for piece in pieces(query.instance, query.peek.uuid, result.size):
             yield piece
     else:

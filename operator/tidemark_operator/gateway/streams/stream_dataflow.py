@@ -17,7 +17,7 @@ from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.admission.wait_policy import when_possible
 from tidemark_operator.gateway.auth.access import Access
@@ -64,7 +64,7 @@ class PlannedSubject:
 
 
 async def plan_subject(
-    context: ReconcileContext, limits: Limits, access: Access, subject: Subject, what: str
+    context: ReconcileContext, limits: GatewayLimits, access: Access, subject: Subject, what: str
 ) -> PlannedSubject:
     """Plan a subject, check the caller's rights, and wait for a replica. `what`: a prefix of the dataflow's name.
 

@@ -21,7 +21,7 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeNotWhole, SubscribeRevoked
 from tidemark_operator.fleet.clients.subscription import Subscription
-from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
 from tidemark_operator.gateway.query.plan_again import plan_again
@@ -55,7 +55,7 @@ class SubscribeClient(Protocol):
 class Subscribes:
     """The subscribes of one gateway. One that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+    def __init__(self, context: ReconcileContext, limits: GatewayLimits) -> None:
         self._context, self._limits = context, limits
 
     async def serve(self, access: Access, admit: Authenticate, request: Any, client: SubscribeClient) -> None:

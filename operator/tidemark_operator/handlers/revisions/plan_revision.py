@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState, PendingRevision, ReplacementId
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, PlannerAnswer, ReplacementId
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
 from tidemark_operator.catalogue.row_counts import counts_of, counts_of_now
@@ -215,7 +215,7 @@ class RevisionPlanner:
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
         check_cycle(state, self._context.registry.dataflows(state.key.namespace), reads)
 
-    async def _ask(self, state: DataflowState, dataflow: Dataflow, request: PlanRequest) -> Answer:
+    async def _ask(self, state: DataflowState, dataflow: Dataflow, request: PlanRequest) -> PlannerAnswer:
         """The planner's answer. A request that was answered is not sent again, unless the planner itself failed."""
         question = question_of(request, dataflow.replan)
         answer = state.planning.answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PlannerAnswer
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.relations import NOT_COUNTED, catalogue
 from tidemark_operator.catalogue.row_counts import RowCounts, counts_with
@@ -70,7 +70,7 @@ def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs
     return diagnostics.standing(refused)
 
 
-def must_send(answer: Answer | None, question: Digest, now_ms: int) -> bool:
+def must_send(answer: PlannerAnswer | None, question: Digest, now_ms: int) -> bool:
     """Whether the request must be sent: it differs from the answered one, or may be sent again by now."""
     if answer is None or answer.question != question:
         return True
@@ -78,14 +78,14 @@ def must_send(answer: Answer | None, question: Digest, now_ms: int) -> bool:
 
 
 def remember(
-    dataflow: Dataflow, response: Planned | Refused, question: Digest, earlier: Answer | None, now_ms: int
-) -> Answer:
+    dataflow: Dataflow, response: Planned | Refused, question: Digest, earlier: PlannerAnswer | None, now_ms: int
+) -> PlannerAnswer:
     """The answer as it is kept. Where the planner failed or took too long, the same request is sent again, with longer
     and longer pauses: each such plan costs a planner process."""
     if isinstance(response, Planned):
-        return Answer(question, response)
+        return PlannerAnswer(question, response)
     outcome = outcome_of_refusal(dataflow, response)
     if not is_planners_fault(response):
-        return Answer(question, outcome)
+        return PlannerAnswer(question, outcome)
     tried = earlier.tried + 1 if earlier is not None and earlier.question == question else 1
-    return Answer(question, outcome, tried, now_ms + pause_ms(tried))
+    return PlannerAnswer(question, outcome, tried, now_ms + pause_ms(tried))

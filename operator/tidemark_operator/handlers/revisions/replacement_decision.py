@@ -91,7 +91,7 @@ def cannot_run_beside(active: DataflowRevision, pending: DataflowRevision) -> bo
 
 
 @dataclass(frozen=True)
-class Member:
+class ReplacementMember:
     """The progress of one Dataflow of a replacement.
 
     `pending`: whether it has the revision that takes over. `obstacle`: why that cannot be planned or installed;
@@ -110,7 +110,7 @@ class Member:
     level_ms: int | None = None
 
 
-def judge(members: Iterable[Member], now_ms: int) -> Obstacle | None:
+def judge(members: Iterable[ReplacementMember], now_ms: int) -> Obstacle | None:
     """The obstacle of a replacement, failures first; None if it may take over."""
     members = list(members)
     for m in members:
@@ -122,7 +122,7 @@ def judge(members: Iterable[Member], now_ms: int) -> Obstacle | None:
     return next((held for m in members if (held := _awaited(m, now_ms)) is not None), None)
 
 
-def _awaited(m: Member, now_ms: int) -> Obstacle | None:
+def _awaited(m: ReplacementMember, now_ms: int) -> Obstacle | None:
     if not m.pending:
         return Obstacle(f"Dataflow {m.name} is to be planned anew with it" + (f": {m.waits}" if m.waits else ""))
     if m.at_once:

@@ -21,7 +21,13 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import exporters_first, install
-from tidemark_operator.handlers.revisions.replacement_decision import Keep, Member, cannot_run_beside, decide, judge
+from tidemark_operator.handlers.revisions.replacement_decision import (
+    Keep,
+    ReplacementMember,
+    cannot_run_beside,
+    decide,
+    judge,
+)
 from tidemark_operator.handlers.revisions.revision_ends import note_ends
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.planning.revision import ActiveRevision
@@ -87,19 +93,21 @@ def _unmarked(root: DataflowState, dataflows: Sequence[DataflowState], members: 
 
 def _member(
     root: DataflowState, state: DataflowState, dataflows: Sequence[DataflowState], running: RunningInstance | None
-) -> Member:
+) -> ReplacementMember:
     assert root.pending is not None
     preparing, active, pending = state.preparing, state.active, state.pending
     kept = decide(state, dataflows) == Keep()
     if active is None or pending is None or not kept or pending.together != root.pending.together:
         failed, message = (preparing.failed, preparing.message) if preparing else (False, "")
-        return Member(state.key.name, False, obstacle=message if failed else "", waits="" if failed else message)
+        return ReplacementMember(
+            state.key.name, False, obstacle=message if failed else "", waits="" if failed else message
+        )
     mark, installing = pending.mark, state.installing(pending.mark)
     failed, message = (installing.failed, installing.message) if installing else (False, "")
     installed = running.dataflow(state.installation(mark)) if running else None
     collections = running.collections_of(installed.owner) if running and installed else []
     hydrated = sum(c.hydrated for c in collections)
-    return Member(
+    return ReplacementMember(
         state.key.name,
         True,
         obstacle=message if failed else "",

@@ -34,9 +34,9 @@ from tidemark_operator.resources.conditions.data_source import DataSourceFacts
 from tidemark_operator.resources.conditions.dataflow import (
     ERRORING,
     DataflowFacts,
+    DestinationFacts,
     EarlierRevision,
-    Publication,
-    Replacement,
+    ReplacementFacts,
     Stored,
 )
 from tidemark_operator.resources.conditions.instance import READY, instance_conditions, invalid_spec
@@ -219,7 +219,7 @@ def _installed(
     return installed, running.collections_of(installed.owner)
 
 
-def _replacement(state: DataflowState) -> Replacement | None:
+def _replacement(state: DataflowState) -> ReplacementFacts | None:
     """A revision that is to take over, or is being prepared. A superseded active revision is treated like an edited
     one: it is not what the spec asks for."""
     preparing, superseded = state.preparing, state.ends.superseded
@@ -227,7 +227,7 @@ def _replacement(state: DataflowState) -> Replacement | None:
     if state.active is None or not (state.pending or state.edited or failed or superseded):
         return None
     obstacle = state.taking_over or preparing or Obstacle("another revision is being prepared")
-    return Replacement(state.edited or state.active.name in superseded, obstacle.message, obstacle.failed)
+    return ReplacementFacts(state.edited or state.active.name in superseded, obstacle.message, obstacle.failed)
 
 
 def _earlier(state: DataflowState, exports: Sequence[Collection]) -> EarlierRevision | None:
@@ -334,7 +334,7 @@ def _publication(c: Collection, kind: str) -> PublicationReport | None:
 
 def _publications(
     mark: ActiveRevision | None, exports: Sequence[Collection], allowed: AllowedHosts
-) -> tuple[Publication, ...]:
+) -> tuple[DestinationFacts, ...]:
     """The destinations of a revision's exports, for their conditions."""
     if mark is None:
         return ()
@@ -344,11 +344,11 @@ def _publications(
             report = next((_publication(c, kind) for c in exports if c.id == export.id), None)
             name = export.id.split("/")[1]
             if refused:
-                found.append(Publication(name, kind, exists=False, problem=refused, reason=ADDRESS_NOT_ALLOWED))
+                found.append(DestinationFacts(name, kind, exists=False, problem=refused, reason=ADDRESS_NOT_ALLOWED))
             elif report is None:
-                found.append(Publication(name, kind, exists=False))
+                found.append(DestinationFacts(name, kind, exists=False))
             else:
-                found.append(Publication(name, kind, report.time is not None, report.problem, report.reason))
+                found.append(DestinationFacts(name, kind, report.time is not None, report.problem, report.reason))
     return tuple(found)
 
 

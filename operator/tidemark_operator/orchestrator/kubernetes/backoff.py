@@ -10,7 +10,7 @@ from tidemark_operator.orchestrator.local.supervised_process import backoff_ms
 T = TypeVar("T")
 
 
-class Backoff(Generic[T]):
+class KeyedBackoff(Generic[T]):
     """Failures by key. `now` is in seconds of a monotonic clock."""
 
     def __init__(self) -> None:

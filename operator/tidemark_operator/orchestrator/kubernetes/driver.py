@@ -14,9 +14,9 @@ from tidemark_operator.orchestrator.kubernetes.executors import (
     spark_conf,
     template_name,
 )
-from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.orchestrator.kubernetes.volumes import (
     LOCAL,
     SCRATCH,
@@ -31,7 +31,7 @@ CONTAINER = "replica"
 FIELDS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
 
 
-def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
+def pod_template(member: ReplicaShape, settings: KubernetesSettings) -> dict[str, Any]:
     """The pod template of a replica's StatefulSet."""
     with_executors = bool(member.spec.pod.executors.instances)
     volumes, mounts = driver_volumes(member, template_name(member, settings))
@@ -52,7 +52,7 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
     return {"metadata": {"labels": member.labels(DRIVER)}, "spec": spec}
 
 
-def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(member: ReplicaShape, settings: KubernetesSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     spec = member.spec
     alive = {"tcpSocket": {"port": "grpc"}}
     fields = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
@@ -75,7 +75,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
     return container
 
 
-def _arguments(member: Member, settings: Settings) -> list[str]:
+def _arguments(member: ReplicaShape, settings: KubernetesSettings) -> list[str]:
     spec = member.spec
     arguments = [
         f"--listen=0.0.0.0:{GRPC_PORT}",
@@ -108,7 +108,7 @@ def _ports(with_executors: bool) -> list[dict[str, Any]]:
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()]
 
 
-def _anti_affinity(member: Member) -> dict[str, Any]:
+def _anti_affinity(member: ReplicaShape) -> dict[str, Any]:
     """Prefer different nodes for the replicas of an instance: they are copies of each other."""
     others = {INSTANCE_UID: member.spec.instance.uid, ROLE: DRIVER}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": others}}

@@ -11,9 +11,9 @@ import json
 from typing import Any
 
 from tidemark_operator.orchestrator.interface import Requests
-from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member
+from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.orchestrator.kubernetes.volumes import (
     AUTHENTICATION,
     SECRET_FILE,
@@ -71,7 +71,7 @@ POD_SETTINGS = {
 }
 
 
-def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
+def spark_conf(member: ReplicaShape, settings: KubernetesSettings) -> dict[str, str]:
     """The Spark settings of a driver with executors; empty where Spark runs inside the driver."""
     executors = member.spec.pod.executors
     if not executors.instances:
@@ -100,7 +100,7 @@ def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
     return conf
 
 
-def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
+def pod_template(member: ReplicaShape, settings: KubernetesSettings) -> dict[str, Any]:
     """The pod template of an executor. Spark adds program and name, and overrides image and resources. The template
     names these all the same, so that the driver can test with a dry run whether such a pod is admitted."""
     volumes, mounts = shared_volumes(member)
@@ -134,12 +134,12 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
     }
 
 
-def template_text(member: Member, settings: Settings) -> str:
+def template_text(member: ReplicaShape, settings: KubernetesSettings) -> str:
     """The template as JSON text."""
     return json.dumps(pod_template(member, settings), indent=1, sort_keys=True)
 
 
-def template_name(member: Member, settings: Settings) -> str:
+def template_name(member: ReplicaShape, settings: KubernetesSettings) -> str:
     """The name of the template's ConfigMap. The name holds a digest of the text, so a later version of the operator
     does not change the template of a running driver."""
     digest = hashlib.sha256(template_text(member, settings).encode()).hexdigest()

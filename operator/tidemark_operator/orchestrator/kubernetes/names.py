@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec, Requests
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.resources.manifest.meta import GROUP
 
 SHAPE_FORMAT = 1
@@ -36,7 +36,7 @@ GRPC_PORT = 7443
 
 
 @dataclass(frozen=True)
-class Member:
+class ReplicaShape:
     """A replica in one shape."""
 
     spec: ReplicaSpec
@@ -73,11 +73,11 @@ class Member:
         }
 
 
-def member(spec: ReplicaSpec, settings: Settings) -> Member:
-    return Member(spec, shape_of(spec, settings))
+def member(spec: ReplicaSpec, settings: KubernetesSettings) -> ReplicaShape:
+    return ReplicaShape(spec, shape_of(spec, settings))
 
 
-def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
+def shape_of(spec: ReplicaSpec, settings: KubernetesSettings) -> str:
     """The shape of a replica, in hexadecimal; a new shape needs a new process. Owner, update strategy and image pull
     settings are not part of it."""
     shape: dict[str, Any] = {

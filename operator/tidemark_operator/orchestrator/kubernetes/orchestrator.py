@@ -23,12 +23,12 @@ from tidemark_operator.kube.client import SECRETS, ApiError, Body, Conflict, Inv
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, resource_of
 from tidemark_operator.orchestrator.interface import Observation, Owner, Problem, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes import pod_observation, templates
-from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
-from tidemark_operator.orchestrator.kubernetes.names import Member, member
+from tidemark_operator.orchestrator.kubernetes.backoff import KeyedBackoff
+from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.pod_watch import OURS, PodWatch
 from tidemark_operator.orchestrator.kubernetes.reconcile_plan import OwnedStatefulSet, Shape, decide, server, strategy
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 LOG = logging.getLogger(__name__)
@@ -49,11 +49,11 @@ BUDGETS: Shape = ("", "")
 class KubernetesOrchestrator:
     """An Orchestrator (interface.py) that makes StatefulSets."""
 
-    def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kube: Kube, settings: KubernetesSettings, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: monotonic, in seconds."""
         self._kube, self._settings, self._clock = kube, settings, clock
         self._pods = PodWatch(kube, self._concerns, clock)
-        self._wanted: dict[str, Member] = {}
+        self._wanted: dict[str, ReplicaShape] = {}
         self._kept: frozenset[str] | None = None
         self._requested, self.news = asyncio.Event(), asyncio.Event()
         self._starting: dict[Shape, float] = {}
@@ -63,8 +63,8 @@ class KubernetesOrchestrator:
         self._applied: dict[Shape, float] = {}
         self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
-        self._backoff: Backoff[Shape] = Backoff()
-        self._deletions: Backoff[str] = Backoff()
+        self._backoff: KeyedBackoff[Shape] = KeyedBackoff()
+        self._deletions: KeyedBackoff[str] = KeyedBackoff()
         self._undeleted: dict[str, Problem] = {}
         """Refused deletions, by uid of the StatefulSet, as is `_deletions`."""
 
@@ -190,7 +190,7 @@ class KubernetesOrchestrator:
         fresh = there and now - self._applied.get(shape, -APPLY_AGAIN_SECONDS) < APPLY_AGAIN_SECONDS
         return not fresh and self._backoff.is_due(shape, now)
 
-    async def _apply(self, wanted: Member) -> None:
+    async def _apply(self, wanted: ReplicaShape) -> None:
         made = await self._kube.apply(STATEFUL_SETS, templates.stateful_set(wanted, self._settings))
         uid = made["metadata"]["uid"]
         if secret := templates.spark_secret(wanted, uid, secrets.token_hex(32)):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member
+from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.ownership import shape_of_set
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
@@ -64,7 +64,7 @@ class OwnedStatefulSet:
 class Decision:
     """The objects to apply and those to delete."""
 
-    apply: tuple[Member, ...]
+    apply: tuple[ReplicaShape, ...]
     delete: tuple[OwnedStatefulSet, ...]
 
 
@@ -75,7 +75,7 @@ def found_in(stateful_sets: Iterable[Body]) -> list[OwnedStatefulSet]:
 
 
 def decide(
-    wanted: Mapping[str, Member],
+    wanted: Mapping[str, ReplicaShape],
     found: Iterable[OwnedStatefulSet],
     taken_over: Set[Shape],
     kept: Set[str] = frozenset(),
@@ -102,7 +102,7 @@ def decide(
     return Decision(tuple(apply), tuple(each for each in delete if not each.deleting))
 
 
-def server(member: Member, shapes: Iterable[OwnedStatefulSet], taken_over: Set[Shape]) -> OwnedStatefulSet | None:
+def server(member: ReplicaShape, shapes: Iterable[OwnedStatefulSet], taken_over: Set[Shape]) -> OwnedStatefulSet | None:
     """The other shape that serves while the wanted one hydrates; None: there is none. `shapes`: all existing ones, the
     oldest first."""
     if strategy(member) is not UpdateStrategy.SURGE or (member.spec.key, member.shape) in taken_over:
@@ -112,6 +112,6 @@ def server(member: Member, shapes: Iterable[OwnedStatefulSet], taken_over: Set[S
     return None if serves is None or serves.shape == member.shape else serves
 
 
-def strategy(member: Member) -> UpdateStrategy:
+def strategy(member: ReplicaShape) -> UpdateStrategy:
     """The replica's update strategy, by default Surge."""
     return member.spec.strategy or UpdateStrategy.SURGE

@@ -8,7 +8,7 @@ USER = 65532
 
 
 @dataclass(frozen=True)
-class Settings:
+class KubernetesSettings:
     """The service accounts serve replicas with executors; other replicas have no account and no rights. `user`: the uid
     of every pod; None: the cluster chooses. `tracing`: environment variables of replicas, by name."""
 

@@ -22,13 +22,13 @@ from tidemark_operator.orchestrator.kubernetes.names import (
     INSTANCE_UID,
     MANAGED,
     ROLE,
-    Member,
+    ReplicaShape,
 )
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPLATE_FILE
 
 
-def stateful_set(member: Member, settings: Settings) -> Body:
+def stateful_set(member: ReplicaShape, settings: KubernetesSettings) -> Body:
     """A StatefulSet of one pod. `OnDelete`: a template that a later operator changes applies to the next pod only."""
     spec = {
         "replicas": 1,
@@ -42,7 +42,7 @@ def stateful_set(member: Member, settings: Settings) -> Body:
     return {**_object("apps/v1", "StatefulSet", member, owner), "spec": spec}
 
 
-def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
+def belongings(member: ReplicaShape, settings: KubernetesSettings, set_uid: str) -> list[Body]:
     """The objects that the StatefulSet owns, except its Secret."""
     owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
     found = [{**_object("v1", "Service", member, owner), "spec": _service(member)}]
@@ -52,7 +52,7 @@ def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
     return found
 
 
-def spark_secret(member: Member, set_uid: str, value: str) -> Body | None:
+def spark_secret(member: ReplicaShape, set_uid: str, value: str) -> Body | None:
     """The Secret by which driver and executors authenticate to each other; the operator creates it once."""
     if not member.spec.pod.executors.instances:
         return None
@@ -74,7 +74,7 @@ def disruption_budget(namespace: str, instance: Owner) -> Body:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
-def _service(member: Member) -> dict[str, Any]:
+def _service(member: ReplicaShape) -> dict[str, Any]:
     """A DNS name for the pod. It resolves before the pod is ready, so that the operator can ask why it is not."""
     return {
         "clusterIP": "None",
@@ -84,7 +84,7 @@ def _service(member: Member) -> dict[str, Any]:
     }
 
 
-def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any], name: str = "") -> Body:
+def _object(api_version: str, kind: str, member: ReplicaShape, owner: dict[str, Any], name: str = "") -> Body:
     metadata = {
         "name": name or member.name,
         "namespace": member.spec.namespace,

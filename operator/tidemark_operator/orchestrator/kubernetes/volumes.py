@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemark_operator.certificates.names import MOUNT_PATH, replica_secret
 from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, STORE_SETTINGS
-from tidemark_operator.orchestrator.kubernetes.names import Member
+from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
 
 TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
@@ -25,7 +25,7 @@ SPARK_LOCAL = "spark-local-dir-1"
 Volumes = list[dict[str, Any]]
 
 
-def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
+def shared_volumes(member: ReplicaShape) -> tuple[Volumes, Volumes]:
     """Volumes and mounts of every pod of a replica."""
     pod = member.spec.pod
     volumes = [ephemeral("tmp", TMP_BYTES), ephemeral(SPARK_LOCAL, pod.scratch.bytes)]
@@ -45,17 +45,17 @@ def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
     return volumes, mounts
 
 
-def store_settings(member: Member) -> Volumes:
+def store_settings(member: ReplicaShape) -> Volumes:
     """The environment of every process that reads or writes shards: where the entries of the Secret are."""
     return [{"name": STORE_SETTINGS, "value": STORE}] if member.spec.pod.credentials else []
 
 
-def source_secrets(member: Member) -> Volumes:
+def source_secrets(member: ReplicaShape) -> Volumes:
     """The environment of the driver: where the folders of the Secrets of sources are."""
     return [{"name": SOURCE_SECRETS, "value": SOURCES}] if member.spec.pod.source_secrets else []
 
 
-def driver_volumes(member: Member, template: str) -> tuple[Volumes, Volumes]:
+def driver_volumes(member: ReplicaShape, template: str) -> tuple[Volumes, Volumes]:
     """Volumes and mounts of the driver. `template`: the ConfigMap with the pod template of its executors."""
     volumes, mounts = shared_volumes(member)
     volumes.append(secret("tls", replica_secret(member.spec.name)))

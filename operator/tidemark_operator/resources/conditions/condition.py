@@ -18,7 +18,7 @@ _MOST_MESSAGE = 2048
 """Longest message in characters. Longer ones are cut: every watcher receives each status."""
 
 
-class Status(Enum):
+class ConditionStatus(Enum):
     """The status of a condition, as the API server writes it."""
 
     TRUE = "True"
@@ -31,28 +31,28 @@ class Verdict:
     """The present state of one condition. `reason` is CamelCase; docs/reference/conditions.md lists the reasons."""
 
     type: str
-    status: Status
+    status: ConditionStatus
     reason: str
     message: str
 
     @property
     def holds(self) -> bool:
-        return self.status is Status.TRUE
+        return self.status is ConditionStatus.TRUE
 
 
 def yes(type: str, reason: str, message: str = "") -> Verdict:
     """The condition `type` is True."""
-    return Verdict(type, Status.TRUE, reason, message)
+    return Verdict(type, ConditionStatus.TRUE, reason, message)
 
 
 def no(type: str, reason: str, message: str = "") -> Verdict:
     """The condition `type` is False."""
-    return Verdict(type, Status.FALSE, reason, message)
+    return Verdict(type, ConditionStatus.FALSE, reason, message)
 
 
 def unknown(type: str, reason: str, message: str = "") -> Verdict:
     """The condition `type` is Unknown."""
-    return Verdict(type, Status.UNKNOWN, reason, message)
+    return Verdict(type, ConditionStatus.UNKNOWN, reason, message)
 
 
 def because(type: str, cause: Verdict) -> Verdict:

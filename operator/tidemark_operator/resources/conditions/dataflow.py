@@ -71,7 +71,7 @@ Plan = Planning | WaitingForInputs | PlanRefused | Stored
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class ReplacementFacts:
     """A revision that will replace the serving one. `own`: this spec was edited; else an input was. `waits`: what it
     waits for. `failed`: it cannot succeed without an edit."""
 
@@ -91,7 +91,7 @@ class EarlierRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
+class DestinationFacts:
     """A destination of a view of the serving revision. `kind`: `published` of the ordinary table, or that of a sink.
     `exists`: it has had the rows of some time. `problem`: why the last attempt failed. `reason`: that of the condition
     where the problem has one."""
@@ -135,8 +135,8 @@ class DataflowFacts:
     """The quarantined Dataflow whose index it needs, if no replica has that index."""
     tables_changed: tuple[str, ...] = ()
     """Changes of other programs to tables, for which the dataflow was computed again."""
-    publications: tuple[Publication, ...] = ()
-    replacement: Replacement | None = None
+    publications: tuple[DestinationFacts, ...] = ()
+    replacement: ReplacementFacts | None = None
     """With `own`, the fields from `scheduled` on describe the new revision."""
 
 
@@ -157,7 +157,7 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
     return [found, planned, scheduled, hydrated, erroring, ready, progressing, *published, *delivered]
 
 
-def _published(publications: Sequence[Publication]) -> Verdict:
+def _published(publications: Sequence[DestinationFacts]) -> Verdict:
     """The verdict on the tables that readers outside find: whether each is there, and follows its view."""
     if failed := [each for each in publications if each.problem]:
         reason = next((each.reason for each in failed if each.reason), "PublicationFailed")
@@ -167,7 +167,7 @@ def _published(publications: Sequence[Publication]) -> Verdict:
     return yes(PUBLISHED, "Published")
 
 
-def _delivered(publications: Sequence[Publication]) -> Verdict:
+def _delivered(publications: Sequence[DestinationFacts]) -> Verdict:
     """The verdict on the destinations outside of Tidemark: whether each has its view's rows, and follows it."""
     if failed := [each for each in publications if each.problem]:
         reason = next((each.reason for each in failed if each.reason), "DeliveryFailed")

@@ -1,8 +1,8 @@
 """The user's relations as a catalogue has them: with oids, schemas, types of their rows, indexes and constraints.
 
-Relation ──► Entry ──┬──► its key of a table: an index and a constraint
-                     ├──► its other keys: unique indexes
-                     └──► the columns of an index of the replicas: an index
+CatalogueRelation ──► RelationEntry ──┬──► its key of a table: an index and a constraint
+                                      ├──► its other keys: unique indexes
+                                      └──► the columns of an index of the replicas: an index
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 
-from tidemark_pgwire.catalogue.facts import Relation, SessionFacts
+from tidemark_pgwire.catalogue.facts import CatalogueRelation, SessionFacts
 from tidemark_pgwire.catalogue.oids import Oids
 from tidemark_pgwire.catalogue.settings import settings_of
 from tidemark_pgwire.catalogue.system_relations import INFORMATION_SCHEMA, PG_CATALOG, system_relations
@@ -38,10 +38,10 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Entry:
+class RelationEntry:
     """`type`, `array`: the oids of the type of its rows, and of their arrays. `visible`: its name alone means it."""
 
-    relation: Relation
+    relation: CatalogueRelation
     oid: int
     schema: int
     type: int
@@ -76,10 +76,10 @@ class Entry:
         return [self.relation.columns[number - 1].name for number in index.columns]
 
 
-class Contents:
+class CatalogueContents:
     """The contents of the catalogue for one answer."""
 
-    def __init__(self, session: SessionFacts, relations: Sequence[Relation], oids: Oids) -> None:
+    def __init__(self, session: SessionFacts, relations: Sequence[CatalogueRelation], oids: Oids) -> None:
         self.session, self.oids = session, oids
         self.settings = settings_of(session)
         self.database_oid = oids.of("database", session.database)
@@ -93,7 +93,7 @@ class Contents:
         return {**SCHEMA_OIDS, **{name: self.oids.of("schema", name) for name in ours}}
 
     @cached_property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[RelationEntry]:
         alone = {name for name in self._names if self._names[name] == 1} - {
             name for schema, name in system_relations() if schema == PG_CATALOG
         }
@@ -107,7 +107,7 @@ class Contents:
             counts[one.name] = counts.get(one.name, 0) + 1
         return counts
 
-    def _entry(self, one: Relation, visible: bool) -> Entry:
+    def _entry(self, one: CatalogueRelation, visible: bool) -> RelationEntry:
         def oid(kind: str) -> int:
             return self.oids.of(kind, one.namespace, one.name)
 
@@ -116,9 +116,9 @@ class Contents:
         key = {number for index in indexes if index.primary for number in index.columns}
         columns = tuple(replace(c, nullable=c.nullable and at not in key) for at, c in enumerate(one.columns, 1))
         one = replace(one, columns=columns)  # PostgreSQL's primary keys have no NULL, and pgjdbc asks for that
-        return Entry(one, oid("relation"), schema, oid("type"), oid("array"), visible, indexes)
+        return RelationEntry(one, oid("relation"), schema, oid("type"), oid("array"), visible, indexes)
 
-    def _indexes(self, one: Relation) -> tuple[Index, ...]:
+    def _indexes(self, one: CatalogueRelation) -> tuple[Index, ...]:
         numbers = {column.name: number for number, column in enumerate(one.columns, 1)}
         found: list[Index] = []
 
@@ -138,13 +138,13 @@ class Contents:
         add("idx", one.index_key, False, False)
         return tuple(found)
 
-    def index_definition(self, entry: Entry, index: Index, name: str) -> str:
+    def index_definition(self, entry: RelationEntry, index: Index, name: str) -> str:
         """`name`: of the relation, as it is to stand there."""
         unique = "UNIQUE " if index.unique else ""
         columns = ", ".join(map(quoted, entry.column_names(index)))
         return f"CREATE {unique}INDEX {quoted(index.name)} ON {name} USING btree ({columns})"
 
-    def constraint_definition(self, entry: Entry, index: Index) -> str:
+    def constraint_definition(self, entry: RelationEntry, index: Index) -> str:
         return f"PRIMARY KEY ({', '.join(map(quoted, entry.column_names(index)))})"
 
     @cached_property
@@ -165,7 +165,7 @@ class Contents:
         return {oid: name for one in system_types().values() for oid, name in one.functions if oid}
 
 
-def _is_short(one: Relation) -> bool:
+def _is_short(one: CatalogueRelation) -> bool:
     return one.short and one.namespace == one.name
 
 

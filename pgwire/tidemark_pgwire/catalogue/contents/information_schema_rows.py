@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_pgwire.catalogue.contents.entries import OWNER, Contents, Entry
+from tidemark_pgwire.catalogue.contents.entries import OWNER, CatalogueContents, RelationEntry
 from tidemark_pgwire.catalogue.contents.relation_rows import type_of
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG
@@ -16,26 +16,26 @@ _BINARY_DIGITS = {"int2": 16, "int4": 32, "int8": 64, "float4": 24, "float8": 53
 _TEXT_OCTETS = 1_073_741_824
 
 
-def catalog_name(contents: Contents) -> Iterator[Row]:
+def catalog_name(contents: CatalogueContents) -> Iterator[Row]:
     yield {"catalog_name": contents.session.database}
 
 
-def schemata(contents: Contents) -> Iterator[Row]:
+def schemata(contents: CatalogueContents) -> Iterator[Row]:
     for name in contents.schemas:
         yield {"catalog_name": contents.session.database, "schema_name": name, "schema_owner": OWNER}
 
 
-def enabled_roles(contents: Contents) -> Iterator[Row]:
+def enabled_roles(contents: CatalogueContents) -> Iterator[Row]:
     yield {"role_name": contents.session.user}
 
 
-def tables(contents: Contents) -> Iterator[Row]:
+def tables(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         kind = "BASE TABLE" if entry.kind == "r" else "VIEW"
         yield {**_named(contents, entry), "table_type": kind, "is_insertable_into": "NO", "is_typed": "NO"}
 
 
-def views(contents: Contents) -> Iterator[Row]:
+def views(contents: CatalogueContents) -> Iterator[Row]:
     no = dict.fromkeys(
         "is_updatable is_insertable_into is_trigger_updatable is_trigger_deletable is_trigger_insertable_into".split(),
         "NO",
@@ -45,7 +45,7 @@ def views(contents: Contents) -> Iterator[Row]:
             yield {**_named(contents, entry), "check_option": "NONE", **no}
 
 
-def columns(contents: Contents) -> Iterator[Row]:
+def columns(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for number, column in enumerate(entry.relation.columns, 1):
             yield {
@@ -56,7 +56,7 @@ def columns(contents: Contents) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _type(contents: Contents, column: Column) -> Row:
+def _type(contents: CatalogueContents, column: Column) -> Row:
     type = type_of(column)
     array = type.name.startswith("_")
     row = {
@@ -80,7 +80,7 @@ def _sizes(column: Column, name: str) -> Row:
     return {"datetime_precision": 0 if name == "date" else 6} if name in ("date", "timestamp", "timestamptz") else {}
 
 
-def element_types(contents: Contents) -> Iterator[Row]:
+def element_types(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for number, column in enumerate(entry.relation.columns, 1):
             type = type_of(column)
@@ -95,7 +95,7 @@ def element_types(contents: Contents) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def table_constraints(contents: Contents) -> Iterator[Row]:
+def table_constraints(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for index in entry.indexes:
             if index.constraint:
@@ -106,7 +106,7 @@ def table_constraints(contents: Contents) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def key_columns(contents: Contents) -> Iterator[Row]:
+def key_columns(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for index in entry.indexes:
             for number, column in enumerate(entry.column_names(index) if index.constraint else (), 1):
@@ -116,7 +116,7 @@ def key_columns(contents: Contents) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def privileges(contents: Contents) -> Iterator[Row]:
+def privileges(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         yield {
             **_named(contents, entry), "grantor": OWNER, "grantee": contents.session.user, "privilege_type": "SELECT",
@@ -124,19 +124,19 @@ def privileges(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def column_privileges(contents: Contents) -> Iterator[Row]:
+def column_privileges(contents: CatalogueContents) -> Iterator[Row]:
     for entry, row in zip(contents.entries, privileges(contents), strict=True):
         for column in entry.relation.columns:
             yield {**row, "column_name": column.name}
 
 
-def _named(contents: Contents, entry: Entry) -> Row:
+def _named(contents: CatalogueContents, entry: RelationEntry) -> Row:
     return {
         "table_catalog": contents.session.database, "table_schema": entry.relation.namespace, "table_name": entry.name,
     }  # fmt: skip
 
 
-def _constraint(contents: Contents, entry: Entry, name: str) -> Row:
+def _constraint(contents: CatalogueContents, entry: RelationEntry, name: str) -> Row:
     return {
         "constraint_catalog": contents.session.database, "constraint_schema": entry.relation.namespace,
         "constraint_name": name,

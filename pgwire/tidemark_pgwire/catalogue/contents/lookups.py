@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_pgwire.catalogue.contents.entries import RESERVED, Contents, parts_of_name, quoted
+from tidemark_pgwire.catalogue.contents.entries import RESERVED, CatalogueContents, parts_of_name, quoted
 from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG, system_relations
 from tidemark_pgwire.catalogue.types import resolved, system_types
@@ -15,7 +15,7 @@ from tidemark_pgwire.catalogue.types import resolved, system_types
 Pairs = Iterator[tuple[Any, Any]]
 
 
-def _types(contents: Contents) -> Pairs:
+def _types(contents: CatalogueContents) -> Pairs:
     for one in system_types().values():
         yield one.oid, one.printed
     for entry in contents.entries:
@@ -23,14 +23,14 @@ def _types(contents: Contents) -> Pairs:
         yield entry.array, f"{entry.shown_name}[]"
 
 
-def _type_oids(contents: Contents) -> Pairs:
+def _type_oids(contents: CatalogueContents) -> Pairs:
     for one in system_types().values():
         yield from ((one.name, one.oid), (one.printed, one.oid), (f"pg_catalog.{one.name}", one.oid))
     for entry in contents.entries:
         yield from ((entry.full_name, entry.type), (entry.shown_name, entry.type))
 
 
-def _classes(contents: Contents) -> Pairs:
+def _classes(contents: CatalogueContents) -> Pairs:
     for system in system_relations().values():
         yield system.oid, system.name if system.schema == PG_CATALOG else system.stored_name
     for entry in contents.entries:
@@ -39,7 +39,7 @@ def _classes(contents: Contents) -> Pairs:
             yield index.oid, entry.shown(index.name)
 
 
-def _class_oids(contents: Contents) -> Pairs:
+def _class_oids(contents: CatalogueContents) -> Pairs:
     """Later ones win: the name that a schema qualifies is never another's."""
     for entry in contents.entries:
         if entry.visible:
@@ -54,7 +54,7 @@ def _class_oids(contents: Contents) -> Pairs:
             yield f"{quoted(entry.relation.namespace)}.{quoted(index.name)}", index.oid
 
 
-def _visible(contents: Contents) -> Pairs:
+def _visible(contents: CatalogueContents) -> Pairs:
     for system in system_relations().values():
         yield system.oid, system.schema == PG_CATALOG
     for entry in contents.entries:
@@ -63,90 +63,90 @@ def _visible(contents: Contents) -> Pairs:
             yield index.oid, entry.visible
 
 
-def _visible_types(contents: Contents) -> Pairs:
+def _visible_types(contents: CatalogueContents) -> Pairs:
     for one in system_types().values():
         yield one.oid, True
     for entry in contents.entries:
         yield from ((entry.type, entry.visible), (entry.array, entry.visible))
 
 
-def _comments(contents: Contents) -> Pairs:
+def _comments(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         if entry.relation.comment:
             yield f"pg_class/{entry.oid}", entry.relation.comment
 
 
-def _index_definitions(contents: Contents) -> Pairs:
+def _index_definitions(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
             yield index.oid, contents.index_definition(entry, index, entry.full_name)
 
 
-def _short_index_definitions(contents: Contents) -> Pairs:
+def _short_index_definitions(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
             yield index.oid, contents.index_definition(entry, index, entry.shown_name)
 
 
-def _settings(contents: Contents) -> Pairs:
+def _settings(contents: CatalogueContents) -> Pairs:
     yield from contents.settings.items()
 
 
-def _index_columns(contents: Contents) -> Pairs:
+def _index_columns(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
             for number, name in enumerate(entry.column_names(index), 1):
                 yield f"{index.oid}/{number}", quoted(name)
 
 
-def _view_definitions(contents: Contents) -> Pairs:
+def _view_definitions(contents: CatalogueContents) -> Pairs:
     """The Dataflow that has the definition: the definition itself may name relations that the user may not see."""
     for entry in contents.entries:
         if entry.kind != "r":
             yield entry.oid, f"-- spec of Dataflow {entry.relation.namespace}"
 
 
-def _constraint_definitions(contents: Contents) -> Pairs:
+def _constraint_definitions(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
             if index.constraint:
                 yield index.constraint, contents.constraint_definition(entry, index)
 
 
-def _functions(contents: Contents) -> Pairs:
+def _functions(contents: CatalogueContents) -> Pairs:
     yield from contents.functions.items()
 
 
-def _function_oids(contents: Contents) -> Pairs:
+def _function_oids(contents: CatalogueContents) -> Pairs:
     for oid, name in contents.functions.items():
         yield from ((name, oid), (f"pg_catalog.{name}", oid))
 
 
-def _schemas(contents: Contents) -> Pairs:
+def _schemas(contents: CatalogueContents) -> Pairs:
     for name, oid in contents.schemas.items():
         yield oid, quoted(name)
 
 
-def _schema_oids(contents: Contents) -> Pairs:
+def _schema_oids(contents: CatalogueContents) -> Pairs:
     for name, oid in contents.schemas.items():
         yield quoted(name), oid
 
 
-def _roles(contents: Contents) -> Pairs:
+def _roles(contents: CatalogueContents) -> Pairs:
     yield from contents.roles.items()
 
 
-def _role_oids(contents: Contents) -> Pairs:
+def _role_oids(contents: CatalogueContents) -> Pairs:
     for oid, name in contents.roles.items():
         yield quoted(name), oid
 
 
-def _reserved(contents: Contents) -> Pairs:
+def _reserved(contents: CatalogueContents) -> Pairs:
     for word in sorted(RESERVED):
         yield word, True
 
 
-_LOOKUPS: Mapping[str, tuple[Callable[[Contents], Pairs], pa.DataType, pa.DataType]] = {
+_LOOKUPS: Mapping[str, tuple[Callable[[CatalogueContents], Pairs], pa.DataType, pa.DataType]] = {
     "class_oids": (_class_oids, pa.string(), pa.int64()),
     "classes": (_classes, pa.int64(), pa.string()),
     "comments": (_comments, pa.string(), pa.string()),
@@ -170,14 +170,14 @@ _LOOKUPS: Mapping[str, tuple[Callable[[Contents], Pairs], pa.DataType, pa.DataTy
 }
 
 
-def lookup_of(name: str, contents: Contents) -> pa.Table:
+def lookup_of(name: str, contents: CatalogueContents) -> pa.Table:
     """Columns `k` and `v`; each key once."""
     pairs, key_type, value_type = _LOOKUPS[name]
     found = dict(pairs(contents))
     return pa.table({"k": pa.array(found.keys(), key_type), "v": pa.array(found.values(), value_type)})
 
 
-_REGISTERED: Mapping[str, tuple[Callable[[Contents], Pairs], str, str]] = {
+_REGISTERED: Mapping[str, tuple[Callable[[CatalogueContents], Pairs], str, str]] = {
     "regclass": (_class_oids, "42P01", "relation"),
     "regtype": (_type_oids, "42704", "type"),
     "regproc": (_function_oids, "42883", "function"),
@@ -187,7 +187,7 @@ _REGISTERED: Mapping[str, tuple[Callable[[Contents], Pairs], str, str]] = {
 }
 
 
-def oid_of_name(type: str, text: str, contents: Contents, missing: int | None = -1) -> int | None:
+def oid_of_name(type: str, text: str, contents: CatalogueContents, missing: int | None = -1) -> int | None:
     """The oid that `'text'::type` means. `missing`: None, to answer None for a name that nothing has.
 
     Raises CatalogueError: nothing has the name.

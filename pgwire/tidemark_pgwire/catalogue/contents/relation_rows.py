@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_pgwire.catalogue.contents.entries import OWNER, OWNER_OID, SCHEMA_OIDS, Contents, Entry, Index
+from tidemark_pgwire.catalogue.contents.entries import (
+    OWNER,
+    OWNER_OID,
+    SCHEMA_OIDS,
+    CatalogueContents,
+    Index,
+    RelationEntry,
+)
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.contents.server_rows import OPERATOR_CLASSES
 from tidemark_pgwire.catalogue.system_relations import system_relations
@@ -23,7 +30,7 @@ def type_of(column: Column) -> PgType:
     return system_types()[of_sql(column.type).name]
 
 
-def namespaces(contents: Contents) -> Iterator[Row]:
+def namespaces(contents: CatalogueContents) -> Iterator[Row]:
     for name, oid in contents.schemas.items():
         yield {"oid": oid, "nspname": name, "nspowner": OWNER_OID}
 
@@ -38,14 +45,14 @@ def system_classes() -> Iterator[Row]:
         }  # fmt: skip
 
 
-def classes(contents: Contents) -> Iterator[Row]:
+def classes(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         yield _class_of(entry, contents.rights)
         for index in entry.indexes:
             yield _class_of_index(entry, index)
 
 
-def _class_of(entry: Entry, rights: list[str]) -> Row:
+def _class_of(entry: RelationEntry, rights: list[str]) -> Row:
     view = entry.kind == "v"
     return {
         "oid": entry.oid, "relname": entry.name, "relnamespace": entry.schema, "reltype": entry.type,
@@ -56,7 +63,7 @@ def _class_of(entry: Entry, rights: list[str]) -> Row:
     }  # fmt: skip
 
 
-def _class_of_index(entry: Entry, index: Index) -> Row:
+def _class_of_index(entry: RelationEntry, index: Index) -> Row:
     return {
         "oid": index.oid, "relname": index.name, "relnamespace": entry.schema, "relowner": OWNER_OID, "relam": BTREE,
         "relfilenode": index.oid, "relpages": 1, "reltuples": 0.0, "relpersistence": "p", "relkind": "i",
@@ -71,7 +78,7 @@ def system_attributes() -> Iterator[Row]:
             yield _attribute(system.oid, each.name, types[each.type], number, -1, each.nullable)
 
 
-def attributes(contents: Contents) -> Iterator[Row]:
+def attributes(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for number, column in enumerate(entry.relation.columns, 1):
             yield _attribute_of(entry.oid, column, number, column.nullable)
@@ -93,7 +100,7 @@ def _attribute(relation: int, name: str, type: PgType, number: int, modifier: in
     }  # fmt: skip
 
 
-def indexes(contents: Contents) -> Iterator[Row]:
+def indexes(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for index in entry.indexes:
             types = [type_of(entry.relation.columns[number - 1]) for number in index.columns]
@@ -107,7 +114,7 @@ def indexes(contents: Contents) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def constraints(contents: Contents) -> Iterator[Row]:
+def constraints(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for index in entry.indexes:
             if index.constraint:
@@ -119,7 +126,7 @@ def constraints(contents: Contents) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def descriptions(contents: Contents) -> Iterator[Row]:
+def descriptions(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         if entry.relation.comment:
             yield {
@@ -128,7 +135,7 @@ def descriptions(contents: Contents) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def row_types(contents: Contents) -> Iterator[Row]:
+def row_types(contents: CatalogueContents) -> Iterator[Row]:
     """The types of the rows of each relation, and of arrays of them."""
     for entry in contents.entries:
         name, size = entry.name, {"typlen": -1, "typalign": "d", "typstorage": "x", "typtypmod": -1}
@@ -144,7 +151,7 @@ def row_types(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def tables(contents: Contents) -> Iterator[Row]:
+def tables(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         if entry.kind == "r":
             yield {
@@ -153,13 +160,13 @@ def tables(contents: Contents) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def views(contents: Contents) -> Iterator[Row]:
+def views(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         if entry.kind == "v":
             yield {"schemaname": entry.relation.namespace, "viewname": entry.name, "viewowner": OWNER}
 
 
-def materialized_views(contents: Contents) -> Iterator[Row]:
+def materialized_views(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         if entry.kind == "m":
             yield {
@@ -168,7 +175,7 @@ def materialized_views(contents: Contents) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def index_names(contents: Contents) -> Iterator[Row]:
+def index_names(contents: CatalogueContents) -> Iterator[Row]:
     for entry in contents.entries:
         for index in entry.indexes:
             yield {

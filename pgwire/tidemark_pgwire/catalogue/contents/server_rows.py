@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_pgwire.catalogue.contents.entries import KEYWORDS, OWNER_OID, SCHEMA_OIDS, Contents
+from tidemark_pgwire.catalogue.contents.entries import KEYWORDS, OWNER_OID, SCHEMA_OIDS, CatalogueContents
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG
 from tidemark_pgwire.catalogue.types import PgType, system_types
@@ -49,12 +49,12 @@ def _type(one: PgType) -> Row:
     }  # fmt: skip
 
 
-def ranges(contents: Contents) -> Iterator[Row]:
+def ranges(contents: CatalogueContents) -> Iterator[Row]:
     for range, element, multirange, operators in _RANGES:
         yield {"rngtypid": range, "rngsubtype": element, "rngmultitypid": multirange, "rngsubopc": operators}
 
 
-def functions(contents: Contents) -> Iterator[Row]:
+def functions(contents: CatalogueContents) -> Iterator[Row]:
     """The functions that types have for their input and output; there are no others."""
     for oid, name in contents.functions.items():
         yield {
@@ -63,12 +63,12 @@ def functions(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def access_methods(contents: Contents) -> Iterator[Row]:
+def access_methods(contents: CatalogueContents) -> Iterator[Row]:
     yield {"oid": 2, "amname": "heap", "amtype": "t"}
     yield {"oid": 403, "amname": "btree", "amtype": "i"}
 
 
-def operator_classes(contents: Contents) -> Iterator[Row]:
+def operator_classes(contents: CatalogueContents) -> Iterator[Row]:
     for name, oid, family, type in OPERATOR_CLASSES:
         yield {
             "oid": oid, "opcmethod": 403, "opcname": name, "opcnamespace": _SYSTEM, "opcowner": OWNER_OID,
@@ -76,7 +76,7 @@ def operator_classes(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def collations(contents: Contents) -> Iterator[Row]:
+def collations(contents: CatalogueContents) -> Iterator[Row]:
     for oid, name, provider, rules in ((100, "default", "d", None), (950, "C", "c", "C"), (951, "POSIX", "c", "POSIX")):
         yield {
             "oid": oid, "collname": name, "collnamespace": _SYSTEM, "collowner": OWNER_OID, "collprovider": provider,
@@ -84,11 +84,11 @@ def collations(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def languages(contents: Contents) -> Iterator[Row]:
+def languages(contents: CatalogueContents) -> Iterator[Row]:
     yield {"oid": 12, "lanname": "internal", "lanowner": OWNER_OID}
 
 
-def databases(contents: Contents) -> Iterator[Row]:
+def databases(contents: CatalogueContents) -> Iterator[Row]:
     """The session's alone: other namespaces are not named."""
     yield {
         "oid": contents.database_oid, "datname": contents.session.database, "datdba": OWNER_OID, "encoding": UTF8,
@@ -97,11 +97,11 @@ def databases(contents: Contents) -> Iterator[Row]:
     }  # fmt: skip
 
 
-def tablespaces(contents: Contents) -> Iterator[Row]:
+def tablespaces(contents: CatalogueContents) -> Iterator[Row]:
     yield {"oid": TABLESPACE, "spcname": "pg_default", "spcowner": OWNER_OID}
 
 
-def roles(contents: Contents) -> Iterator[Row]:
+def roles(contents: CatalogueContents) -> Iterator[Row]:
     for oid, name in contents.roles.items():
         yield {
             "oid": oid, "rolname": name, "rolsuper": False, "rolinherit": True, "rolcreaterole": False,
@@ -110,14 +110,14 @@ def roles(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def users(contents: Contents) -> Iterator[Row]:
+def users(contents: CatalogueContents) -> Iterator[Row]:
     yield {
         "usename": contents.session.user, "usesysid": contents.user_oid, "usecreatedb": False, "usesuper": False,
         "userepl": False, "usebypassrls": False, "passwd": "********",
     }  # fmt: skip
 
 
-def settings(contents: Contents) -> Iterator[Row]:
+def settings(contents: CatalogueContents) -> Iterator[Row]:
     for name, value in sorted(contents.settings.items()):
         yield {
             "name": name, "setting": value, "context": "user", "vartype": "string", "source": "default",
@@ -125,13 +125,13 @@ def settings(contents: Contents) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def keywords(contents: Contents) -> Iterator[Row]:
+def keywords(contents: CatalogueContents) -> Iterator[Row]:
     for code, words in KEYWORDS.items():
         for word in words:
             yield {"word": word, "catcode": code, "barelabel": True, "catdesc": _KEYWORD_KINDS[code]}
 
 
-def activity(contents: Contents) -> Iterator[Row]:
+def activity(contents: CatalogueContents) -> Iterator[Row]:
     """This session alone."""
     session = contents.session
     host, _, port = session.address.rpartition(":")

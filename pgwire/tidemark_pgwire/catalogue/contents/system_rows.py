@@ -10,11 +10,11 @@ import pyarrow as pa
 from tidemark_pgwire.catalogue.contents import information_schema_rows as standard
 from tidemark_pgwire.catalogue.contents import relation_rows as relations
 from tidemark_pgwire.catalogue.contents import server_rows as server
-from tidemark_pgwire.catalogue.contents.entries import Contents
+from tidemark_pgwire.catalogue.contents.entries import CatalogueContents
 from tidemark_pgwire.catalogue.contents.rows import Row, table_of
 from tidemark_pgwire.catalogue.system_relations import SystemRelation
 
-_ROWS: Mapping[str, Callable[[Contents], Iterator[Row]]] = {
+_ROWS: Mapping[str, Callable[[CatalogueContents], Iterator[Row]]] = {
     "pg_catalog.pg_am": server.access_methods,
     "pg_catalog.pg_attribute": relations.attributes,
     "pg_catalog.pg_class": relations.classes,
@@ -64,7 +64,7 @@ _OF_SYSTEM: Mapping[str, Callable[[], Iterator[Row]]] = {
 """Rows about the system itself, which are the same for everybody."""
 
 
-def rows_of(relation: SystemRelation, contents: Contents) -> pa.Table:
+def rows_of(relation: SystemRelation, contents: CatalogueContents) -> pa.Table:
     rows = _ROWS.get(relation.stored_name)
     made = table_of(relation, rows(contents) if rows else ())
     if relation.stored_name in _OF_SYSTEM:

@@ -31,11 +31,11 @@ Columns = Sequence[tuple[str, str]]
 
 
 @dataclass
-class Scope:
+class SelectScope:
     """`sources`: columns by alias, in the order of FROM. `tables`: of WITH, by name."""
 
     tables: Mapping[str, Columns]
-    outer: Scope | None = None
+    outer: SelectScope | None = None
     sources: dict[str, Columns] = field(default_factory=dict)
     oids: dict[str, int] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Typing:
     def __init__(self) -> None:
         self.parameters: dict[int, str] = {}
 
-    def columns_of(self, query: exp.Expression, tables: Mapping[str, Columns], outer: Scope | None) -> Columns:
+    def columns_of(self, query: exp.Expression, tables: Mapping[str, Columns], outer: SelectScope | None) -> Columns:
         """Raises CatalogueError: a relation or column is not there."""
         tables = self._with(query, tables, outer)
         if isinstance(query, exp.Subquery):
@@ -72,13 +72,15 @@ class Typing:
         if isinstance(query, exp.SetOperation):
             return self._of_set(query, tables, outer)
         if isinstance(query, exp.Values):
-            rows = [self._types(row.expressions, Scope(tables, outer)) for row in query.expressions]
+            rows = [self._types(row.expressions, SelectScope(tables, outer)) for row in query.expressions]
             return [(f"column{n}", _common(types)) for n, types in enumerate(zip(*rows, strict=False), 1)]
         if not isinstance(query, exp.Select):
             raise CatalogueError("0A000", f"the catalogue does not read {query.key.upper()}")
         return self._of_select(query, tables, outer)
 
-    def _with(self, query: exp.Expression, tables: Mapping[str, Columns], outer: Scope | None) -> Mapping[str, Columns]:
+    def _with(
+        self, query: exp.Expression, tables: Mapping[str, Columns], outer: SelectScope | None
+    ) -> Mapping[str, Columns]:
         clause = query.args.get("with_")
         for each in clause.expressions if clause else ():
             alias, body = each.args["alias"], each.this
@@ -89,17 +91,17 @@ class Typing:
             tables = {**tables, each.alias.lower(): _renamed(self.columns_of(body, tables, outer), named)}
         return tables
 
-    def _of_set(self, query: exp.SetOperation, tables: Mapping[str, Columns], outer: Scope | None) -> Columns:
+    def _of_set(self, query: exp.SetOperation, tables: Mapping[str, Columns], outer: SelectScope | None) -> Columns:
         left = self.columns_of(query.this, tables, outer)
         right = self.columns_of(query.expression, tables, outer)
         if len(left) != len(right):
             raise CatalogueError("42601", f"each {query.key.upper()} query must have the same number of columns")
         columns = [(name, _common((a, b))) for (name, a), (_, b) in zip(left, right, strict=True)]
-        self._visit_order(query, Scope(tables, outer, {"": columns}))
+        self._visit_order(query, SelectScope(tables, outer, {"": columns}))
         return columns
 
-    def _of_select(self, query: exp.Select, tables: Mapping[str, Columns], outer: Scope | None) -> Columns:
-        scope = Scope(tables, outer)
+    def _of_select(self, query: exp.Select, tables: Mapping[str, Columns], outer: SelectScope | None) -> Columns:
+        scope = SelectScope(tables, outer)
         clause = query.args.get("from_")
         joins = query.args.get("joins") or []
         for source in [clause.this] if clause else []:
@@ -111,14 +113,14 @@ class Typing:
             columns.extend(self._selected(each, scope))
         for name in ("where", "group", "having", "distinct", "windows"):
             if query.args.get(name):
-                self._visit(query.args[name], Scope(tables, scope, {"": columns}) if name == "group" else scope)
+                self._visit(query.args[name], SelectScope(tables, scope, {"": columns}) if name == "group" else scope)
         for join in joins:
             if join.args.get("on"):
                 self.type_of(join.args["on"], scope)
-        self._visit_order(query, Scope(tables, scope, {"": columns}))
+        self._visit_order(query, SelectScope(tables, scope, {"": columns}))
         return columns
 
-    def _visit_order(self, query: exp.Expression, scope: Scope) -> None:
+    def _visit_order(self, query: exp.Expression, scope: SelectScope) -> None:
         if query.args.get("order"):
             self._visit(query.args["order"], scope)
         for name in ("limit", "offset"):
@@ -126,11 +128,11 @@ class Typing:
             if node is not None and isinstance(node.expression, exp.Parameter):
                 self._set(node.expression, "int8")
 
-    def _visit(self, node: exp.Expression, scope: Scope) -> None:
+    def _visit(self, node: exp.Expression, scope: SelectScope) -> None:
         for child in node.iter_expressions():
             self.type_of(child, scope)
 
-    def _add(self, source: exp.Expression, scope: Scope) -> None:
+    def _add(self, source: exp.Expression, scope: SelectScope) -> None:
         """A source of FROM, with the joins that stand in its parentheses."""
         alias = source.args.get("alias")
         named = [folded(column) for column in alias.columns] if alias else []
@@ -145,7 +147,7 @@ class Typing:
             if join.args.get("on"):
                 self.type_of(join.args["on"], scope)
 
-    def _source(self, source: exp.Expression, scope: Scope) -> tuple[str, Columns]:
+    def _source(self, source: exp.Expression, scope: SelectScope) -> tuple[str, Columns]:
         if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
             return source.name, self._relation(source, scope)
         if isinstance(source, exp.Table) and name_of(source.this) in table_functions():
@@ -161,7 +163,7 @@ class Typing:
             return "", self.columns_of(source.this, scope.tables, scope)
         return self._function_source(source, scope)
 
-    def _function_source(self, source: exp.Expression, scope: Scope) -> tuple[str, Columns]:
+    def _function_source(self, source: exp.Expression, scope: SelectScope) -> tuple[str, Columns]:
         """A function in FROM: its column has the name of the alias, or its own."""
         called = source if isinstance(source, exp.Unnest) else source.this
         if isinstance(called, exp.Unnest):
@@ -182,7 +184,7 @@ class Typing:
             columns.append((ordinality.name if isinstance(ordinality, exp.Identifier) else "ordinality", "int8"))
         return name, columns
 
-    def _relation(self, table: exp.Table, scope: Scope) -> Columns:
+    def _relation(self, table: exp.Table, scope: SelectScope) -> Columns:
         if not table.db and table.name.lower() in scope.tables:
             table.meta[OF_WITH] = True
             return scope.tables[table.name.lower()]
@@ -194,7 +196,7 @@ class Typing:
             raise CatalogueError("42P01", f'relation "{table.db}.{table.name}" does not exist')
         return [(column.name, column.type) for column in found.columns]
 
-    def _selected(self, each: exp.Expression, scope: Scope) -> Columns:
+    def _selected(self, each: exp.Expression, scope: SelectScope) -> Columns:
         if isinstance(each, exp.Star):
             each.meta[STAR] = [(alias, *column) for alias, columns in scope.sources.items() for column in columns]
             return [column for columns in scope.sources.values() for column in columns]
@@ -205,16 +207,16 @@ class Typing:
             return scope.sources[each.table.lower()]
         return [(column_name(each), self.type_of(each, scope))]
 
-    def _types(self, nodes: Sequence[exp.Expression], scope: Scope) -> list[str]:
+    def _types(self, nodes: Sequence[exp.Expression], scope: SelectScope) -> list[str]:
         return [self.type_of(node, scope) for node in nodes]
 
-    def type_of(self, node: exp.Expression, scope: Scope) -> str:
+    def type_of(self, node: exp.Expression, scope: SelectScope) -> str:
         """The name in pg_type; UNKNOWN of a literal text, of NULL, and of a parameter."""
         found = self._type_of(node, scope)
         node.meta[TYPE] = found
         return found
 
-    def _type_of(self, node: exp.Expression, scope: Scope) -> str:
+    def _type_of(self, node: exp.Expression, scope: SelectScope) -> str:
         if isinstance(node, exp.Column):
             return self._column(node, scope)
         if isinstance(node, exp.Query):
@@ -243,7 +245,7 @@ class Typing:
             return self._in(node, scope)
         return self._other(node, scope)
 
-    def _other(self, node: exp.Expression, scope: Scope) -> str:
+    def _other(self, node: exp.Expression, scope: SelectScope) -> str:
         if isinstance(node, exp.Literal):
             return UNKNOWN if node.is_string else _number(node.name)
         if isinstance(node, exp.Null | exp.Parameter | exp.ByteString):
@@ -260,7 +262,7 @@ class Typing:
             return arrays[0] if arrays else "text"
         return types[0] if types else UNKNOWN
 
-    def _column(self, node: exp.Column, scope: Scope) -> str:
+    def _column(self, node: exp.Column, scope: SelectScope) -> str:
         found = scope.find(node.table.lower(), folded(node.this))
         if found is None and node.name.lower() == "tableoid" and scope.table_oid(node.table.lower()) is not None:
             node.meta[TABLE_OID] = scope.table_oid(node.table.lower())
@@ -272,7 +274,7 @@ class Typing:
             raise CatalogueError("42703", f'column "{name}" does not exist')
         return found
 
-    def _case(self, node: exp.Case, scope: Scope) -> str:
+    def _case(self, node: exp.Case, scope: SelectScope) -> str:
         if node.this:
             self.type_of(node.this, scope)
         for branch in node.args["ifs"]:
@@ -282,7 +284,7 @@ class Typing:
             values.insert(0, node.args["default"])  # the type of ELSE counts most
         return _common(self._types(values, scope))
 
-    def _operands(self, node: exp.Expression, scope: Scope) -> str:
+    def _operands(self, node: exp.Expression, scope: SelectScope) -> str:
         left, right = self.type_of(node.this, scope), self.type_of(node.expression, scope)
         self._pair(node.this, node.expression, left, right)
         if not isinstance(node, _ARITHMETIC):
@@ -299,7 +301,7 @@ class Typing:
             else:
                 self._set(node, type)
 
-    def _in(self, node: exp.In, scope: Scope) -> str:
+    def _in(self, node: exp.In, scope: SelectScope) -> str:
         type = self.type_of(node.this, scope)
         for value in node.expressions:
             self.type_of(value, scope)
@@ -308,7 +310,7 @@ class Typing:
             self.type_of(node.args["query"], scope)
         return "bool"
 
-    def _called(self, node: exp.Expression, scope: Scope) -> str:
+    def _called(self, node: exp.Expression, scope: SelectScope) -> str:
         types = self._types(arguments_of(node), scope)
         name = name_of(node)
         if name in SESSION_FUNCTIONS:

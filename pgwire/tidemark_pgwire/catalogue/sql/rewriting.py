@@ -19,7 +19,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from tidemark_pgwire.catalogue.contents.entries import Contents
+from tidemark_pgwire.catalogue.contents.entries import CatalogueContents
 from tidemark_pgwire.catalogue.contents.lookups import oid_of_name
 from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.sql.functions import FUNCTIONS, NATIVE, arguments_of, name_of
@@ -80,7 +80,7 @@ class _Made:
     functions: set[str] = field(default_factory=set)
 
 
-def rewritten(text: str, contents: Contents, values: Sequence[str | None] | None) -> Rewritten:
+def rewritten(text: str, contents: CatalogueContents, values: Sequence[str | None] | None) -> Rewritten:
     """`values`: of the parameters; None: they are not known yet, and nothing is bound.
 
     Raises CatalogueError: the statement is refused.
@@ -291,7 +291,7 @@ def _cast(node: exp.Expression, stored: str) -> exp.Cast:
     return exp.Cast(this=node, to=exp.DataType.build(stored, dialect="duckdb"))
 
 
-def _of_duckdb(node: exp.Expression, contents: Contents, made: _Made) -> exp.Expression:
+def _of_duckdb(node: exp.Expression, contents: CatalogueContents, made: _Made) -> exp.Expression:
     kind = type(node).__name__
     if isinstance(node, exp.Cast):
         return _cast_of(node, contents, made)
@@ -405,7 +405,7 @@ def _subscript_of_vector(node: exp.Bracket) -> exp.Expression:
     return node
 
 
-def _cast_of(node: exp.Cast, contents: Contents, made: _Made) -> exp.Expression:
+def _cast_of(node: exp.Cast, contents: CatalogueContents, made: _Made) -> exp.Expression:
     target = type_of_cast(node)
     inner, source = node.this, node.this.meta.get(TYPE, UNKNOWN)
     literal = inner.this if isinstance(inner, exp.Literal) and inner.is_string else None
@@ -442,7 +442,7 @@ def _macro(name: str, arguments: list[exp.Expression], made: _Made) -> exp.Expre
     return exp.Anonymous(this=exp.to_identifier(f"fn.{name}", quoted=True), expressions=arguments)
 
 
-def _called(node: exp.Func, contents: Contents, made: _Made) -> exp.Expression:
+def _called(node: exp.Func, contents: CatalogueContents, made: _Made) -> exp.Expression:
     name, arguments = name_of(node), arguments_of(node)
     if isinstance(node.parent, exp.Table) and name in table_functions():
         return node

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark_planner.catalyst.json_tree import Node, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, walk
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Aggregate, Hir, Join, Project
@@ -30,7 +30,7 @@ _REPLACED = {"AggregateExpression": "resultId", "ScalarSubquery": "exprId"}
 _FIRST_BESIDE = 2 * FIRST_STAND_IN
 
 
-def lower_aggregate(node: Node, context: Context) -> Lowered:
+def lower_aggregate(node: CatalystNode, context: Context) -> Lowered:
     child = node.children[0]
     below = lower_expand(child, context, node) if child.kind == "Expand" else context.lower(child)
     keys = tuple(dict.fromkeys(below.expression(k) for k in node.expressions("groupingExpressions")))
@@ -46,7 +46,7 @@ def lower_aggregate(node: Node, context: Context) -> Lowered:
     return Lowered(Project(rows, exprs), *attributes_of(outputs))
 
 
-def _output(node: Node, calls: AggregateCalls, beside: list[Hir], context: Context) -> ScalarExpr:
+def _output(node: CatalystNode, calls: AggregateCalls, beside: list[Hir], context: Context) -> ScalarExpr:
     """The output over the input's columns; stand-ins take the places of aggregates and of the rows of subqueries."""
     columns: dict[int, ScalarExpr] = dict(calls.below.columns)
     for each in walk(node):
@@ -59,14 +59,14 @@ def _output(node: Node, calls: AggregateCalls, beside: list[Hir], context: Conte
     return lower_expression(_with_stand_ins(node), columns)
 
 
-def _with_stand_ins(node: Node) -> Node:
+def _with_stand_ins(node: CatalystNode) -> CatalystNode:
     """The tree with each aggregate and scalar subquery replaced by an attribute."""
     if node.kind in _REPLACED:
-        return Node("AttributeReference", {"exprId": {"id": _stand_in(node)}, "name": "an aggregate"}, ())
+        return CatalystNode("AttributeReference", {"exprId": {"id": _stand_in(node)}, "name": "an aggregate"}, ())
     return replace(node, children=tuple(_with_stand_ins(c) for c in node.children))
 
 
-def _stand_in(node: Node) -> int:
+def _stand_in(node: CatalystNode) -> int:
     """An id that no attribute of Spark has."""
     return -1 - int(node.fields[_REPLACED[node.kind]]["id"])
 

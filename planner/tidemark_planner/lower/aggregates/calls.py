@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.call_forms import try_variant
@@ -51,7 +51,7 @@ _WIDE = SqlType("decimal", 20, 0)
 _EXTREMES = {"Min": "min", "Max": "max", "First": "min", "Last": "max"}
 
 
-def lower_call(node: Node, calls: AggregateCalls) -> ScalarExpr:
+def lower_call(node: CatalystNode, calls: AggregateCalls) -> ScalarExpr:
     """The expression of an AggregateExpression, over the stand-ins of `calls`; raises Refusal."""
     function, condition = node.children[0], node.expression("filter")
     chosen = None if condition is None else calls.below.expression(condition)
@@ -160,7 +160,7 @@ def _all_of(found: tuple[ColumnRef, ...]) -> ScalarExpr:
     return call("case", (there, call("array", found, all_of_them)), all_of_them)
 
 
-def _elements(node: Node) -> tuple[Node, ...]:
+def _elements(node: CatalystNode) -> tuple[CatalystNode, ...]:
     """The elements of an array of fractions; empty where there is one fraction."""
     while node.kind == "Cast":
         node = node.children[0]
@@ -193,7 +193,7 @@ def _string_agg(site: AggregateSite) -> ScalarExpr:
     return site.aggregate("string_agg", argument, order=tuple(order), parameters=(parameter,))
 
 
-def separator(function: Node) -> Literal:
+def separator(function: CatalystNode) -> Literal:
     """The separator of a ListAgg."""
     given = function.children[1]
     if given.kind != "Literal" or given.fields.get("dataType") not in (VOID, "string"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark_planner.catalyst.json_tree import Node, parse_tree, walk
+from tidemark_planner.catalyst.json_tree import CatalystNode, parse_tree, walk
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Project, Union, project
 from tidemark_planner.hir.nodes import columns as all_columns
@@ -20,7 +20,7 @@ from tidemark_planner.lower.cte import share
 from tidemark_protocol.plan.expr import columns_of, map_columns
 
 
-def lower_expand(node: Node, context: Context, reader: Node | None = None) -> Lowered:
+def lower_expand(node: CatalystNode, context: Context, reader: CatalystNode | None = None) -> Lowered:
     """The expanded rows with the columns that `reader` reads; None: with all columns (UNPIVOT)."""
     attributes, names = attributes_of(node.expressions("output"))
     read = set(attributes) if reader is None else _attributes_read(reader)
@@ -38,12 +38,12 @@ def lower_expand(node: Node, context: Context, reader: Node | None = None) -> Lo
     )
 
 
-def _projections(node: Node) -> list[list[Any]]:
+def _projections(node: CatalystNode) -> list[list[Any]]:
     """One list of expressions per grouping set."""
     return list(node.fields["projections"])
 
 
-def _attributes_read(reader: Node) -> set[int]:
+def _attributes_read(reader: CatalystNode) -> set[int]:
     fields = (*reader.expressions("groupingExpressions"), *reader.expressions("aggregateExpressions"))
     trees = [n for field in fields for n in walk(field)]
     filters = [n for tree in trees if (only := tree.expression("filter")) is not None for n in walk(only)]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import refuse
 from tidemark_planner.lower.base import Lowered
 from tidemark_planner.rules.scalar import conjunction
 from tidemark_protocol.functions.aggregates import AGGREGATES, result_type
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.plan.lir import Aggregate, OrderKey
+from tidemark_protocol.plan.lir import AggregateExpr, OrderKey
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
 
 # The stand-ins for aggregates are columns far beyond those of any input.
@@ -29,7 +29,7 @@ class AggregateCalls:
     def __init__(self, below: Lowered) -> None:
         self.below = below
         self.values: list[ScalarExpr] = []
-        self.aggregates: list[Aggregate] = []
+        self.aggregates: list[AggregateExpr] = []
 
     def value(self, expr: ScalarExpr) -> int:
         if expr not in self.values:
@@ -37,9 +37,9 @@ class AggregateCalls:
         return self.values.index(expr)
 
     def count_rows(self) -> None:
-        self.stand_in(Aggregate("count", None, ColumnType(BIGINT, False)))
+        self.stand_in(AggregateExpr("count", None, ColumnType(BIGINT, False)))
 
-    def stand_in(self, made: Aggregate) -> ColumnRef:
+    def stand_in(self, made: AggregateExpr) -> ColumnRef:
         if made not in self.aggregates:
             self.aggregates.append(made)
         return ColumnRef(FIRST_STAND_IN + self.aggregates.index(made), made.type.type, made.type.nullable)
@@ -50,7 +50,7 @@ class AggregateSite:
     """One aggregate call in the text: its function's node, its FILTER (`condition`) and DISTINCT."""
 
     calls: AggregateCalls
-    function: Node
+    function: CatalystNode
     condition: ScalarExpr | None
     distinct: bool
 
@@ -72,7 +72,7 @@ class AggregateSite:
             refuse("TYPE", f"there is no {name} of {of}: cast its argument", word=name)
         conditions = (*(() if self.condition is None else (self.condition,)), *also)
         condition = conjunction(conditions) if conditions else None
-        made = Aggregate(
+        made = AggregateExpr(
             name,
             None if argument is None else self._guarded(argument, condition),
             ColumnType(result, not entry.never_null),

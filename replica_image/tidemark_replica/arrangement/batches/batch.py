@@ -79,7 +79,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BatchTimes:
     """The times that a batch covers."""
 
     lower: int
@@ -92,7 +92,9 @@ def is_small(rows: Any) -> bool:
     return bool(rows.get_total_buffer_size() <= SMALL_BYTES)
 
 
-def write_batch(directory: Path, file: str, layout: Layout, span: Span, segments: Iterable[Any]) -> BatchRef | None:
+def write_batch(
+    directory: Path, file: str, layout: Layout, span: BatchTimes, segments: Iterable[Any]
+) -> BatchRef | None:
     """Write segments (record batches, ascending by hash) as one file. Returns None, without a file, for no rows.
 
     Raises DiskFull.
@@ -118,7 +120,7 @@ def write_batch(directory: Path, file: str, layout: Layout, span: Span, segments
     return written.ref(size, file, span)
 
 
-def write_small_batch(directory: Path, file: str, layout: Layout, span: Span, rows: Any) -> BatchRef:
+def write_small_batch(directory: Path, file: str, layout: Layout, span: BatchTimes, rows: Any) -> BatchRef:
     """Write one segment with few rows, in one write and under its final name. Raises DiskFull."""
     memory = pa.BufferOutputStream()
     with pa.RecordBatchFileWriter(memory, layout.schema) as writer:
@@ -149,7 +151,7 @@ class _Written:
         self.errors += int(np.searchsorted(hashes, ERRS_HASH, "right"))
         self.rows += len(hashes)
 
-    def ref(self, size: int, file: str, span: Span) -> BatchRef:
+    def ref(self, size: int, file: str, span: BatchTimes) -> BatchRef:
         """The ref of the file."""
         within = self.rows, self.errors, *self.times, size, *self.hashes
         return BatchRef(file, span.lower, span.upper, span.since, *within)

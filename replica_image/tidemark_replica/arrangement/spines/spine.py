@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batches.batch import BatchRef, Segment, Span
+from tidemark_replica.arrangement.batches.batch import BatchRef, BatchTimes, Segment
 from tidemark_replica.arrangement.batches.row_ranges import row_ranges
 from tidemark_replica.arrangement.batches.value_ranges import value_ranges
 from tidemark_replica.arrangement.errors import StaleManifest
@@ -52,8 +52,8 @@ class Merge:
     since: int
 
     @property
-    def span(self) -> Span:
-        return Span(self.batches[0].lower, self.batches[-1].upper, self.since)
+    def span(self) -> BatchTimes:
+        return BatchTimes(self.batches[0].lower, self.batches[-1].upper, self.since)
 
 
 def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:

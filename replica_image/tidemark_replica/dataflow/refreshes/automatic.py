@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.dataflow import MaterializedViewSink as MaterializedView
@@ -72,7 +72,7 @@ class Search:
     next_refresh: Callable[[int], int] | None
 
     def find(
-        self, rendered: RenderedDataflow, upper: Frontier, parts: Mapping[GlobalId, Sequence[Part]]
+        self, rendered: RenderedDataflow, upper: Frontier, parts: Mapping[GlobalId, Sequence[FilePart]]
     ) -> Heavy | None:
         """Runs on a pool while no step runs: it may read columns of times. None: there is none, or there are several.
         Raises PersistError, ArrangementError."""
@@ -86,7 +86,7 @@ class Search:
         self,
         rendered: RenderedDataflow,
         upper: Frontier,
-        parts: Mapping[GlobalId, Sequence[Part]],
+        parts: Mapping[GlobalId, Sequence[FilePart]],
         next_refresh: Callable[[int], int],
     ) -> Iterator[Heavy]:
         before, begin = 0, rendered.frontier.encode()
@@ -121,7 +121,7 @@ class StepCost:
     build_seconds: float
 
 
-def are_of_one_time(parts: Mapping[GlobalId, Sequence[Part]], upper: Frontier) -> bool:
+def are_of_one_time(parts: Mapping[GlobalId, Sequence[FilePart]], upper: Frontier) -> bool:
     """Whether all updates before `upper` are, by the times of their files."""
     end = upper.encode()
     read = [part for each in parts.values() for part in each if part.lower < end]

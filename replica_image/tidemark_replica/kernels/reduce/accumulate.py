@@ -22,7 +22,7 @@ from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Array, Ints, Updates, diffs, row_columns, times
 from tidemark_replica.kernels.reduce.accumulators import accumulator
-from tidemark_replica.kernels.reduce.aggregates import Accumulator, Aggregate, DecimalSum, IntegerSum, weights_of
+from tidemark_replica.kernels.reduce.aggregates import Accumulator, ColumnAggregate, DecimalSum, IntegerSum, weights_of
 
 _FEW = 1 << 12
 """Up to so many rows all accumulators are summed in one NumPy call."""
@@ -37,7 +37,7 @@ class AccumulatorLayout:
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[ColumnAggregate, ...]
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:

@@ -9,8 +9,8 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.kernels.reduce.aggregates import (
     ANY,
     Accumulator,
-    Aggregate,
     AnyRow,
+    ColumnAggregate,
     CountRows,
     CountValues,
     DecimalSum,
@@ -21,7 +21,7 @@ from tidemark_replica.kernels.reduce.moments import moment_of
 from tidemark_replica.values.arrow_types import arrow_type, sql_type
 
 
-def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
+def accumulator(aggregate: ColumnAggregate, types: Sequence[pa.DataType]) -> Accumulator:
     """Return the accumulator of an aggregate over columns of `types`. Raises UnsupportedType."""
     if aggregate.function == ANY:
         return AnyRow()

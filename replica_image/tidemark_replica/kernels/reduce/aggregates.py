@@ -33,7 +33,7 @@ ANY = "any"
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class ColumnAggregate:
     """`function` (count, sum, avg, a variance, any) over a column of the input; no argument: over the rows."""
 
     function: str
@@ -243,7 +243,7 @@ class FloatSum:
         return AggregateValues(nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
 
 
-def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> Ints:
+def weights_of(aggregate: ColumnAggregate, columns: Sequence[Array], diffs: Ints) -> Ints:
     """The rows' diffs, 0 where the argument is NULL or the filter not true."""
     weights = diffs
     if aggregate.argument is not None:

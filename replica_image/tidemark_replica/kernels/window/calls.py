@@ -14,7 +14,7 @@ from tidemark_replica.kernels.window.partitions import Partitions
 
 
 @dataclass(frozen=True)
-class Call:
+class WindowColumn:
     """One column: `function` over the row's columns `arguments`; its `parameters` are Python values."""
 
     function: str
@@ -27,13 +27,13 @@ class Call:
     ignore_nulls: bool = False
 
 
-def valid_places(call: Call, partitions: Partitions) -> Bools:
+def valid_places(call: WindowColumn, partitions: Partitions) -> Bools:
     """A mask of the positions whose argument counts: all, or with IGNORE NULLS those that are not NULL."""
     valid = validity(partitions.columns[call.arguments[0]]) if call.ignore_nulls else None
     return np.ones(partitions.size, np.bool_) if valid is None else valid[partitions.row]
 
 
-def values_at(call: Call, partitions: Partitions, places: Ints, there: Bools) -> Array:
+def values_at(call: WindowColumn, partitions: Partitions, places: Ints, there: Bools) -> Array:
     """The argument at other positions; where `there` is false, the second argument or NULL.
 
     Raises VersionsTooLarge.

@@ -12,33 +12,33 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
-from tidemark_replica.kernels.window.calls import Call, valid_places, values_at
+from tidemark_replica.kernels.window.calls import WindowColumn, valid_places, values_at
 from tidemark_replica.kernels.window.partitions import Partitions
 
 
-def _row_number(call: Call, p: Partitions) -> Array:
+def _row_number(call: WindowColumn, p: Partitions) -> Array:
     return _int(p.here - p.begin + 1)
 
 
-def _rank(call: Call, p: Partitions) -> Array:
+def _rank(call: WindowColumn, p: Partitions) -> Array:
     return _int(p.peers_begin - p.begin + 1)
 
 
-def _dense_rank(call: Call, p: Partitions) -> Array:
+def _dense_rank(call: WindowColumn, p: Partitions) -> Array:
     number: Ints = np.cumsum(p.new_peers)
     return _int(number - number[p.begin] + 1)
 
 
-def _percent_rank(call: Call, p: Partitions) -> Array:
+def _percent_rank(call: WindowColumn, p: Partitions) -> Array:
     others = p.end - p.begin - 1
     return pa.array((p.peers_begin - p.begin) / np.maximum(others, 1))
 
 
-def _cume_dist(call: Call, p: Partitions) -> Array:
+def _cume_dist(call: WindowColumn, p: Partitions) -> Array:
     return pa.array((p.peers_end - p.begin) / (p.end - p.begin))
 
 
-def _ntile(call: Call, p: Partitions) -> Array:
+def _ntile(call: WindowColumn, p: Partitions) -> Array:
     parts, place = int(call.parameters[0]), p.here - p.begin
     size, longer = (p.end - p.begin) // parts, (p.end - p.begin) % parts
     in_longer = longer * (size + 1)
@@ -46,15 +46,15 @@ def _ntile(call: Call, p: Partitions) -> Array:
     return _int(np.where(place < in_longer, first, rest) + 1)
 
 
-def _lag(call: Call, p: Partitions) -> Array:
+def _lag(call: WindowColumn, p: Partitions) -> Array:
     return _shifted(call, p, -int(call.parameters[0]))
 
 
-def _lead(call: Call, p: Partitions) -> Array:
+def _lead(call: WindowColumn, p: Partitions) -> Array:
     return _shifted(call, p, int(call.parameters[0]))
 
 
-def _shifted(call: Call, p: Partitions, by: int) -> Array:
+def _shifted(call: WindowColumn, p: Partitions, by: int) -> Array:
     """The argument `by` positions further on, among the positions that count."""
     if by == 0:
         return values_at(call, p, p.here, np.ones(p.size, np.bool_))
@@ -76,7 +76,7 @@ def _int(values: Ints) -> Array:
     return pa.array(values.astype(np.int32))
 
 
-POSITION_FUNCTIONS: Mapping[str, Callable[[Call, Partitions], Array]] = {
+POSITION_FUNCTIONS: Mapping[str, Callable[[WindowColumn, Partitions], Array]] = {
     "row_number": _row_number,
     "rank": _rank,
     "dense_rank": _dense_rank,

@@ -20,20 +20,20 @@ from tidemark_replica.kernels.reduce.accumulators import accumulator
 from tidemark_replica.kernels.reduce.aggregates import (
     OVERFLOW,
     Accumulator,
-    Aggregate,
     AggregateValues,
+    ColumnAggregate,
     Floating,
     FloatState,
     weights_of,
 )
-from tidemark_replica.kernels.window.calls import Call, valid_places, values_at
+from tidemark_replica.kernels.window.calls import WindowColumn, valid_places, values_at
 from tidemark_replica.kernels.window.partitions import Partitions
 
 SLICE_ROWS = 1 << 20
 """Rows of frames that basic aggregates evaluate together."""
 
 
-def frame_values(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def frame_values(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     """The call's value at every position, whose frame is [low, high). Raises VersionsTooLarge."""
     function = _FRAMED.get(call.function)
     if function is not None:
@@ -43,29 +43,29 @@ def frame_values(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateV
     return _sums(call, p, low, high)
 
 
-def is_framed(call: Call, types: tuple[pa.DataType, ...]) -> bool:
+def is_framed(call: WindowColumn, types: tuple[pa.DataType, ...]) -> bool:
     """Whether the call is a function of a frame. Raises UnsupportedType for sums of a type without sums."""
     if call.function in _FRAMED or call.function in basic.FUNCTIONS:
         return True
     return accumulator(_aggregate(call), [types[a] for a in call.arguments]) is not None
 
 
-def _first_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _first_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _nth(call, p, low, high, 0)
 
 
-def _nth_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _nth_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _nth(call, p, low, high, int(call.parameters[0]) - 1)
 
 
-def _nth(call: Call, p: Partitions, low: Ints, high: Ints, number: int) -> AggregateValues:
+def _nth(call: WindowColumn, p: Partitions, low: Ints, high: Ints, number: int) -> AggregateValues:
     places, before = _counted(valid_places(call, p))
     wanted = before[low] + number
     there = wanted < before[high]
     return AggregateValues(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
 
 
-def _last_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _last_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     places, before = _counted(valid_places(call, p))
     wanted = before[high] - 1
     there = wanted >= before[low]
@@ -77,7 +77,7 @@ def _counted(able: Bools) -> tuple[Ints, Ints]:
     return np.append(np.flatnonzero(able), 0), np.append(0, np.cumsum(able))
 
 
-def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _sums(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     aggregate = _aggregate(call)
     columns = [p.columns[a].take(pa.array(p.row)) for a in call.arguments]
     kept = accumulator(aggregate, [c.type for c in columns])
@@ -93,8 +93,8 @@ def _averages(reading: AggregateValues) -> AggregateValues:
     return AggregateValues(reading.values, tuple(failure for failure in reading.failures if failure[0] != OVERFLOW))
 
 
-def _aggregate(call: Call) -> Aggregate:
-    return Aggregate(call.function, 0 if call.arguments else None, call.expression)
+def _aggregate(call: WindowColumn) -> ColumnAggregate:
+    return ColumnAggregate(call.function, 0 if call.arguments else None, call.expression)
 
 
 def _digits(kept: Accumulator, columns: list[Array], weights: Ints, low: Ints, high: Ints) -> Floating:
@@ -119,15 +119,15 @@ def _between(parts: Ints, low: Ints, high: Ints) -> Ints:
     return np.asarray(total[high] - total[low])
 
 
-def _min(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _min(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _extreme(call, p, low, high, descending=False)
 
 
-def _max(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _max(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _extreme(call, p, low, high, descending=True)
 
 
-def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> AggregateValues:
+def _extreme(call: WindowColumn, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> AggregateValues:
     """The value of least rank in the frame, NULLs last. Ranks are those of distinct rows, so a rank names a value."""
     column = p.columns[call.arguments[0]]
     order = order_rows(sort_words(column, descending=descending, nulls_last=True), len(column))
@@ -151,7 +151,7 @@ def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
     return result
 
 
-def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
+def _basic(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     """Evaluate each distinct frame as a version, its rows in the window's order. Raises VersionsTooLarge."""
     frames, which = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     aggregate = basic.BasicAggregate(
@@ -179,7 +179,7 @@ def _versions(p: Partitions, frames: Ints) -> GroupVersions:
     )
 
 
-_FRAMED: Mapping[str, Callable[[Call, Partitions, Ints, Ints], AggregateValues]] = {
+_FRAMED: Mapping[str, Callable[[WindowColumn, Partitions, Ints, Ints], AggregateValues]] = {
     "first_value": _first_value,
     "last_value": _last_value,
     "nth_value": _nth_value,

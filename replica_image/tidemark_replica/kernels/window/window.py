@@ -26,7 +26,7 @@ from tidemark_replica.arrangement.rows.updates import Bools
 from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, check_size
 from tidemark_replica.kernels.groups.reevaluated_groups import GroupOutput
 from tidemark_replica.kernels.reduce.aggregates import TOO_MANY, AggregateValues
-from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.calls import WindowColumn
 from tidemark_replica.kernels.window.frames import frame_places
 from tidemark_replica.kernels.window.partitions import Partitions
 from tidemark_replica.kernels.window.positions import POSITION_FUNCTIONS
@@ -42,7 +42,7 @@ class WindowFunction:
 
     types: tuple[pa.DataType, ...]
     order: tuple[Order, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[WindowColumn, ...]
 
     def __post_init__(self) -> None:
         for call in self.calls:
@@ -70,7 +70,7 @@ class WindowFunction:
         return GroupOutput(partitions.version, columns, np.ones(partitions.size, np.int64), tuple(failures))
 
 
-def _evaluate(call: Call, partitions: Partitions) -> AggregateValues:
+def _evaluate(call: WindowColumn, partitions: Partitions) -> AggregateValues:
     if call.function in POSITION_FUNCTIONS:
         return AggregateValues(POSITION_FUNCTIONS[call.function](call, partitions))
     assert call.frame is not None, "checked when the function was made"

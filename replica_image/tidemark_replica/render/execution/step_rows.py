@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidemark_persist import EMPTY, TIME, Part, Time, read_part
+from tidemark_persist import EMPTY, TIME, FilePart, Time, read_part
 from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.layout import Layout
@@ -60,7 +60,7 @@ class TimedFile:
     is_part: bool = False
 
     @staticmethod
-    def of_part(part: Part) -> TimedFile:
+    def of_part(part: FilePart) -> TimedFile:
         """A file of a shard."""
 
         def read(lower: int) -> Iterator[Ints]:

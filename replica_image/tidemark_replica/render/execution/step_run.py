@@ -26,7 +26,7 @@ from tidemark_replica.render.task.description import PublishedFiles, StageReport
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint
 from tidemark_replica.render.task.timing import MICROSECONDS
 from tidemark_replica.render.telemetry.operator_costs import OperatorCosts
-from tidemark_replica.render.telemetry.progress import HydrationProgress
+from tidemark_replica.render.telemetry.progress import HydrationMeter
 
 
 class StepRun:
@@ -58,12 +58,12 @@ class StepRun:
         self.merges: list[Merged] = []
         self._published: dict[str, PublishedFiles] = {}
         self._jobs_before = runner.jobs
-        self._progress: HydrationProgress | None = None
+        self._progress: HydrationMeter | None = None
         self._operators = operators
         self.spent: Counter[int] = Counter()
         self.cold_reads = 0
 
-    def watch(self, progress: HydrationProgress) -> None:
+    def watch(self, progress: HydrationMeter) -> None:
         """Report the progress of this run to `progress`."""
         self._progress = progress
 

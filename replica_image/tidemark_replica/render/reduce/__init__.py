@@ -20,7 +20,7 @@ from typing import Any
 
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
-    Aggregate,
+    AggregateExpr,
     BasicReduce,
     CollationReduce,
     DistinctReduce,
@@ -33,7 +33,7 @@ from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.lowering_stream import Stream
 from tidemark_replica.render.reduce.accumulable import lower_accumulable, lower_distinct
 from tidemark_replica.render.reduce.basic import lower_basic
-from tidemark_replica.render.reduce.collation import Part, collate
+from tidemark_replica.render.reduce.collation import CollatedPart, collate
 from tidemark_replica.render.reduce.grouped import Grouped, grouped
 from tidemark_replica.render.reduce.hierarchical import lower_hierarchical
 
@@ -52,7 +52,7 @@ def lower_reduce(scope: Scope, plan: Reduce, stream: Stream) -> Stream:
     where = f"dataflow {scope.description.name}: this replica has no operator for"
     if plan.mfp_after.lower or plan.mfp_after.upper:
         raise NotRendered(f"{where} temporal filters")
-    parts = [Part(positions, partial(_lower_part, scope, kind)) for kind, positions in _kinds(plan.plan)]
+    parts = [CollatedPart(positions, partial(_lower_part, scope, kind)) for kind, positions in _kinds(plan.plan)]
     reduced = collate(scope, grouped(scope, plan, stream), parts)
     return scope.streams.mfp(replace(reduced, schema=plan.mfp_after.input), plan.mfp_after)
 
@@ -71,7 +71,7 @@ def _kinds(plan: ReducePlan) -> Iterator[tuple[ReducePlan, tuple[int, ...]]]:
         yield plan, tuple(range(len(getattr(plan, "aggregates", ()))))
 
 
-def _distinct_value(aggregate: Aggregate) -> int | None:
+def _distinct_value(aggregate: AggregateExpr) -> int | None:
     """The value whose distinct occurrences an aggregate is over; None: it is over all rows."""
     return aggregate.argument if aggregate.distinct else None
 

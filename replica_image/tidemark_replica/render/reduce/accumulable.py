@@ -8,9 +8,9 @@ State: one row of accumulators per group. Cost of an update: the delta, and a lo
 
 from __future__ import annotations
 
-from tidemark_protocol.plan.lir import AccumulableReduce, Aggregate, DistinctReduce
+from tidemark_protocol.plan.lir import AccumulableReduce, AggregateExpr, DistinctReduce
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
-from tidemark_replica.kernels.reduce.aggregates import Aggregate as Accumulated
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate as Accumulated
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
 from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
@@ -31,7 +31,7 @@ def lower_accumulable(scope: Scope, rows: Grouped, plan: AccumulableReduce) -> S
     return _reduce(scope, rows, plan.aggregates)
 
 
-def _reduce(scope: Scope, rows: Grouped, aggregates: tuple[Aggregate, ...]) -> Stream:
+def _reduce(scope: Scope, rows: Grouped, aggregates: tuple[AggregateExpr, ...]) -> Stream:
     shape = AccumulatorLayout(
         arrow_types(rows.stream.schema), rows.key, tuple(_accumulated(a, rows) for a in aggregates)
     )
@@ -39,7 +39,7 @@ def _reduce(scope: Scope, rows: Grouped, aggregates: tuple[Aggregate, ...]) -> S
     return Stream(Kernel(ReduceSpec(state, shape), rows.stream.tree), rows.output(aggregates))
 
 
-def _accumulated(aggregate: Aggregate, rows: Grouped) -> Accumulated:
+def _accumulated(aggregate: AggregateExpr, rows: Grouped) -> Accumulated:
     """The aggregate over the kernel's columns, with its SQL text for error rows."""
     return Accumulated(
         aggregate.function, rows.column(aggregate.argument), rows.text(aggregate), rows.column(aggregate.filter)

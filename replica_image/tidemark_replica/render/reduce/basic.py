@@ -9,7 +9,7 @@ State: the input, arranged by the key. Cost of an update: each touched group is 
 from __future__ import annotations
 
 from tidemark_protocol.plan.expr import Literal
-from tidemark_protocol.plan.lir import Aggregate, BasicReduce
+from tidemark_protocol.plan.lir import AggregateExpr, BasicReduce
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.ordering import Order
 from tidemark_replica.kernels.groups.basic import BasicAggregate, BasicFunction
@@ -31,7 +31,7 @@ def lower_basic(scope: Scope, rows: Grouped, plan: BasicReduce) -> Stream:
     return Stream(Kernel(spec, rows.stream.tree), rows.output(plan.aggregates))
 
 
-def _basic(aggregate: Aggregate, rows: Grouped) -> BasicAggregate:
+def _basic(aggregate: AggregateExpr, rows: Grouped) -> BasicAggregate:
     """The aggregate over the kernel's columns."""
     assert aggregate.argument is not None, "the check of plans lets no basic aggregate without an argument pass"
     return BasicAggregate(

@@ -28,14 +28,14 @@ from tidemark_replica.render.reduce.grouped import Grouped
 
 
 @dataclass(frozen=True)
-class Part:
+class CollatedPart:
     """Some of a reduce's aggregates: their positions among all, and the function that lowers them."""
 
     positions: tuple[int, ...]
     lower: Callable[[Grouped], Stream]
 
 
-def collate(scope: Scope, rows: Grouped, parts: Sequence[Part]) -> Stream:
+def collate(scope: Scope, rows: Grouped, parts: Sequence[CollatedPart]) -> Stream:
     """Lower the parts and join them to key ++ all aggregates, in the plan's order."""
     streams = [part.lower(each) for part, each in zip(parts, _readers(scope, rows, len(parts)), strict=True)]
     width, joined = len(rows.key), streams[0]

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_protocol.plan.lir import Aggregate
+from tidemark_protocol.plan.lir import AggregateExpr
 from tidemark_protocol.types import BOOLEAN, ColumnType
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import ANY
-from tidemark_replica.kernels.reduce.aggregates import Aggregate as Accumulated
+from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate as Accumulated
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
 from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
@@ -28,7 +28,7 @@ from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
 
 
-def lower_distinct_aggregates(scope: Scope, rows: Grouped, aggregates: Sequence[Aggregate]) -> Stream:
+def lower_distinct_aggregates(scope: Scope, rows: Grouped, aggregates: Sequence[AggregateExpr]) -> Stream:
     """Lower aggregates over the distinct values of one argument; `aggregates` all have that argument."""
     value = rows.column(aggregates[0].argument)
     assert value is not None, "the check of plans lets no count(DISTINCT *) pass"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
-from tidemark_protocol.plan.lir import Aggregate, Reduce, Schema
+from tidemark_protocol.plan.lir import AggregateExpr, Reduce, Schema
 from tidemark_protocol.types import ColumnType
 from tidemark_replica.kernels.ranking.state import Retractions
 from tidemark_replica.render.plan.fragments import Scope
@@ -30,7 +30,7 @@ class Grouped:
     key_schema: Schema
     retractions: Retractions
 
-    def output(self, aggregates: Sequence[Aggregate]) -> Schema:
+    def output(self, aggregates: Sequence[AggregateExpr]) -> Schema:
         """The output columns of a part with these aggregates: the key's, then one per aggregate."""
         return self.key_schema + tuple(a.type for a in aggregates)
 
@@ -38,7 +38,7 @@ class Grouped:
         """The stream's column of a value; None for no value."""
         return None if value is None else self.values[value]
 
-    def text(self, aggregate: Aggregate) -> str:
+    def text(self, aggregate: AggregateExpr) -> str:
         """The SQL text of an aggregate, as error rows show it."""
         argument = "*" if aggregate.argument is None else self.texts[aggregate.argument]
         return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{argument})"

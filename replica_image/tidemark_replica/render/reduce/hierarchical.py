@@ -9,7 +9,7 @@ same rows.
 
 from __future__ import annotations
 
-from tidemark_protocol.plan.lir import Aggregate, HierarchicalReduce
+from tidemark_protocol.plan.lir import AggregateExpr, HierarchicalReduce
 from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue
 from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.render.plan.fragments import Scope
@@ -28,7 +28,7 @@ def lower_hierarchical(scope: Scope, rows: Grouped, plan: HierarchicalReduce) ->
     return Stream(Kernel(ExtremesSpec(of, states), rows.stream.tree), rows.output(plan.aggregates))
 
 
-def _extreme(aggregate: Aggregate, rows: Grouped) -> Extreme:
+def _extreme(aggregate: AggregateExpr, rows: Grouped) -> Extreme:
     """The aggregate over the kernel's columns."""
     assert aggregate.argument is not None, "the check of plans lets no min(*) pass"
     value = SortedValue(rows.values[aggregate.argument], aggregate.function == "max", rows.column(aggregate.filter))

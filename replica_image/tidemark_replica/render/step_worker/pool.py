@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidemark_replica.render.step_worker.core_contention import CoreContention
-from tidemark_replica.render.step_worker.wire import Answer
+from tidemark_replica.render.step_worker.wire import StageAnswer
 from tidemark_replica.render.step_worker.work_ticket import NoWorker, WorkerLost, WorkTicket
 from tidemark_replica.render.step_worker.worker_process import COMMAND, WorkerGone, WorkerProcess
 from tidemark_replica.retry import Backoff
@@ -176,7 +176,7 @@ class StepWorkers:
             return False
         return True
 
-    def _answer(self, process: WorkerProcess, running: WorkTicket) -> Answer:
+    def _answer(self, process: WorkerProcess, running: WorkTicket) -> StageAnswer:
         """The answer. Raises WorkerGone if it does not come in time."""
         began = time.monotonic()
         while (answer := process.answer(_POLL_SECONDS)) is None:

@@ -16,7 +16,7 @@ MAX_TREES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StageRequest:
     """One stage to be run. It carries the tree until the process has it."""
 
     number: int
@@ -34,7 +34,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StageAnswer:
     """A member's report, or its error."""
 
     report: StageReport | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark_replica.errors import ReplicaError
-from tidemark_replica.render.step_worker.wire import Answer, Member
+from tidemark_replica.render.step_worker.wire import StageAnswer, StageRequest
 
 if TYPE_CHECKING:
     from tidemark_replica.render.task.description import StageReport
@@ -64,7 +64,7 @@ class WorkTicket:
     """One attempt of one stage."""
 
     def __init__(self, sent: PickledStage, description: Path) -> None:
-        self.member = Member(next(_NUMBERS), sent.stage, str(description), sent.key, sent.tree)
+        self.member = StageRequest(next(_NUMBERS), sent.stage, str(description), sent.key, sent.tree)
         self._description = description
         self._settled: Future[StageReport] = Future()
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class WorkTicket:
         at = self._cancelled_at
         return 0.0 if at is None else time.monotonic() - at
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: StageAnswer) -> None:
         """Settle the ticket by the worker's answer."""
         with self._lock:
             if self._cancelled_at is not None:

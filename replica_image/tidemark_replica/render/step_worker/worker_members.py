@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidemark_replica.arrangement.errors import StepAbandoned
 from tidemark_replica.render.plan.pipeline import Pipeline
-from tidemark_replica.render.step_worker.wire import MAX_TREES, Answer, Member, Ready
+from tidemark_replica.render.step_worker.wire import MAX_TREES, Ready, StageAnswer, StageRequest
 from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots
 from tidemark_replica.render.task.stage import Stage
 from tidemark_replica.values.failure_text import log_text, public_text_with_type
@@ -49,7 +49,7 @@ class MemberRunner:
         except (EOFError, OSError) as closed:
             LOG.debug("the driver is gone: %s", closed)
 
-    def answer(self, member: Member) -> Answer:
+    def answer(self, member: StageRequest) -> StageAnswer:
         """Run a member to its end."""
         tree = self._tree(member)
         description = Path(member.description)
@@ -59,13 +59,13 @@ class MemberRunner:
                 pass
             report = stage.finish(member.stage)
         except StepAbandoned as error:
-            return Answer(error=str(error), public_text=str(error))
+            return StageAnswer(error=str(error), public_text=str(error))
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            return Answer(error=log_text(error), public_text=public_text_with_type(error))
-        return Answer(report)
+            return StageAnswer(error=log_text(error), public_text=public_text_with_type(error))
+        return StageAnswer(report)
 
-    def _tree(self, member: Member) -> Pipeline:
+    def _tree(self, member: StageRequest) -> Pipeline:
         if member.tree is not None:
             if len(self._trees) == MAX_TREES:
                 self._trees.clear()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark_replica.allocator_env import STEP_KEPT_BYTES, allocator_env
-from tidemark_replica.render.step_worker.wire import MAX_TREES, Answer, Member, Ready
+from tidemark_replica.render.step_worker.wire import MAX_TREES, Ready, StageAnswer, StageRequest
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
 START_SECONDS = 180.0
@@ -71,7 +71,7 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, member: Member) -> None:
+    def send(self, member: StageRequest) -> None:
         """Send a member, with its tree if the process does not have it. Raises WorkerGone."""
         if member.key in self._known_trees:
             member = replace(member, tree=None)
@@ -83,10 +83,10 @@ class WorkerProcess:
             raise WorkerGone(f"step worker {self.pid} could not be sent a member: {cause}") from cause
         self._known_trees.add(member.key)
 
-    def answer(self, timeout: float) -> Answer | None:
+    def answer(self, timeout: float) -> StageAnswer | None:
         """The answer; None if it does not come within `timeout` seconds. Raises WorkerGone."""
         answer = self._receive(timeout)
-        if answer is not None and not isinstance(answer, Answer):
+        if answer is not None and not isinstance(answer, StageAnswer):
             raise WorkerGone(f"step worker {self.pid} answers {answer!r}")
         return answer
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidemark_persist import Part
+from tidemark_persist import FilePart
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.batches.batch import BatchRef, batches_from_json
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
@@ -47,7 +47,7 @@ class StepDescription:
     """The end of the updates that are computed: `upper`, or the dataflow's until."""
     hydrates: bool
     store: Path
-    parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
+    parts: Mapping[GlobalId, tuple[FilePart, ...]] = field(default_factory=dict)
     manifests: Mapping[ArrangementId, Manifest] = field(default_factory=dict)
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bytes_left: int | None = None
@@ -91,7 +91,7 @@ class StepDescription:
             value["limit"],
             value["hydrates"],
             Path(value["store"]),
-            {GlobalId(id): tuple(map(Part.from_json, parts)) for id, parts in value["parts"].items()},
+            {GlobalId(id): tuple(map(FilePart.from_json, parts)) for id, parts in value["parts"].items()},
             {m.arrangement: m for m in manifests},
             {name: tuple(files) for name, files in value["published"].items()},
             value["bytes_left"],

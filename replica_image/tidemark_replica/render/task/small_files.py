@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tidemark_persist import EMPTY, Part, Time
+from tidemark_persist import EMPTY, FilePart, Time
 from tidemark_replica.arrangement.rows.updates import Updates, times
 
 FILE_BYTES = 1 << 16
@@ -45,7 +45,7 @@ class SmallFiles:
         self._entries: OrderedDict[_Columns, tuple[Updates, int]] = OrderedDict()
 
     def updates(
-        self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]
+        self, part: FilePart, names: tuple[str, ...], read: Callable[[FilePart], Iterable[Updates]]
     ) -> Iterator[Updates]:
         """Yield the part's updates with columns `names`. `read` decodes any range of times of a file."""
         if part.size > FILE_BYTES:
@@ -55,7 +55,9 @@ class SmallFiles:
         if within is not None and within.num_rows:
             yield within
 
-    def _decoded(self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]) -> Updates | None:
+    def _decoded(
+        self, part: FilePart, names: tuple[str, ...], read: Callable[[FilePart], Iterable[Updates]]
+    ) -> Updates | None:
         """All rows of the part's file, from the cache or read now; None for an empty file."""
         columns = _Columns(part.location, part.path, names)
         if columns in self._entries:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, TIME, Condition, Part, read_part
+from tidemark_persist import DIFF, ERROR, TIME, Condition, FilePart, read_part
 from tidemark_replica.arrangement.rows.columns import canonical_rows
 from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.rows.updates import (
@@ -69,7 +69,7 @@ def _of_shard(description: StepDescription, source: Source, share: TaskShare) ->
 
 
 def _read(
-    source: Source, part: Part, turn: tuple[int, int] = (0, 1), conditions: tuple[Condition, ...] = ()
+    source: Source, part: FilePart, turn: tuple[int, int] = (0, 1), conditions: tuple[Condition, ...] = ()
 ) -> Iterator[Updates]:
     """Read a part. Without `conditions`, all rows, as the cache of small files needs."""
     columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
@@ -136,7 +136,7 @@ def _delayed(updates: Updates, description: StepDescription) -> Updates:
     return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
 
 
-def parts_of_share(parts: Sequence[Part], share: TaskShare) -> Iterator[tuple[Part, tuple[int, int]]]:
+def parts_of_share(parts: Sequence[FilePart], share: TaskShare) -> Iterator[tuple[FilePart, tuple[int, int]]]:
     """Yield (part, (turn, of how many)) for the parts, and row groups of them, that a task reads.
 
     Many parts are assigned whole, the largest first, each to the task with the fewest bytes; else all tasks share every

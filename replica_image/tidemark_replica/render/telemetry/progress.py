@@ -41,7 +41,7 @@ class OperatorProgress:
 
 
 @dataclass(frozen=True)
-class Progress:
+class HydrationProgress:
     """The progress of a whole hydration."""
 
     operators: tuple[OperatorProgress, ...]
@@ -70,7 +70,7 @@ class _Position:
     rows: int
 
 
-class HydrationProgress:
+class HydrationMeter:
     """The progress of one run of a hydration. `rows` gives the updates of a leaf."""
 
     def __init__(
@@ -94,7 +94,7 @@ class HydrationProgress:
             self._begun[fragment] = replace(self._begun[fragment], ended=True)
         self._loops_ended.add(fragment)
 
-    def snapshot(self) -> Progress:
+    def snapshot(self) -> HydrationProgress:
         """The progress now."""
         published: dict[str, int] = {}
         found: list[OperatorProgress] = []
@@ -110,7 +110,7 @@ class HydrationProgress:
             look.stage(fragment.stage if begun is None else begun.stage)
             found += look.operators
         names = numbered([operator.name for operator in found])
-        return Progress(tuple(replace(o, name=name) for o, name in zip(found, names, strict=True)))
+        return HydrationProgress(tuple(replace(o, name=name) for o, name in zip(found, names, strict=True)))
 
 
 @dataclass

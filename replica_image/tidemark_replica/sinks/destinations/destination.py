@@ -21,7 +21,7 @@ IDLE_MS = 60_000
 changed."""
 
 
-class ViewInError(PersistError):
+class SinkViewInError(PersistError):
     """The view has errors at the time: the destination keeps what it has."""
 
 

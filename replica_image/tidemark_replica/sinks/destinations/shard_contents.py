@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Part, PersistError, ShardReader, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, FilePart, PersistError, ShardReader, consolidate, read_part
 from tidemark_persist.files.spill import divide
-from tidemark_replica.sinks.destinations.destination import ViewInError
+from tidemark_replica.sinks.destinations.destination import SinkViewInError
 from tidemark_replica.sinks.published.hash_prefix import first_bits, hashes
 
 CHANGES_ROWS, CHANGES_BYTES = 4_000_000, 256 << 20
@@ -33,8 +33,8 @@ class NegativeRows(PersistError):
     """The view has fewer than no copies of a row."""
 
 
-def net_changes(shard: ShardReader, parts: Sequence[Part], target: str, rows_max: int = CHANGES_ROWS) -> pa.Table:
-    """The rows that differ, each with `__diff`. `target`: what is written, for people. Raises ViewInError,
+def net_changes(shard: ShardReader, parts: Sequence[FilePart], target: str, rows_max: int = CHANGES_ROWS) -> pa.Table:
+    """The rows that differ, each with `__diff`. `target`: what is written, for people. Raises SinkViewInError,
     TooManyChanges."""
     too_many = TooManyChanges(
         f"more than {rows_max:,} updates, or {CHANGES_BYTES >> 20} MiB, since the time of {target}"
@@ -51,36 +51,36 @@ def net_changes(shard: ShardReader, parts: Sequence[Part], target: str, rows_max
         batches.append(batch)
     net = consolidate(pa.Table.from_batches(batches, schema))
     if net.column(ERROR).null_count < net.num_rows:
-        raise ViewInError(IN_ERROR.format(target))
+        raise SinkViewInError(IN_ERROR.format(target))
     return net.drop_columns([ERROR])
 
 
-def bytes_about(parts: Sequence[Part]) -> int:
+def bytes_about(parts: Sequence[FilePart]) -> int:
     """About how many bytes of the files will be read: each file's, by the share of its rows. A compacted file has the
     whole history, of which a publication wants the last times."""
     return sum(part.size * part.rows_about // part.rows_at_most for part in parts)
 
 
 def check_no_errors(shard: ShardReader, time: int, target: str) -> None:
-    """Raises ViewInError where the view has rows in error at the time; NotReadable."""
+    """Raises SinkViewInError where the view has rows in error at the time; NotReadable."""
     if shard.errors(time).num_rows:
-        raise ViewInError(IN_ERROR.format(target))
+        raise SinkViewInError(IN_ERROR.format(target))
 
 
-def share_bits(parts: Sequence[Part], share_bytes: int) -> int:
+def share_bits(parts: Sequence[FilePart], share_bytes: int) -> int:
     """The number of bits of a hash that divide the contents into shares of about `share_bytes`."""
     shares = math.ceil(sum(part.size for part in parts) / share_bytes)
     return min(max(shares - 1, 0).bit_length(), SHARE_BITS_MAX)
 
 
-def contents_shares(shard: ShardReader, parts: Sequence[Part], bits: int) -> Iterator[pa.Table]:
+def contents_shares(shard: ShardReader, parts: Sequence[FilePart], bits: int) -> Iterator[pa.Table]:
     """The rows with `__diff`, in 2 ** `bits` shares by the first bits of their hash, which may be empty. Raises
     NegativeRows, StorageError."""
     return contents_divided(shard, parts, 1 << bits, lambda table: first_bits(hashes(table), bits))
 
 
 def contents_divided(
-    shard: ShardReader, parts: Sequence[Part], shares: int, share_of: Callable[[pa.Table], np.ndarray]
+    shard: ShardReader, parts: Sequence[FilePart], shares: int, share_of: Callable[[pa.Table], np.ndarray]
 ) -> Iterator[pa.Table]:
     """The same, in shares by `share_of`, which gives equal rows the same one."""
     schema = pa.schema([*shard.schema, pa.field(DIFF, pa.int64())])
@@ -92,7 +92,7 @@ def contents_divided(
         yield rows
 
 
-def rows_of(parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
+def rows_of(parts: Sequence[FilePart], schema: pa.Schema) -> Iterator[pa.Table]:
     """The updates of rows, without errors and times."""
     for part in parts:
         for batch in read_part(part, columns=[*schema.names, ERROR]):

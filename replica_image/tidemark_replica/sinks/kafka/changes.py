@@ -1,6 +1,6 @@
 """The changes of a view, time by time, at times at which its keys are unique.
 
-    updates of (reached, time] ──net of each time──► Changes of t1, t2, ...     each is sent as one transaction
+    updates of (reached, time] ──net of each time──► NetChanges of t1, t2, ...     each is sent as one transaction
 
 A time at which the view has rows in error has no right contents: its changes are those of the next time without any.
 So it is with a time at which a key has several rows. A key is unique if the number of its rows is 0 or 1. Changes alone
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, TIME, Part, ShardReader, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, TIME, FilePart, ShardReader, consolidate, read_part
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.kafka.envelopes import Envelope
 from tidemark_replica.storage.keyed_rows.scan import Sought
@@ -32,12 +32,12 @@ MEMORY_BYTES_MAX = 512 << 20
 _NEVER = int(np.iinfo(np.int64).max)
 
 
-class TooMany(Exception):
+class TooManyUpdates(Exception):
     """The times have more updates than are held in memory."""
 
 
 @dataclass(frozen=True)
-class Changes:
+class NetChanges:
     """Net changes of rows with `__time`, in the order of times. `upper`: the time after the last one that was read.
     `good`: the last time without errors, with unique keys, that was read. `in_error`: the view has rows in error after
     it. `not_unique`: the time from which on keys have several rows, up to the last one that was read."""
@@ -61,8 +61,8 @@ class Changes:
             yield Time(int(times[begin])), self.rows.slice(begin, end - begin).drop_columns([TIME])
 
 
-def read_changes(shard: ShardReader, parts: Sequence[Part], upper: Time) -> Changes:
-    """The changes in the parts, all before `upper`; the view had no errors before them. Raises TooMany."""
+def read_changes(shard: ShardReader, parts: Sequence[FilePart], upper: Time) -> NetChanges:
+    """The changes in the parts, all before `upper`; the view had no errors before them. Raises TooManyUpdates."""
     wanted, size = [*shard.schema.names, TIME, DIFF, ERROR], 0
     schema = pa.schema(
         [
@@ -77,7 +77,7 @@ def read_changes(shard: ShardReader, parts: Sequence[Part], upper: Time) -> Chan
         for batch in read_part(part, columns=wanted):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > ROWS_MAX or size > MEMORY_BYTES_MAX:
-                raise TooMany
+                raise TooManyUpdates
             batches.append(batch)
     updates = pa.Table.from_batches([], schema) if not batches else pa.Table.from_batches(batches).cast(schema)
     is_error = pc.is_valid(updates.column(ERROR))
@@ -86,7 +86,7 @@ def read_changes(shard: ShardReader, parts: Sequence[Part], upper: Time) -> Chan
     if pc.any(is_error).as_py():
         sound, good, in_error = _without_errors(sound, updates.filter(is_error), good)
     net = consolidate(sound)
-    return Changes(net.sort_by(TIME), upper, good, in_error)
+    return NetChanges(net.sort_by(TIME), upper, good, in_error)
 
 
 def _without_errors(rows: pa.Table, errors: pa.Table, last: Time) -> tuple[pa.Table, Time, bool]:
@@ -112,7 +112,7 @@ def _without_errors(rows: pa.Table, errors: pa.Table, last: Time) -> tuple[pa.Ta
     return rows.set_column(index, rows.schema.field(index), pa.array(found)), last, len(ends) < len(begins)
 
 
-def at_unique_times(shard: ShardReader, reached: Time, changes: Changes, envelope: Envelope) -> Changes:
+def at_unique_times(shard: ShardReader, reached: Time, changes: NetChanges, envelope: Envelope) -> NetChanges:
     """The changes with those of times at which a key has several rows at the next time at which none has, or left out.
     Keys are unique at `reached`."""
     rows = changes.rows

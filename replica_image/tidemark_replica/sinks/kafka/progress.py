@@ -24,7 +24,7 @@ WINDOW_RECORDS = 500
 READ_SECONDS = 30.0
 
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+class KafkaSinkProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """A progress record. `view`: the Dataflow's uid and the export. `shard`: the id of the view's table.
     `topic_id`: another topic of the same name has another one. `key`, `envelope`, `format`: of the records.
     `key_schema`: the id that the registry gives the schema of their keys; 0 without one. `pieces`, `done`: of a
@@ -57,10 +57,10 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
-def decode(value: bytes) -> Progress:
+def decode(value: bytes) -> KafkaSinkProgress:
     """Raises DestinationStopped where the record is not of a sink."""
     try:
-        return msgspec.json.decode(value, type=Progress)
+        return msgspec.json.decode(value, type=KafkaSinkProgress)
     except msgspec.MsgspecError:
         raise DestinationStopped(
             TOPIC_NOT_EMPTY,
@@ -72,7 +72,7 @@ Ends = Mapping[int, tuple[int, int]]
 """By partition the offset of the first record, and the one after the last, committed or not."""
 
 
-def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: Ends) -> Progress | None:
+def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: Ends) -> KafkaSinkProgress | None:
     """The last committed progress record about the topic; None: there is none. `ends`: of the progress topic.
     Raises DestinationStopped."""
     deadline, window = time.monotonic() + READ_SECONDS, WINDOW_RECORDS

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Part, ShardReader, consolidate
+from tidemark_persist import DIFF, FilePart, ShardReader, consolidate
 from tidemark_persist.files.spill import divide, row_hash
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
@@ -33,20 +33,20 @@ from tidemark_replica.sinks.destinations.destination import (
     DestinationFailed,
     DestinationStopped,
     Reached,
-    ViewInError,
+    SinkViewInError,
 )
 from tidemark_replica.sinks.destinations.shard_contents import IN_ERROR, bytes_about, check_no_errors, rows_of
 from tidemark_replica.sinks.kafka.changes import (
     BYTES_MAX,
     MEMORY_BYTES_MAX,
     ROWS_MAX,
-    Changes,
-    TooMany,
+    NetChanges,
+    TooManyUpdates,
     at_unique_times,
     read_changes,
 )
 from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
-from tidemark_replica.sinks.kafka.progress import Progress
+from tidemark_replica.sinks.kafka.progress import KafkaSinkProgress
 from tidemark_replica.sinks.kafka.registered_schemas import RegisteredSchemas
 from tidemark_replica.sinks.kafka.session import Session, committed_progress
 from tidemark_replica.sinks.kafka.stop import (
@@ -86,9 +86,9 @@ class KafkaTopic:
     def publish(self, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         """Gives the topic the contents at `time`; changes nothing where it has those of that time or a later one.
 
-        Raises DestinationStopped, DestinationFailed, ViewInError, Overtaken, NotReadable, StorageError, IngestionError:
-        the topic has the contents of a time up to `time`, or some pieces of a snapshot, which its progress marks as
-        incomplete.
+        Raises DestinationStopped, DestinationFailed, SinkViewInError, Overtaken, NotReadable, StorageError,
+        IngestionError: the topic has the contents of a time up to `time`, or some pieces of a snapshot, which its
+        progress marks as incomplete.
         """
         try:
             with self._lock:
@@ -157,7 +157,7 @@ def check_key(columns: pa.Schema, key: Sequence[str]) -> None:
             )
 
 
-def check_progress(progress: Progress, shard: str, sink: KafkaSink) -> None:
+def check_progress(progress: KafkaSinkProgress, shard: str, sink: KafkaSink) -> None:
     """Raises DestinationStopped where the topic has records that are not of this shard and this sink. `shard`: the
     `contents_id`."""
     anew = f"give the sink another topic, or delete topics {sink.topic} and {sink.progress_topic}"
@@ -203,7 +203,7 @@ class _Publication:
                 progress = self._send(NONE, time)
         return Reached(Time(progress.time), checked)
 
-    def _check_shard(self, progress: Progress) -> None:
+    def _check_shard(self, progress: KafkaSinkProgress) -> None:
         sink = self.sink
         if progress.key_schema != self.envelope.format.key_schema:
             raise DestinationStopped(
@@ -223,7 +223,7 @@ class _Publication:
             )
 
     def _advance(self, reached: Time, time: Time) -> Time:
-        """Sends the next times up to `time`; the last one that was looked at. Raises ViewInError."""
+        """Sends the next times up to `time`; the last one that was looked at. Raises SinkViewInError."""
         with self.shard.lease():
             changes = self._changes(reached, time)
             for at, rows in changes.by_time():
@@ -231,10 +231,10 @@ class _Publication:
         if changes.not_unique is not None and changes.upper > time:
             raise self._not_unique(changes.not_unique)
         if changes.in_error and changes.upper > time:
-            raise ViewInError(IN_ERROR.format(f"topic {self.sink.topic}"))
+            raise SinkViewInError(IN_ERROR.format(f"topic {self.sink.topic}"))
         return changes.good
 
-    def _changes(self, reached: Time, time: Time) -> Changes:
+    def _changes(self, reached: Time, time: Time) -> NetChanges:
         """The changes of as many times after `reached` as are held in memory. Raises DestinationStopped."""
         end = Time(time + 1)
         while True:
@@ -242,11 +242,11 @@ class _Publication:
             is_one = end == reached + 2
             try:
                 if not is_one and _is_much(parts):
-                    raise TooMany
+                    raise TooManyUpdates
                 changes = self._read(reached, parts, end)
                 if not changes.is_held or changes.good > reached or end > time:
                     return changes
-            except TooMany:
+            except TooManyUpdates:
                 if is_one:
                     raise DestinationStopped(
                         TIME_TOO_LARGE,
@@ -257,32 +257,32 @@ class _Publication:
                 continue
             return self._healed(reached, time)
 
-    def _read(self, reached: Time, parts: list[Part], end: Time) -> Changes:
+    def _read(self, reached: Time, parts: list[FilePart], end: Time) -> NetChanges:
         return at_unique_times(self.shard, reached, read_changes(self.shard, parts, end), self.envelope)
 
-    def _healed(self, reached: Time, time: Time) -> Changes:
+    def _healed(self, reached: Time, time: Time) -> NetChanges:
         """The changes of times of which the first ones are in error, or have keys that are not unique, as a whole."""
         try:
             return self._read(reached, self.shard.listen(reached + 1, time + 1), Time(time + 1))
-        except TooMany:
+        except TooManyUpdates:
             raise DestinationStopped(
                 TIME_TOO_LARGE,
                 f"the view has had rows in error, or keys that are not unique, since time {reached}, and {TOO_MANY}:"
                 " give the sink another topic, or delete it and its progress topic",
             ) from None
 
-    def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> Progress:
+    def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> KafkaSinkProgress:
         self._check_open()
         shard, topic_id = self.contents, self.session.topic_id
         sink = self.sink
         schema = self.envelope.format.key_schema
-        progress = Progress(
+        progress = KafkaSinkProgress(
             self.view, shard, time, self.term, topic_id, sink.key, sink.envelope, pieces, done, sink.format, schema
         )
         self.session.send(records, progress, is_snapshot=pieces > 0)
         return progress
 
-    def _first_snapshot(self, time: Time) -> Progress:
+    def _first_snapshot(self, time: Time) -> KafkaSinkProgress:
         """Claims the topic, checks all keys, and sends all pieces."""
         with self.shard.lease():
             check_no_errors(self.shard, time, f"topic {self.sink.topic}")
@@ -295,7 +295,7 @@ class _Publication:
                     self._checked(rows, time)
             return self._send_pieces(parts, time, pieces, 0)
 
-    def _rest_of_snapshot(self, progress: Progress) -> Progress:
+    def _rest_of_snapshot(self, progress: KafkaSinkProgress) -> KafkaSinkProgress:
         """Sends the pieces that are missing, at the time of the others."""
         with self.shard.lease():
             self._check_shard(progress)
@@ -303,7 +303,7 @@ class _Publication:
             check_no_errors(self.shard, time, f"topic {self.sink.topic}")
             return self._send_pieces(self.shard.snapshot_parts(time), time, progress.pieces, progress.done)
 
-    def _send_pieces(self, parts: list[Part], time: Time, pieces: int, done: int) -> Progress:
+    def _send_pieces(self, parts: list[FilePart], time: Time, pieces: int, done: int) -> KafkaSinkProgress:
         for number, rows in enumerate(self._pieces(parts, pieces)):
             if number >= done:
                 records = self.envelope.records(self._checked(rows, time), time, snapshot=True)
@@ -330,7 +330,7 @@ class _Publication:
             " or give another key and another topic",
         )
 
-    def _pieces(self, parts: list[Part], pieces: int) -> Iterator[pa.Table]:
+    def _pieces(self, parts: list[FilePart], pieces: int) -> Iterator[pa.Table]:
         """The contents, divided by the key: the same pieces in every process."""
         key = list(self.sink.key)
         schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
@@ -344,5 +344,5 @@ class _Publication:
                 yield consolidate(pa.concat_tables([schema.empty_table(), *tables]))
 
 
-def _is_much(parts: list[Part]) -> bool:
+def _is_much(parts: list[FilePart]) -> bool:
     return bytes_about(parts) > BYTES_MAX or sum(part.rows_about for part in parts) > ROWS_MAX

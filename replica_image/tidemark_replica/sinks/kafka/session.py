@@ -20,7 +20,7 @@ from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.envelopes import Records
-from tidemark_replica.sinks.kafka.progress import Progress, has_records, last_progress
+from tidemark_replica.sinks.kafka.progress import KafkaSinkProgress, has_records, last_progress
 from tidemark_replica.sinks.kafka.sink_topics import SinkTopics, unusable
 from tidemark_replica.sinks.kafka.stop import (
     FENCED,
@@ -33,7 +33,7 @@ from tidemark_replica.sinks.kafka.stop import (
     error_of,
 )
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.connection import TRANSACTION_SECONDS, Connection, ReadSecret
+from tidemark_replica.storage.kafka.connection import TRANSACTION_SECONDS, KafkaClients, ReadSecret
 from tidemark_replica.storage.kafka.topics import Topic
 
 INIT_SECONDS, COMMIT_SECONDS, ABORT_SECONDS = 30.0, 60.0, 5.0
@@ -49,7 +49,7 @@ class Session:
     def __init__(self, sink: KafkaSink, view: str, term: int, read_secret: ReadSecret) -> None:
         """Raises DestinationStopped, Overtaken, IngestionError."""
         self._sink, self._view = sink, view
-        connection = Connection(KafkaSource(sink.brokers, (), sink.secret), read_secret)
+        connection = KafkaClients(KafkaSource(sink.brokers, (), sink.secret), read_secret)
         settings = connection.settings()
         self.is_open = True
         self._failures = Failures()
@@ -83,7 +83,7 @@ class Session:
                 " is written anew",
             )
 
-    def send(self, records: Records, progress: Progress, *, is_snapshot: bool = False) -> None:
+    def send(self, records: Records, progress: KafkaSinkProgress, *, is_snapshot: bool = False) -> None:
         """One transaction: the records, and the progress. Raises DestinationStopped, Overtaken: then the session is
         over, and the transaction is in the topic as a whole or not at all."""
         headers: list[tuple[str, bytes]] = [(TIME_HEADER, str(progress.time).encode())]
@@ -118,7 +118,7 @@ class Session:
             return error_of(error)
         return None
 
-    def _check_owner(self, topic: Topic, level: IsolationLevel, term: int) -> Progress | None:
+    def _check_owner(self, topic: Topic, level: IsolationLevel, term: int) -> KafkaSinkProgress | None:
         """The progress. Raises DestinationStopped where another Dataflow, or a later revision, writes the topic.
         `level`: with READ_UNCOMMITTED open transactions are waited for."""
         name = self._sink.progress_topic
@@ -128,7 +128,7 @@ class Session:
             self._check_empty(topic, level)
         return progress
 
-    def _check_term(self, progress: Progress | None, term: int) -> None:
+    def _check_term(self, progress: KafkaSinkProgress | None, term: int) -> None:
         if progress is None:
             return
         if progress.view != self._view:
@@ -225,10 +225,10 @@ class Session:
         )
 
 
-def committed_progress(sink: KafkaSink, read_secret: ReadSecret) -> Progress | None:
+def committed_progress(sink: KafkaSink, read_secret: ReadSecret) -> KafkaSinkProgress | None:
     """The last committed progress of the topic, without a producer; None where there is none, or no topic. Raises
     DestinationStopped, IngestionError."""
-    connection, failures = Connection(KafkaSource(sink.brokers, (), sink.secret), read_secret), Failures()
+    connection, failures = KafkaClients(KafkaSource(sink.brokers, (), sink.secret), read_secret), Failures()
     settings = connection.settings()
     topics = SinkTopics(sink, connection.admin({**settings, "error_cb": failures}), failures)
     if any(isinstance(each, TableStopped) for each in topics.describe().values()):

@@ -40,7 +40,7 @@ from tidemark_replica.sinks.destinations.shard_contents import (
 )
 from tidemark_replica.sinks.postgres.column_types import check_columns
 from tidemark_replica.sinks.postgres.progress import (
-    Progress,
+    PostgresSinkProgress,
     Writer,
     claim,
     create_progress,
@@ -156,13 +156,13 @@ class Delivery:
             record_progress(connection, self.sink, progress, self.writer, self._contents_id, time, table.oid)
         return Reached(time, time, anew_because=reason)
 
-    def _locked(self, connection: Connection) -> tuple[Progress, TargetTable | None]:
+    def _locked(self, connection: Connection) -> tuple[PostgresSinkProgress, TargetTable | None]:
         """The progress row, locked and checked, and the table."""
         progress = locked_progress(connection, self.sink)
         progress.check(self.sink, self.writer)
         return progress, find_table(connection, self.sink, self.columns)
 
-    def _locked_for_all(self, connection: Connection) -> tuple[Progress, TargetTable | None]:
+    def _locked_for_all(self, connection: Connection) -> tuple[PostgresSinkProgress, TargetTable | None]:
         """The same, for a table all of whose rows may be replaced. Raises DestinationStopped (TableNotEmpty)."""
         progress, table = self._locked(connection)
         if table is not None and progress.relation != table.oid and not is_empty(connection, self.sink):

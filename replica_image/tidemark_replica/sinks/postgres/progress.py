@@ -59,7 +59,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PostgresSinkProgress:
     """The row. `time` None: the table has never had contents."""
 
     owner: str
@@ -127,17 +127,17 @@ def recorded_time(connection: Connection, sink: PostgresSink, contents: str) -> 
     return None if row is None or row[0] is None else Time(row[0])
 
 
-def locked_progress(connection: Connection, sink: PostgresSink) -> Progress:
+def locked_progress(connection: Connection, sink: PostgresSink) -> PostgresSinkProgress:
     """The row, locked until the end of the transaction."""
     query = sql.SQL(_SELECT + " for update").format(_place(sink))
     row = connection.execute(query, (sink.table,)).fetchone()
     if row is None:
         raise PersistError(f"the row of table {sink.table} in {PROGRESS_TABLE} was deleted meanwhile")
     owner, uid, retired, term, shard, time, relation = row
-    return Progress(owner, uid, tuple(retired), term, shard, None if time is None else Time(time), relation)
+    return PostgresSinkProgress(owner, uid, tuple(retired), term, shard, None if time is None else Time(time), relation)
 
 
-def claim(connection: Connection, sink: PostgresSink, before: Progress, writer: Writer) -> None:
+def claim(connection: Connection, sink: PostgresSink, before: PostgresSinkProgress, writer: Writer) -> None:
     """Takes the row for the writer, in the transaction that locked and checked it: deliveries of earlier Dataflows and
     revisions that are under way are refused from then on. The time stays that of the table's contents."""
     values = (sink.owner, writer.uid, before.retired_after(sink, writer), writer.term, sink.table)
@@ -145,7 +145,13 @@ def claim(connection: Connection, sink: PostgresSink, before: Progress, writer: 
 
 
 def record_progress(
-    connection: Connection, sink: PostgresSink, before: Progress, writer: Writer, shard: str, time: Time, relation: int
+    connection: Connection,
+    sink: PostgresSink,
+    before: PostgresSinkProgress,
+    writer: Writer,
+    shard: str,
+    time: Time,
+    relation: int,
 ) -> None:
     """Writes the row, in the transaction that wrote the table."""
     retired = before.retired_after(sink, writer)

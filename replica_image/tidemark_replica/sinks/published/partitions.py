@@ -99,7 +99,7 @@ def with_partition(rows: pa.Table, columns: Sequence[str], partition: Partition,
 
 
 @dataclass
-class Layout:
+class PartitionLayout:
     """The division of the contents into shares, and of these into files: a large partition has 2 ** `bits` shares by
     the first bits of the rows' hashes, and several small ones have a share together."""
 
@@ -109,7 +109,7 @@ class Layout:
     _bits: dict[Partition, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Mapping[Partition, int], size: int, file_bytes: int) -> Layout:
+    def of(cls, columns: Sequence[str], rows: Mapping[Partition, int], size: int, file_bytes: int) -> PartitionLayout:
         """`rows`: about how many each partition has. `size`: bytes of all, `file_bytes`: of a file."""
         layout, packed = cls(columns), 0.0
         unit, total = max(file_bytes, size // SHARES), max(sum(rows.values()), 1)

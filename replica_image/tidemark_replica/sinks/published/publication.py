@@ -26,9 +26,9 @@ from threading import Event
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Part, ShardId, ShardReader, Storage, open_shard
+from tidemark_persist import DIFF, FilePart, ShardId, ShardReader, Storage, open_shard
 from tidemark_protocol.ids import Time
-from tidemark_replica.sinks.destinations.destination import IDLE_MS, ViewInError
+from tidemark_replica.sinks.destinations.destination import IDLE_MS, SinkViewInError
 from tidemark_replica.sinks.destinations.shard_contents import (
     CHANGES_ROWS,
     TooManyChanges,
@@ -52,8 +52,8 @@ from tidemark_replica.sinks.published.hash_prefix import all_prefixes
 from tidemark_replica.sinks.published.partitions import (
     HISTORY_PARTITIONS_MAX,
     PARTITIONS_MAX,
-    Layout,
     Partition,
+    PartitionLayout,
     PartitionsNotSupported,
     check_partition,
     groups,
@@ -63,9 +63,9 @@ from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedFile,
     PublishedTable,
-    Replacement,
     TableMoved,
     TableOptions,
+    TableReplacement,
     create_table,
     open_table,
     refuse_foreign,
@@ -97,7 +97,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Publication:
+class TablePublication:
     """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files. `interrupted`:
     set by another thread, ends the publication without a commit. `empty_on_error`: the table has no rows while the view
     has errors; else it keeps the rows of before."""
@@ -111,7 +111,7 @@ class Publication:
     def publish(self, time: Time) -> Published:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
 
-        Raises ViewInError, NegativeRows, PublishedByAnother, PublishedByLater, TableBeingDeleted, Interrupted,
+        Raises SinkViewInError, NegativeRows, PublishedByAnother, PublishedByLater, TableBeingDeleted, Interrupted,
         ColumnsNotSupported, PartitionsNotSupported, NotCommitted, NotReadable (the shard is not there yet),
         ShardNotFound, StorageError: the table is unchanged, or has the contents at `time`.
         """
@@ -119,7 +119,7 @@ class Publication:
         self.options.check_columns(self.shard.schema)
         try:
             return self._publish(time)
-        except ViewInError:
+        except SinkViewInError:
             if not self.empty_on_error:
                 raise
             return self._empty(time)
@@ -168,7 +168,7 @@ class Publication:
         storage = Storage.at(self.options.location)
         with self._writing(storage, table.schema) as written:
             removed = replaced(written, table.files, changes, self.file_bytes)
-        self._commit(table, written, Replacement(time, tuple(written.files), tuple(removed)))
+        self._commit(table, written, TableReplacement(time, tuple(written.files), tuple(removed)))
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(removed)
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
@@ -189,12 +189,12 @@ class Publication:
             replaced_files, lost = separated(written, table.files, changes, self.file_bytes)
         moved = list(written.files)
         if moved or replaced_files:
-            change = Replacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
+            change = TableReplacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
             self._commit(table, written, change)
             table = self._after(table)
         with self._writing(storage, table.schema) as written:
             write_new(written, table.files, changes)
-        self._commit(table, written, Replacement(time, tuple(written.files), tuple(lost)))
+        self._commit(table, written, TableReplacement(time, tuple(written.files), tuple(lost)))
         rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
         size = table.bytes + _size(written.files) - _size(lost)
         added, removed = [*moved, *written.files], [*replaced_files, *lost]
@@ -211,7 +211,7 @@ class Publication:
         """Takes all rows away, since the view has errors at the time; changes nothing where the table has a later time.
         A table that is empty for that reason gets the newer time once in IDLE_MS."""
         shard, table = self.shard, open_table(self.options)
-        change = Replacement(time, is_in_error=True)
+        change = TableReplacement(time, is_in_error=True)
         if table is None:
             self._refuse_deleted(storage := Storage.at(self.options.location))
             refuse_foreign(storage)
@@ -241,7 +241,7 @@ class Publication:
                 self._write_all(written, shard.snapshot_parts(time))
                 if table is None:
                     self._refuse_deleted(storage)
-        change = Replacement(time, tuple(written.files))
+        change = TableReplacement(time, tuple(written.files))
         if table is None:
             create_table(self.options, shard.schema, self._contents_id, change)
         else:
@@ -257,7 +257,7 @@ class Publication:
         refuse_deleted(storage)
 
     def _commit(
-        self, table: PublishedTable, written: WrittenFiles, change: Replacement, schema: pa.Schema | None = None
+        self, table: PublishedTable, written: WrittenFiles, change: TableReplacement, schema: pa.Schema | None = None
     ) -> None:
         try:
             table.commit(self._contents_id, change, schema)
@@ -277,7 +277,7 @@ class Publication:
             written.discard()
             raise
 
-    def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
+    def _write_all(self, written: WrittenFiles, parts: Sequence[FilePart]) -> None:
         if self.options.partition_by:
             self._write_partitions(written, parts)
             return
@@ -285,17 +285,17 @@ class Publication:
         for prefix, rows in zip(all_prefixes(bits), contents_shares(self.shard, parts, bits), strict=True):
             written.write(prefix, copies(rows))
 
-    def _write_partitions(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
+    def _write_partitions(self, written: WrittenFiles, parts: Sequence[FilePart]) -> None:
         """Each partition has files of its own. Reads the partition columns first, to divide large partitions, and to
         compute small ones together."""
         columns = self.options.partition_by
         counts = self._updates_of_partitions(parts)
-        layout = Layout.of(columns, counts, sum(part.size for part in parts), self.file_bytes)
+        layout = PartitionLayout.of(columns, counts, sum(part.size for part in parts), self.file_bytes)
         for share, rows in enumerate(contents_divided(self.shard, parts, max(layout.shares, 1), layout.share_of)):
             for partition, each in partitions(rows, columns):
                 written.in_partition(partition).write(layout.prefix(partition, share), copies(each))
 
-    def _updates_of_partitions(self, parts: Sequence[Part]) -> Counter[Partition]:
+    def _updates_of_partitions(self, parts: Sequence[FilePart]) -> Counter[Partition]:
         """The number of updates of each partition. Partitions that have no rows any more are among them, since the
         history may not be compacted. Raises PartitionsNotSupported."""
         columns = self.options.partition_by

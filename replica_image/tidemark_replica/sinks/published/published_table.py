@@ -111,7 +111,7 @@ class PublishedFile:
 
 
 @dataclass(frozen=True)
-class Replacement:
+class TableReplacement:
     """One commit: `removed` files go, `added` files come, and the contents are those at `time`. `is_in_error`: the view
     has errors then, and the table has no rows instead of its contents. `changes_data`: False where the rows are those
     of before, in other files."""
@@ -193,7 +193,7 @@ class PublishedTable:
             emptied = self._table.transaction_version(_emptied_id(shard))
             return emptied is not None and emptied == self._table.transaction_version(_time_id(shard))
 
-    def commit(self, shard: ShardId, change: Replacement, schema: pa.Schema | None = None) -> None:
+    def commit(self, shard: ShardId, change: TableReplacement, schema: pa.Schema | None = None) -> None:
         """Replaces files. `schema`: replaces all files, the columns and the properties. Raises NotCommitted where
         nothing was written, StorageError where the commit may have landed."""
         commit_id = uuid.uuid4().hex
@@ -213,7 +213,7 @@ class PublishedTable:
                 if commit_id.encode() not in entry:
                     raise TableMoved(f"{self._options.location}: another program committed first") from None
 
-    def _replace(self, change: Replacement, properties: CommitProperties, everything: bool) -> None:
+    def _replace(self, change: TableReplacement, properties: CommitProperties, everything: bool) -> None:
         now, partition_by = _now_ms(), self._options.partition_by
         removes = [
             RemoveAction(f.path, change.changes_data, now, f.size, dict(zip(partition_by, f.partition, strict=True)))
@@ -333,7 +333,7 @@ def _is_own(path: str) -> bool:
     return is_data_file(path) or path.startswith(f"{LOG_DIR}/_commit_")
 
 
-def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: Replacement) -> None:
+def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: TableReplacement) -> None:
     """Creates the table with its first contents, in one commit. Raises StorageError, also where a table is there."""
     storage = Storage.at(options.location)
     with storage.errors("creating the table", writing=True):
@@ -345,7 +345,7 @@ def _create(
     options: TableOptions,
     storage: Storage,
     schema: pa.Schema,
-    change: Replacement,
+    change: TableReplacement,
     properties: CommitProperties,
     mode: Literal["error", "overwrite"],
 ) -> None:
@@ -368,7 +368,7 @@ def _create(
     )
 
 
-def _adds(change: Replacement, partition_by: Sequence[str]) -> list[AddAction]:
+def _adds(change: TableReplacement, partition_by: Sequence[str]) -> list[AddAction]:
     now, changes = _now_ms(), change.changes_data
     return [
         AddAction(
@@ -384,7 +384,7 @@ def _adds(change: Replacement, partition_by: Sequence[str]) -> list[AddAction]:
 
 
 def _properties(
-    options: TableOptions, shard: ShardId, change: Replacement, version: int, commit_id: str
+    options: TableOptions, shard: ShardId, change: TableReplacement, version: int, commit_id: str
 ) -> CommitProperties:
     """No retries: delta-rs would rebase a commit onto files that it did not read."""
     emptied = [Transaction(_emptied_id(shard), change.time)] if change.is_in_error else []

@@ -13,7 +13,7 @@ from tidemark_replica.shards.published_notes import Note, write_note
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES
-from tidemark_replica.sinks.published.publication import Publication
+from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 
 EMPTIED = "the view has rows in error: the table has no rows until they are corrected (condition Erroring names one)"
@@ -36,7 +36,7 @@ class TableDestination:
             write_note(self.shard.location, Note(self.view.location, self.view.owner))
             self.noted.set()
         reader = self.handles.reader(self.shard.location, self.shard.shard_id)
-        publication = Publication(
+        publication = TablePublication(
             reader,
             self._options(term),
             self.view.file_bytes or FILE_BYTES,

@@ -22,7 +22,7 @@ from tidemark_persist import (
     DIFF,
     ERROR,
     TIME,
-    Part,
+    FilePart,
     PersistError,
     Shard,
     StagedFile,
@@ -129,7 +129,7 @@ def equal(shard: Shard, comparison: Comparison) -> bool:
         return all(table.num_rows == 0 for table in shares)
 
 
-def persisted(rows: Rows, parts: Iterable[Part], time: int) -> Iterator[Table]:
+def persisted(rows: Rows, parts: Iterable[FilePart], time: int) -> Iterator[Table]:
     """The rows of the parts, negated, at `time`."""
     for part in parts:
         for batch in read_part(part):

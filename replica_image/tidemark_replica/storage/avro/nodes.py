@@ -24,7 +24,7 @@ STEPS_MAX = 64
 _NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float32(): np.float32, pa.float64(): np.float64}
 
 
-class Node(Protocol):
+class AvroNode(Protocol):
     """Reads a value of each body."""
 
     def read(self, bodies: Bodies) -> pa.Array:
@@ -215,7 +215,7 @@ class Enums:
 class Unions:
     """A branch by its number. A branch that is None does not fit the reader's type: bodies that have it fail."""
 
-    def __init__(self, type: pa.DataType, branches: Sequence[Node | None]) -> None:
+    def __init__(self, type: pa.DataType, branches: Sequence[AvroNode | None]) -> None:
         self._type, self._branches = type, branches
 
     def _split(self, bodies: Bodies) -> list[npt.NDArray[np.intp]]:
@@ -252,7 +252,7 @@ class Records:
     of the reader's fields that the writer does not have."""
 
     def __init__(
-        self, fields: Sequence[pa.Field], nodes: Sequence[tuple[Node, int | None]], constants: dict[int, Any]
+        self, fields: Sequence[pa.Field], nodes: Sequence[tuple[AvroNode, int | None]], constants: dict[int, Any]
     ) -> None:
         self._fields, self._nodes, self._constants = list(fields), nodes, constants
 
@@ -281,7 +281,7 @@ class Lists:
     STEPS_MAX elements of all lists; further ones are found by `walk`, and decoded in one step. An element has at least
     one byte, so a garbled count ends with the body."""
 
-    def __init__(self, element: Node, type: pa.DataType, walk: Walk) -> None:
+    def __init__(self, element: AvroNode, type: pa.DataType, walk: Walk) -> None:
         self._element, self._type, self._walk = element, type, walk
 
     def read(self, bodies: Bodies) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.avro.bodies import REASONS, Bodies
 from tidemark_replica.storage.avro.nodes import (
+    AvroNode,
     Booleans,
     Dates,
     Decimals,
@@ -23,7 +24,6 @@ from tidemark_replica.storage.avro.nodes import (
     Floats,
     Integers,
     Lists,
-    Node,
     Nulls,
     Records,
     Spans,
@@ -107,7 +107,7 @@ class BodyDecoder:
         return columns, bad
 
 
-def _node(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> Node:
+def _node(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> AvroNode:
     """Return the node that reads the writer's values as the reader's type. `reader` None: the node passes over them.
     Raises Incompatible."""
     if writer.kind == "union":
@@ -126,7 +126,7 @@ def _node(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str)
     return _of_kind(writer, reader, type, at)
 
 
-def _branch(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> Node | None:
+def _branch(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> AvroNode | None:
     try:
         return _node(writer, reader, type, at)
     except Incompatible:
@@ -148,7 +148,7 @@ def _check(writer: AvroType, reader: AvroType, at: str) -> None:
     raise Incompatible(f"{at}: the writer's type {writer} cannot be read as the reader's {reader}")
 
 
-def _of_kind(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> Node:
+def _of_kind(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> AvroNode:
     kind = writer.kind
     if kind == "record":
         return _record(writer, reader, [] if reader is None else list(type), at)
@@ -175,7 +175,7 @@ def _of_kind(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: s
     return Spans(type if reader is not None else pa.binary(), size_or_none)
 
 
-def _list(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> Node:
+def _list(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str) -> AvroNode:
     """A map, which the reader never has, is passed over as a list of names and values."""
     element = writer.children[0]
     if writer.kind == "map":
@@ -207,7 +207,7 @@ def _record(writer: AvroType, reader: AvroType | None, fields: list[pa.Field], a
         return Records([], [(_node(each.type, None, pa.null(), at), None) for each in writer.fields], {})
     _check(writer, reader, at)
     places = _places(writer, reader)
-    nodes: list[tuple[Node, int | None]] = []
+    nodes: list[tuple[AvroNode, int | None]] = []
     for each in writer.fields:
         place = places.get(each.name)
         if place is None:

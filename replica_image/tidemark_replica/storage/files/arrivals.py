@@ -13,7 +13,7 @@ from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.bucket_arrivals import BucketArrivals
 from tidemark_replica.storage.files.file_store import FileStore
-from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, Waiting
+from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, WaitingFile
 from tidemark_replica.storage.files.streamed.compression import compression_of
 
 
@@ -50,17 +50,19 @@ class FolderArrivals:
         listing = self._store.list(self._table.pattern)
         unbound, changed = known.split(listing.files)
         arrived = Arrived(changed=changed)
-        arrived.waiting += [Waiting(n, 0, "not read, it is a link out of its directory") for n in listing.outside_links]
+        arrived.waiting += [
+            WaitingFile(n, 0, "not read, it is a link out of its directory") for n in listing.outside_links
+        ]
         for name in listing.undecodable_names:
-            arrived.waiting.append(Waiting(name, 0, "not read, its name is not UTF-8: rename it"))
+            arrived.waiting.append(WaitingFile(name, 0, "not read, its name is not UTF-8: rename it"))
         new = [file for file in unbound if released.get(file.name) != file]
         before, self._last = self._last, {file.name: file for file in new}
         for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
             # new, or still growing: checked again at the next tick
             if before.get(file.name) != file or len(arrived.files) == self._table.max_files_per_tick:
-                arrived.waiting.append(Waiting(file.name, file.size))
+                arrived.waiting.append(WaitingFile(file.name, file.size))
             elif reason := self._unfinished(file):
-                arrived.waiting.append(Waiting(file.name, file.size, reason))
+                arrived.waiting.append(WaitingFile(file.name, file.size, reason))
             else:
                 arrived.files.append(file)
         arrived.unbound = len(new) - len(arrived.files)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from tidemark_persist import ObjectChanged, ObjectReader, ObjectVersion, Storage
 from tidemark_persist.storage.mounted_settings import Options
-from tidemark_replica.storage.files.listing import FileChanged, FileVersion, Listing, is_candidate
+from tidemark_replica.storage.files.listing import FileChanged, FileVersion, FolderListing, is_candidate
 
 RANGE_BYTES = 4 << 20
 """Bytes of a request where an object is read from one end to the other. A request ends within PATIENCE."""
@@ -31,9 +31,9 @@ class Bucket:
     def reads_versions(self) -> bool:
         return True
 
-    def list(self, pattern: str) -> Listing:
+    def list(self, pattern: str) -> FolderListing:
         """The files of the first INFERENCE_PAGES pages: `bucket_arrivals.py` lists everything, bit by bit."""
-        found = Listing()
+        found = FolderListing()
         for number, (page, _) in enumerate(self.reader.pages(), 1):
             found.files.extend(version(each) for each in with_bytes(page) if is_candidate(each.name, pattern))
             if number == INFERENCE_PAGES:

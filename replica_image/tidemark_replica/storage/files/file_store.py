@@ -11,7 +11,7 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.folder import Folder
-from tidemark_replica.storage.files.listing import FileVersion, Listing
+from tidemark_replica.storage.files.listing import FileVersion, FolderListing
 
 
 class FileStore(Protocol):
@@ -22,7 +22,7 @@ class FileStore(Protocol):
         """Whether `open` itself raises where the file is in another version. Otherwise the version is checked before
         and after."""
 
-    def list(self, pattern: str) -> Listing:
+    def list(self, pattern: str) -> FolderListing:
         """The files whose names match the pattern, without hidden and unfinished ones. Raises SourceUnusable,
         StorageError."""
 

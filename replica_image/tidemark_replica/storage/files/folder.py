@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.listing import FileVersion, Listing, is_candidate
+from tidemark_replica.storage.files.listing import FileVersion, FolderListing, is_candidate
 from tidemark_replica.storage.files.streamed.compression import NONE
 
 _PARQUET_MAGIC = b"PAR1"
@@ -24,8 +24,8 @@ class Folder:
     def reads_versions(self) -> bool:
         return False
 
-    def list(self, pattern: str) -> Listing:
-        root, listing = _root_of(self.directory), Listing()
+    def list(self, pattern: str) -> FolderListing:
+        root, listing = _root_of(self.directory), FolderListing()
         try:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
@@ -68,7 +68,7 @@ class Folder:
         return os.path.join(self.directory, name)
 
 
-def _add(listing: Listing, root: str, entry: os.DirEntry[str]) -> None:
+def _add(listing: FolderListing, root: str, entry: os.DirEntry[str]) -> None:
     if (name := shown_name(entry.name)) != entry.name:
         listing.undecodable_names.append(name)
         return

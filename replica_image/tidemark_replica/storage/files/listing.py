@@ -55,7 +55,7 @@ class FileChanged(Exception):
 
 
 @dataclass(frozen=True)
-class Listing:
+class FolderListing:
     files: list[FileVersion] = field(default_factory=list)
     outside_links: list[str] = field(default_factory=list)
     """Names of symbolic links that point outside the directory."""
@@ -64,7 +64,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingFile:
     """A file that is not bound yet. `reason`: for people; empty where it is only not its turn."""
 
     name: str
@@ -78,7 +78,7 @@ class Arrived:
     new files are known that are not to be bound now."""
 
     files: list[FileVersion] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[WaitingFile] = field(default_factory=list)
     changed: int = 0
     unbound: int = 0
 

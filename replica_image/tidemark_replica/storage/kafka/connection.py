@@ -48,7 +48,7 @@ ReadSecret = Callable[[str], Mapping[str, str]]
 """The data of the Secret of this name. Raises IngestionError."""
 
 
-class Connection:
+class KafkaClients:
     """Makes clients of one cluster. The Secret is read anew for each of them."""
 
     def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:

@@ -47,7 +47,7 @@ Destination = tuple[IngestedTable, Shard]
 
 
 @dataclass
-class Progress:
+class TopicProgress:
     """One table's part of a binding: its position, and staged files of the table and of its dead letters."""
 
     position: Position
@@ -110,7 +110,7 @@ class FollowedTopic:
             raise found
         return found
 
-    def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> Progress:
+    def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> TopicProgress:
         """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
         rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
         BrokersAway, RegistryAway, StorageError; no file stays staged then."""
@@ -124,7 +124,7 @@ class FollowedTopic:
             self._records_max = max(1, self._records_max // 4)
             raise
         self._records_max = min(2 * self._records_max, BATCH_RECORDS)
-        return Progress(Position(bound.topic_id, dict(reader.offsets), places, dict(reader.epochs)), rows, letters)
+        return TopicProgress(Position(bound.topic_id, dict(reader.offsets), places, dict(reader.epochs)), rows, letters)
 
     def read_ahead(
         self, bound: Position, memory: int, runs: int, bytes_max: int, seconds: float, watermark: int, more: bool
@@ -154,7 +154,7 @@ class FollowedTopic:
         fate_of: FateOf,
         rank_of: RankOf,
         first_of: Callable[[Run], int | None],
-    ) -> Progress:
+    ) -> TopicProgress:
         """Stages the rows of the records before the cut. Raises TableStopped, BrokersAway, StorageError; no file stays
         staged then."""
         assert self._reader is not None
@@ -182,7 +182,7 @@ class FollowedTopic:
         if ahead.is_over:
             self.close()
         history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
-        return Progress(Position(bound.topic_id, dict(cut), places, epochs, history, bound.joined), rows, letters)
+        return TopicProgress(Position(bound.topic_id, dict(cut), places, epochs, history, bound.joined), rows, letters)
 
     def _again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
         """The records from the bound position to the cut, which are more than memory holds. Raises BrokersAway."""
@@ -220,7 +220,7 @@ class FollowedTopic:
                 location, columns = self._letters[0].shard.location, arrow_schema(DEAD_LETTER_COLUMNS)
                 letters = write_staged(location, maker.letters, schema=columns)
         except BaseException:
-            self.discard(Progress(bound, rows))
+            self.discard(TopicProgress(bound, rows))
             raise
         self._unbound = (maker.malformed, events.repeated)
         return rows, letters, events.places
@@ -238,7 +238,7 @@ class FollowedTopic:
         if self.keyed is not None:
             self.keyed.bound(upper)
 
-    def discard(self, progress: Progress) -> None:
+    def discard(self, progress: TopicProgress) -> None:
         """Deletes the staged files of `progress`; their records are read again from the bound position."""
         self._unbound = (0, 0)
         self.close()

@@ -25,8 +25,8 @@ from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
-from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progress
+from tidemark_replica.storage.kafka.connection import KafkaClients, ReadSecret
+from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
 from tidemark_replica.storage.kafka.gaps import Gaps
 from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
@@ -78,7 +78,7 @@ class KafkaIngestion(Source):
     remap_schema = REMAP_SCHEMA
 
     def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
-        self._spec, self._connection = spec, Connection(spec, read_secret)
+        self._spec, self._connection = spec, KafkaClients(spec, read_secret)
         registry = registry_of(spec, read_secret)
         prefix = prefix_of(spec.transactions) if spec.transactions else ""
         self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in spec.tables}
@@ -117,7 +117,7 @@ class KafkaIngestion(Source):
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
         self._time = time
         changes: dict[Entry, str | None] = {}
-        reads: dict[str, Progress] = {}
+        reads: dict[str, TopicProgress] = {}
         self._problems = {}
         try:
             topics = self._look()
@@ -242,7 +242,7 @@ class KafkaIngestion(Source):
         return topics
 
     def _advance(
-        self, name: str, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
+        self, name: str, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
     ) -> None:
         """Begins a table, reads on, or checks whether a stopped one can go on."""
         topic, bound = self._tables[name], self._bound.get(name)
@@ -256,12 +256,12 @@ class KafkaIngestion(Source):
                 why = self._reason(name)
                 joined = self._cuts.joined
                 begun = topic.begin(topics, joined) if bound is None else topic.recheck(bound, why, topics, joined)
-                reads[name] = Progress(begun)
+                reads[name] = TopicProgress(begun)
                 if bound is None:
                     self._snapshots.begin(name, sum(begun.offsets.values()))
                 changes[(name, _STOPPED)] = None
             elif topic.follows_transactions and name not in self._cuts.members:
-                reads[name] = Progress(topic.rejoin(bound, topics, self._cuts.joined))
+                reads[name] = TopicProgress(topic.rejoin(bound, topics, self._cuts.joined))
             else:
                 self._take_look(name, bound, topics)
                 seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
@@ -305,7 +305,7 @@ class KafkaIngestion(Source):
         self._unread = _Wait.after(self._unread, str(error))
 
     def _advance_together(
-        self, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
+        self, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
     ) -> None:
         """Takes whole transactions into all tables that follow them. Raises BrokersAway."""
         together = [name for name, topic in self._tables.items() if topic.follows_transactions]
@@ -328,7 +328,7 @@ class KafkaIngestion(Source):
             except TableStopped as error:
                 self._stop(name, error, topics, reads, changes)
 
-    def _note_transactions(self, reads: Mapping[str, Progress], changes: dict[Entry, str | None]) -> None:
+    def _note_transactions(self, reads: Mapping[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
         """Adds the entries of the transactions that the binding has: after all that may still fail."""
         if self._cuts.problem:
             return
@@ -349,7 +349,7 @@ class KafkaIngestion(Source):
             del self._looking[name]
             self._tables[name].check(bound, answer(self._tables[name].table.topic, future), topics)
 
-    def _verify(self, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]) -> None:
+    def _verify(self, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
         """Checks that the records come from the topics that are bound: an id that is the same after the read was the
         same during it. Raises BrokersAway."""
         moved = {n: p for n, p in reads.items() if n in self._bound and p.position != self._bound[n]}
@@ -369,7 +369,7 @@ class KafkaIngestion(Source):
         name: str,
         error: TableStopped,
         topics: Topics,
-        reads: dict[str, Progress],
+        reads: dict[str, TopicProgress],
         changes: dict[Entry, str | None],
     ) -> None:
         """Stops the table, or lets it go on behind the gap."""
@@ -379,7 +379,7 @@ class KafkaIngestion(Source):
         self._undecoded.pop(name, None)
         try:
             if bound is not None and topic.skips(error):
-                reads[name] = Progress(topic.skipped(bound, topics, self._cuts.joined))
+                reads[name] = TopicProgress(topic.skipped(bound, topics, self._cuts.joined))
                 changes[(name, _STOPPED)] = None
                 before = self._gaps.get(name, Gaps())
                 changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
@@ -402,7 +402,7 @@ class KafkaIngestion(Source):
         """The reason why the table has stopped; empty where it has not."""
         return self._stopped.get(name, "").partition(":")[0]
 
-    def _disconnect(self, reads: Mapping[str, Progress]) -> None:
+    def _disconnect(self, reads: Mapping[str, TopicProgress]) -> None:
         """Closes all clients, and deletes the staged files of `reads`, which no binding names."""
         for name, topic in self._tables.items():
             if name in reads:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Part, Shard, StagedFile, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, FilePart, Shard, StagedFile, consolidate, read_part
 from tidemark_persist.files.spill import divide, row_hash
 from tidemark_persist.times import Time
 from tidemark_protocol.types import Column
@@ -96,7 +96,7 @@ def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> KeyV
 
 def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
     for file in staged:
-        part = Part(shard.location, file.path, Time(file.min_time), Time(file.max_time + 1), file.rows, file.size)
+        part = FilePart(shard.location, file.path, Time(file.min_time), Time(file.max_time + 1), file.rows, file.size)
         for batch in read_part(part, columns=[*key, DIFF, ERROR]):
             rows = batch.filter(pc.is_null(batch.column(ERROR)))
             if rows.num_rows:

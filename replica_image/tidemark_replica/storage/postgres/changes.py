@@ -19,7 +19,7 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.keyed.changes import keyed_updates
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
-from tidemark_replica.storage.postgres.pgoutput import Relation
+from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation
 from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
 from tidemark_replica.storage.postgres.values.tuples import RowNotFound, decode, decode_keyed
@@ -70,7 +70,7 @@ class TableChanges:
         self._withdrawn = False
         self._columns_upstream, self._places = 0, tuple[int, ...]()
 
-    def describe(self, relation: Relation) -> None:
+    def describe(self, relation: ReplicatedRelation) -> None:
         """The changes that follow have these columns. Raises TableStopped."""
         self.flush()
         self._places = self._pinned.places(relation)

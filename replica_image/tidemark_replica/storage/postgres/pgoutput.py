@@ -31,7 +31,7 @@ class RelationColumn:
 
 
 @dataclass(frozen=True)
-class Relation:
+class ReplicatedRelation:
     """A table as the following changes have it. `identity`: `f` full, `d` primary key, `i` an index, `n` nothing."""
 
     oid: int
@@ -74,7 +74,7 @@ def truncated(data: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f">{count}I", data, BODY + 6)
 
 
-def parse_relation(data: bytes) -> Relation:
+def parse_relation(data: bytes) -> ReplicatedRelation:
     oid, at = relation_oid(data), BODY + 5
     schema, at = _text(data, at)
     table, at = _text(data, at)
@@ -88,7 +88,7 @@ def parse_relation(data: bytes) -> Relation:
         type_oid, modifier = struct.unpack_from(">Ii", data, at)
         columns.append(RelationColumn(name, type_oid, modifier, bool(flags & 1)))
         at += 8
-    return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns))
+    return ReplicatedRelation(oid, schema or "pg_catalog", table, identity, tuple(columns))
 
 
 def keepalive(data: bytes) -> tuple[int, bool]:

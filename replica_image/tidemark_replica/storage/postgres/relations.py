@@ -19,7 +19,7 @@ from tidemark_protocol.types import Column
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.catalogue.membership import Membership, find_membership
 from tidemark_replica.storage.postgres.catalogue.printed_types import PrintedType, printed_types
-from tidemark_replica.storage.postgres.pgoutput import Relation
+from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation
 from tidemark_replica.storage.postgres.stop import (
     COLUMN_CHANGED,
     NOT_PUBLISHED,
@@ -146,7 +146,7 @@ class PinnedTable:
         it where no publication names the table."""
         return self._is_perhaps_altered(now) and not now.membership.names_since(self.membership)
 
-    def places(self, relation: Relation) -> tuple[int, ...]:
+    def places(self, relation: ReplicatedRelation) -> tuple[int, ...]:
         """Where the declared columns are in the relation. Raises TableStopped (ColumnChanged, ReplicaIdentity)."""
         there = {column.name: (index, column) for index, column in enumerate(relation.columns)}
         places = []

@@ -33,7 +33,7 @@ from tidemark_replica.storage.postgres.connection import Credentials, Replicatio
 from tidemark_replica.storage.postgres.contents.copied_tables import FollowedTable, copy_tables, smallest
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTables
-from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
+from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
     LSN,
     PINNED,
@@ -96,7 +96,7 @@ class PostgresIngestion(Source):
         """Whether no table can go on, or begin, before the next `resume`."""
         self._late: LateTables | None = None
         self._stream: Replication | None = None
-        self._relations: dict[int, Relation] = {}
+        self._relations: dict[int, ReplicatedRelation] = {}
         self._looked_at = 0.0
         self._findings: Findings | None = None
         self._catalogue: psycopg.Connection | None = None

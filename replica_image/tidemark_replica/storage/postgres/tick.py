@@ -21,7 +21,7 @@ from tidemark_replica.storage.postgres.pgoutput import (
     COMMIT,
     RELATION,
     TRUNCATE,
-    Relation,
+    ReplicatedRelation,
     commit_end,
     commit_lsn,
     parse_relation,
@@ -41,7 +41,7 @@ class Tick:
     them by TRUNCATE. `has_changes`: whether any table has a change. `transactions`: those that changed or described a
     table."""
 
-    def __init__(self, spec: PostgresSource, relations: dict[int, Relation], lsn: int) -> None:
+    def __init__(self, spec: PostgresSource, relations: dict[int, ReplicatedRelation], lsn: int) -> None:
         self.stopped: dict[str, TableStopped] = {}
         self.described: dict[str, list[tuple[str, ...]]] = {}
         self.truncated: set[tuple[str, int]] = set()
@@ -150,7 +150,7 @@ class Tick:
         elif self._waiting > FLUSH_BYTES:
             self.flush()
 
-    def _describe(self, relation: Relation) -> None:
+    def _describe(self, relation: ReplicatedRelation) -> None:
         self._relations[relation.oid] = relation
         columns = tuple(column.name for column in relation.columns)
         for table in self._following(relation.oid):
@@ -161,7 +161,7 @@ class Tick:
                 descriptions.append(columns)
             self._redefine(table, relation)
 
-    def _redefine(self, table: TableChanges, relation: Relation) -> None:
+    def _redefine(self, table: TableChanges, relation: ReplicatedRelation) -> None:
         def describe() -> None:
             if (relation.schema, relation.table) != self._names[table.name]:
                 raise TableStopped(TABLE_MISSING, f"the table is {relation.schema}.{relation.table} now")

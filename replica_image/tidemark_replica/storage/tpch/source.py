@@ -21,7 +21,7 @@ from tidemark_replica.storage.errors import NotDefinite
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.tpch.initial import InitialData, check_scale_factor, generator_version
 from tidemark_replica.storage.tpch.tables import CHANGING
-from tidemark_replica.storage.tpch.transactions import Changes, changes
+from tidemark_replica.storage.tpch.transactions import TransactionChanges, changes
 from tidemark_replica.values.arrow_types import arrow_schema
 
 CATCH_UP_MS = 10_000
@@ -114,7 +114,7 @@ class TpchIngestion(Source):
         for batch in self._data.rows(table.table.name):
             yield _stamp(batch.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)), time)
 
-    def _changed(self, table: IngestedTable, made: Changes, time: Time) -> Iterator[pa.RecordBatch]:
+    def _changed(self, table: IngestedTable, made: TransactionChanges, time: Time) -> Iterator[pa.RecordBatch]:
         name = table.table.name
         if name not in CHANGING:
             return

@@ -51,7 +51,7 @@ class Population:
 
 
 @dataclass(frozen=True)
-class Changes:
+class TransactionChanges:
     """The changes of transactions: rows of orders and lineitem with `__diff`, and positions of initial orders that are
     deleted."""
 
@@ -60,14 +60,14 @@ class Changes:
     initial_deleted: range
 
 
-def changes(population: Population, seed: int, first: int, last: int) -> Changes:
+def changes(population: Population, seed: int, first: int, last: int) -> TransactionChanges:
     """The changes of the transactions first..last-1."""
     stop = population.amend_after
     inserted, amended = np.arange(first, last), np.arange(max(0, first - stop), max(0, last - stop))
     gone = np.arange(max(0, first - population.orders), max(0, last - population.orders))
     versions = [(inserted, 0, 1), (amended, 0, -1), (amended, 1, 1), (gone, 1, -1)]
     made = [(orders_and_lines(population, seed, numbers, version), diff) for numbers, version, diff in versions]
-    return Changes(
+    return TransactionChanges(
         pa.concat_tables([_signed(orders, diff) for (orders, _), diff in made]),
         pa.concat_tables([_signed(lines, diff) for (_, lines), diff in made]),
         range(min(first, population.orders), min(last, population.orders)),

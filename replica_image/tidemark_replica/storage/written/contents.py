@@ -15,7 +15,7 @@ from tidemark_replica.storage.written.refusal import ROWS_MISSING, WriteRefused,
 from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of_call
 
 
-class Contents:
+class TouchedRows:
     """The rows of a table that some calls may touch, in memory, and the updates of those that are done. `writes`: all
     that will be done to the table in the tick."""
 
@@ -42,7 +42,7 @@ class Contents:
             self._before = consolidate(pa.concat_tables([self._before, updates]))
 
 
-def updates_of_tables(contents: Iterable[Contents], writes: Sequence[ReceivedWrite]) -> int:
+def updates_of_tables(contents: Iterable[TouchedRows], writes: Sequence[ReceivedWrite]) -> int:
     """Do what a call writes to its tables, or nothing of it; returns how many rows it writes, deletes and updates.
     `contents`: of the table of each write. Raises WriteRefused."""
     pairs = list(zip(contents, writes, strict=True))

@@ -19,7 +19,7 @@ from tidemark_persist import (
     DIFF,
     ERROR,
     TIME,
-    Scan,
+    PartScan,
     Shard,
     StagedFile,
     consolidate,
@@ -126,7 +126,7 @@ def _widened(base: Shard, schema: pa.Schema, time: Time, alive: Callable[[], Non
         columns = [batch.column(f.name) if f.name in known else pa.nulls(batch.num_rows, f.type) for f in wanted]
         return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
-    with base.contents(upper - 1, Scan(tuple(base.schema.names), wanted, convert)) as contents:
+    with base.contents(upper - 1, PartScan(tuple(base.schema.names), wanted, convert)) as contents:
         for batch in contents.errors.to_batches():
             yield error_rows(schema, time, batch.column(ERROR), batch.column(DIFF))
         for piece in contents.rows:

@@ -33,7 +33,7 @@ from tidemark_replica.storage.written.refusal import (
     WriteRefused,
     naming,
 )
-from tidemark_replica.storage.written.spool import Spool, SpoolFile
+from tidemark_replica.storage.written.spool import SpoolFile, WriteSpool
 from tidemark_replica.values.arrow_types import arrow_schema
 
 INSERT, DELETE, UPSERT, UPDATE = "insert", "delete", "upsert", "update"
@@ -51,7 +51,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
-class Part:
+class CallPart:
     """Rows of a call that follow one another, and what is done with them. `changed`: the columns that an update or an
     upsert sets in rows that are there, which keep their other columns. Empty: an upsert replaces whole rows."""
 
@@ -74,7 +74,7 @@ class WriteHeader:
     format: str
     key: str
     must_find: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CallPart, ...] = ()
     size: int = 0
     others: tuple[WriteHeader, ...] = ()
 
@@ -96,7 +96,7 @@ class ReceivedWrite:
     table: str
     key: str
     digest: str
-    parts: tuple[Part, ...]
+    parts: tuple[CallPart, ...]
     size: int
     file: SpoolFile
     must_find: int = 0
@@ -130,7 +130,7 @@ class ReceivedWrite:
 class Receiver:
     """Receives calls for the tables of one source; callable from any thread."""
 
-    def __init__(self, spec: WrittenSource, spool: Spool) -> None:
+    def __init__(self, spec: WrittenSource, spool: WriteSpool) -> None:
         self._tables: Mapping[str, WrittenTable] = written_now(spec)
         self._limit, self._spool = spec.max_transaction_bytes, spool
 
@@ -232,7 +232,7 @@ class Receiver:
                     if before + size > limit:
                         raise WriteRefused(TOO_LARGE, f"the rows take more than {limit} bytes; divide the body")
                     out.write_batch(batch)
-            parts = header.parts or (Part(header.operation, rows),)
+            parts = header.parts or (CallPart(header.operation, rows),)
             if sum(part.rows for part in parts) != rows:
                 raise WriteRefused(
                     BAD_REQUEST, f"the sections have other numbers of rows than the body, which has {rows}"
@@ -243,10 +243,10 @@ class Receiver:
             raise
 
 
-def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[Part, pa.RecordBatch]]:
+def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[CallPart, pa.RecordBatch]]:
     """The rows of a batch by what is done with them. `first`: the number of its first row in the call."""
     if not header.parts:
-        yield Part(header.operation, batch.num_rows), batch
+        yield CallPart(header.operation, batch.num_rows), batch
     begin = 0
     for part in header.parts:
         start, end = max(begin - first, 0), min(begin + part.rows - first, batch.num_rows)
@@ -263,7 +263,7 @@ def needed_columns(table: WrittenTable, operation: str) -> frozenset[str]:
     return frozenset(table.primary_key)
 
 
-def _check_changed(part: Part, table: WrittenTable) -> None:
+def _check_changed(part: CallPart, table: WrittenTable) -> None:
     """Check the columns that a part sets in rows that are there. Raises WriteRefused."""
     others = {column.name for column in table.columns} - set(table.primary_key)
     if part.operation == UPDATE and not part.changed:
@@ -277,7 +277,7 @@ def _check_changed(part: Part, table: WrittenTable) -> None:
         raise WriteRefused(BAD_REQUEST, text)
 
 
-def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, part: Part) -> None:
+def _check_nulls(batch: pa.RecordBatch, table: WrittenTable, part: CallPart) -> None:
     """A row to be deleted or updated need not have other columns than those of the key and those that are set. Raises
     WriteRefused."""
     for name in table.primary_key:

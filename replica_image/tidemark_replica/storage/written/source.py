@@ -27,7 +27,7 @@ from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 from tidemark_replica.storage.written import keys
-from tidemark_replica.storage.written.contents import Contents, checked, updates_of_tables, with_diff_schema
+from tidemark_replica.storage.written.contents import TouchedRows, checked, updates_of_tables, with_diff_schema
 from tidemark_replica.storage.written.generations import (
     Generations,
     Place,
@@ -168,7 +168,7 @@ class WrittenIngestion(Source):
                 yield first.table, file
             return
         contents = {
-            name: Contents(self._specs[name], self._tables.last(name)[1], some) for name, some in writes.items()
+            name: TouchedRows(self._specs[name], self._tables.last(name)[1], some) for name, some in writes.items()
         }
         for pending in calls:
             self._write_small(pending, contents, time)
@@ -177,7 +177,7 @@ class WrittenIngestion(Source):
             if file := write_staged(each.shard.location, _batches(timed), schema=each.shard.schema):
                 yield name, file
 
-    def _write_small(self, pending: PendingWrite, contents: Mapping[str, Contents], time: Time) -> None:
+    def _write_small(self, pending: PendingWrite, contents: Mapping[str, TouchedRows], time: Time) -> None:
         """Does a call in memory, in all its tables; it meets the rows of those before it."""
         if self._is_known(pending):
             return

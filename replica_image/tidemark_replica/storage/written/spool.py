@@ -17,7 +17,7 @@ SPOOL_BYTES = 8 << 30
 IN_MEMORY_BYTES = 256 << 10
 
 
-class Spool:
+class WriteSpool:
     """The room of one process. `folder`: made when the first file needs it."""
 
     def __init__(self, folder: Path, limit: int = SPOOL_BYTES) -> None:
@@ -52,7 +52,7 @@ class Spool:
 class SpoolFile:
     """A file of the spool: written once from the beginning, then read."""
 
-    def __init__(self, spool: Spool, file: Any) -> None:
+    def __init__(self, spool: WriteSpool, file: Any) -> None:
         self._spool, self._file = spool, file
         self.size = 0
         self.closed = False

@@ -29,7 +29,7 @@ from tidemark_persist import DIFF, consolidate
 from tidemark_persist.files.spill import row_hash
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_replica.storage.keyed_rows.changes import places_by_key
-from tidemark_replica.storage.written.receive import DELETE, INSERT, OPERATIONS, UPDATE, UPSERT, Part
+from tidemark_replica.storage.written.receive import DELETE, INSERT, OPERATIONS, UPDATE, UPSERT, CallPart
 from tidemark_replica.storage.written.refusal import (
     DUPLICATE_KEY,
     KEY_NOT_UNIQUE,
@@ -43,7 +43,7 @@ ROUNDS_MAX = 100
 """The number of parts of a call that may have one key."""
 
 
-def reads_contents(table: WrittenTable, parts: Sequence[Part]) -> bool:
+def reads_contents(table: WrittenTable, parts: Sequence[CallPart]) -> bool:
     """Whether the updates depend on what the table has."""
     return bool(table.primary_key) or any(part.operation != INSERT for part in parts)
 
@@ -54,7 +54,7 @@ def found_by(table: WrittenTable) -> list[str]:
 
 
 def updates_of_call(
-    table: WrittenTable, parts: Sequence[Part], rows: pa.Table, before: pa.Table
+    table: WrittenTable, parts: Sequence[CallPart], rows: pa.Table, before: pa.Table
 ) -> tuple[pa.Table, int, int]:
     """The updates of one call, as `updates_of`, how many rows it writes, and how many it finds to delete or update.
     `rows`: those of its parts, in their order; of a single part any number. Raises WriteRefused."""
@@ -76,7 +76,7 @@ def updates_of_call(
 
 
 def _rounds(
-    table: WrittenTable, parts: Sequence[Part], rows: pa.Table
+    table: WrittenTable, parts: Sequence[CallPart], rows: pa.Table
 ) -> Iterator[tuple[np.ndarray, list[tuple[str, pa.Table, np.ndarray]]]]:
     """The hashes of the keys of a round, which are among those of the round before it, and its rows by what is done
     with them: rows of one part, or of different keys; with the columns that each sets. Raises WriteRefused."""

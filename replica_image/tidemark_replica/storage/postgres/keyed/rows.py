@@ -17,7 +17,7 @@ from time import monotonic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Part, Shard, StagedFile, read_part, staged_part
+from tidemark_persist import DIFF, ERROR, FilePart, Shard, StagedFile, read_part, staged_part
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests_in
 
@@ -116,7 +116,7 @@ class KeyedRows:
     def _staged(self, files: Sequence[StagedFile]) -> Iterator[pa.Table]:
         return self._read([staged_part(self._shard.location, file) for file in files])
 
-    def _read(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
+    def _read(self, parts: Sequence[FilePart]) -> Iterator[pa.Table]:
         for part in parts:
             for batch in read_part(part, columns=[*self._shard.schema.names, ERROR, DIFF]):
                 self.alive()

@@ -1,0 +1,57 @@
+"""A public class has a name of its own in the product (docs/decisions/0089)."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from itertools import chain
+
+from tests.tidy.checkout import ROOT, files, generated, name
+
+OUTSIDE = {"tests", "bench", "examples", "tools"}
+HOMONYMS = {
+    "an operator of a plan, in HIR, LIR and the replica's pipelines": (
+        "FlatMap Join Let LetRec Negate Project Threshold TopK Union Window"
+    ),
+    "a part of a plan, and what runs it": (
+        "ContinualTaskSink CopyToSink JoinInput JoinStage MaterializedViewSink SubscribeSink"
+    ),
+    "one thing on both sides of the wire, or of a resource": (
+        "BodyDecoder Catalogue Column Copies Dataflow DiffOverflow Executors Function Gateway HydrationProgress "
+        "Ingester OperatorCost OutOfMemory PgType PublishedTable Publisher Recomputation RelationChanged Scratch "
+        "Shard ShardDeleted Subscribes WriteRefused WriteUnknown WrittenTable"
+    ),
+    "PostgreSQL's own name, of a message and of a statement": "Execute",
+    "different things: each is to get its full noun, and none is to be added here": (
+        "Address Append BatchTooLarge Binding Bodies Bound BuildContext Cache Candidate Certificate Change Command "
+        "Commit Conflict Context DataflowState Definition Fields FileStore FollowedTable Frame Hold Home Identity "
+        "Link Lookup Mark Membership Owner Piece Position Problem ProtocolError Publish Records Refusal Reply Row Run "
+        "Select Session Side SortKey Source Stage Statement StreamBroken Subject TableDefinition TableState Times "
+        "Token Transaction Values Verdict Written"
+    ),
+}
+"""By reason, the names that several classes have."""
+
+
+def _public_classes() -> dict[str, set[str]]:
+    """By name, the files of the product that have a class of this name."""
+    found = defaultdict[str, set[str]](set)
+    for path in files("*.py"):
+        if generated(path) or OUTSIDE & set(path.relative_to(ROOT).parts):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].add(name(path))
+    return found
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Other classes of one name are listed with the reason. A name that one class has is not in the list any more."""
+    found = _public_classes()
+    assert len(found) > 1_000
+    listed = list(chain.from_iterable(names.split() for names in HOMONYMS.values()))
+    assert len(set(listed)) == len(listed)
+    assert {each: sorted(at) for each, at in found.items() if len(at) > 1 and each not in listed} == {}, (
+        "give each class its full noun (docs/decisions/0089)"
+    )
+    assert [each for each in listed if len(found[each]) < 2] == [], "take these names off the list"
