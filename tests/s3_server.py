@@ -108,7 +108,7 @@ def beside(server: S3Server) -> Iterator[S3Server]:
     raise AssertionError(f"versitygw does not start beside another: see {server.folder.parent}")
 
 
-def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
+def _start(program: Path, server: S3Server, home: Path) -> processes.ProcessIdentity:
     command = [str(program), "--port", f"127.0.0.1:{server.port}", "--health", "/health", "posix"]
     if not _has_attributes(home):
         beside = home / "attributes"
@@ -135,7 +135,7 @@ def _has_attributes(folder: Path) -> bool:
     return True
 
 
-def _answers(server: S3Server, identity: processes.Identity) -> bool:
+def _answers(server: S3Server, identity: processes.ProcessIdentity) -> bool:
     """Whether it is this one: another program may have taken the port meanwhile, and then ours ends."""
     deadline = time.monotonic() + BOUND_SECONDS
     while identity.is_running() and time.monotonic() < deadline:

@@ -67,7 +67,7 @@ class Node:
     meta: str
     home: Path
     folder: Path
-    holder: processes.Identity
+    holder: processes.ProcessIdentity
 
     def inside(self, *command: str) -> list[str]:
         """The command, in this node and in the folder where it is begun; its process is that which it was given."""
@@ -216,7 +216,7 @@ def _etcd(home: Path) -> Iterator[str]:
     raise AssertionError(f"etcd does not start: see {home}/etcd.log")
 
 
-def _is_healthy(client: str, server: processes.Identity) -> bool:
+def _is_healthy(client: str, server: processes.ProcessIdentity) -> bool:
     deadline = time.monotonic() + BOUND
     while server.is_running() and time.monotonic() < deadline:
         try:

@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
@@ -74,7 +74,7 @@ class Pipeline:
         self.manifests = {a: Manifest.empty(a, layout, 0) for a, layout in layouts.items()}
         self.directory, self.cache, self.time = directory, BatchCache(directory), 0
 
-    def step(self, stream: Callable[[int], Iterator[tuple[Side, Any]]]) -> float:
+    def step(self, stream: Callable[[int], Iterator[tuple[JoinSide, Any]]]) -> float:
         """One step, with its commit and its merges; the milliseconds that the kernels took."""
         now = self.time
         writer = BatchWriter(self.directory, StepId(f"s{now}"))
@@ -104,11 +104,11 @@ def measure(state_rows: int, deltas: list[int], steps: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         pipeline = Pipeline(Path(scratch))
 
-        def snapshot(now: int) -> Iterator[tuple[Side, Any]]:
+        def snapshot(now: int) -> Iterator[tuple[JoinSide, Any]]:
             for begin in range(0, state_rows, 1 << 18):
                 keys = np.arange(begin, min(begin + (1 << 18), state_rows)) % in_all
-                yield Side.RIGHT, items(rng, keys, np.full(len(keys), now))
-            yield Side.LEFT, orders(rng, in_all, in_all, now)
+                yield JoinSide.RIGHT, items(rng, keys, np.full(len(keys), now))
+            yield JoinSide.LEFT, orders(rng, in_all, in_all, now)
 
         begin = time.perf_counter()
         pipeline.step(snapshot)
@@ -116,7 +116,7 @@ def measure(state_rows: int, deltas: list[int], steps: int) -> dict[str, float]:
         for rows in deltas:
             took = []
             for _ in range(steps):
-                took.append(pipeline.step(lambda now, n=rows: iter([(Side.LEFT, orders(rng, in_all, n, now))])))
+                took.append(pipeline.step(lambda now, n=rows: iter([(JoinSide.LEFT, orders(rng, in_all, n, now))])))
             figures[f"{rows}_rows_ms_p50"] = round(statistics.median(took[3:]), 3)
             figures[f"{rows}_rows_ms_p95"] = round(statistics.quantiles(took[3:], n=20)[-1], 3)
     return figures

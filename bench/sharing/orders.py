@@ -13,7 +13,7 @@ from bench.harness.query import Facts, Planner, Shards, planned_together
 from bench.harness.workload.tpch_history import TpchHistory
 from tests.oracle.join_orders import forced
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.lir.joins.order import Lookup, Preference
+from tidemark_planner.lir.joins.order import PossibleLookup, Preference
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.messages.planning import Planned
 
@@ -35,7 +35,7 @@ def facts(history: TpchHistory) -> Facts:
     return Facts(rows, _KEYS)
 
 
-def _text(lookups: Sequence[Lookup], prefer: Preference) -> Lookup:
+def _text(lookups: Sequence[PossibleLookup], prefer: Preference) -> PossibleLookup:
     return min(lookups, key=lambda lookup: (lookup.columns == 0, lookup.input))
 
 

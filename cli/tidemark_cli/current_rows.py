@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tidemark.changes import TimedChanges, Times, subscribed
+from tidemark.changes import TimedChanges, TimeDivider, subscribed
 from tidemark.errors import Error, is_passing
 from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli.errors import CliError
 from tidemark_cli.output import times
-from tidemark_cli.output.live import Frame, live_table
+from tidemark_cli.output.live import ScreenFrame, live_table
 from tidemark_cli.output.values import cell
 from tidemark_protocol.pb.gateway_pb2 import SubscribeHeader, SubscribeRequest
 from tidemark_protocol.rows.updates import DIFF_COLUMN
@@ -115,7 +115,7 @@ class CurrentRows:
         rank, value = keys[self._names.index(self._sort_by.removeprefix("-"))]
         return (rank, _Descending(value) if self._sort_by.startswith("-") else value, *keys)
 
-    def frame(self, height: int) -> Frame:
+    def frame(self, height: int) -> ScreenFrame:
         """The first rows. Rows that came with the last change are marked."""
         with self._lock:
             first = heapq.nsmallest(height, self._rows.items(), key=lambda item: item[1].order)
@@ -127,7 +127,7 @@ class CurrentRows:
         footer += [f"as of {times.show(at)}"] if at is not None else []
         marked = frozenset(at for at, (_, is_marked) in enumerate(shown) if is_marked)
         text = ", ".join([*footer, *([note] if note else [])])
-        return Frame(names, [cells for cells, _ in shown], text, marked=marked, right=numeric)
+        return ScreenFrame(names, [cells for cells, _ in shown], text, marked=marked, right=numeric)
 
 
 class _Descending:
@@ -189,7 +189,7 @@ def _changes(
 def _subscribe(link: Link, request: SubscribeRequest, rows: CurrentRows) -> Iterator[TimedChanges]:
     with subscribed(link, request) as (header, batches):
         rows.begin(header)
-        divided = Times(list(header.column_names), header.as_of)
+        divided = TimeDivider(list(header.column_names), header.as_of)
         for batch, data in batches:
             yield from divided.complete(batch, data)
             if divided.kept_bytes > BYTES_MAX:

@@ -25,7 +25,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark.link import Link
 from tidemark_cli.output import live
 from tidemark_cli.output.formats import lines
-from tidemark_cli.output.live import Frame, live_table
+from tidemark_cli.output.live import ScreenFrame, live_table
 from tidemark_cli.output.messages import as_object, fields, print_reply, values
 from tidemark_cli.output.rows import RowPrinter, print_table
 from tidemark_cli.output.text import printable_lines
@@ -108,11 +108,11 @@ def watch(find: Callable[[], Gateway], call: Call, listing: ListingFormat, outpu
 def _watch_live(outcomes: Iterator[Message | Error], listing: ListingFormat) -> None:
     shown, lock = _Shown(), threading.Lock()
 
-    def frame(height: int) -> Frame:
+    def frame(height: int) -> ScreenFrame:
         with lock:
             table, note = shown.table, shown.note
         more = f"{len(table) - height} more rows" if len(table) > height else ""
-        return Frame(
+        return ScreenFrame(
             listing.names,
             [[*map(_with_bar, row)] for row in table[:height]],
             ", ".join(filter(None, (more, note))),

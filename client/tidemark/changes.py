@@ -52,7 +52,7 @@ async def follow(link: Link, request: SubscribeRequest, progress: bool) -> Async
                 first = await call.read()
                 if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
                     raise GatewayFailed(_NO_HEADER)
-                times, data = Times(list(first.header.column_names), first.header.as_of), bytearray()
+                times, data = TimeDivider(list(first.header.column_names), first.header.as_of), bytearray()
                 while (reply := await call.read()) is not grpc.aio.EOF:
                     data += reply.batch.arrow
                     if reply.batch.more:
@@ -85,7 +85,7 @@ def subscribed(link: Link, request: SubscribeRequest) -> Iterator[tuple[Subscrib
             call.cancel()
 
 
-class Times:
+class TimeDivider:
     """Divides batches by time. A batch may end within a time, whose changes are kept until it is complete.
     `kept_bytes`: their size."""
 

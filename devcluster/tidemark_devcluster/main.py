@@ -15,7 +15,7 @@ from pathlib import Path
 from tidemark_devcluster.control_plane.control_plane import ControlPlane, ControlPlaneStatus
 from tidemark_devcluster.control_plane.start import StartOptions
 from tidemark_devcluster.demo import status as demo_status
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
@@ -138,7 +138,7 @@ def _as_json(plane: ControlPlane, status: ControlPlaneStatus) -> str:
 
 def _as_text(plane: ControlPlane, status: ControlPlaneStatus) -> str:
     """One row for each program, those of a demo in the same folder too; then where the API server is."""
-    home = Home(plane.layout.root.parent)
+    home = DemoHome(plane.layout.root.parent)
     rows = demo_status.rows(home) if demo_status.is_demo(plane, home) else supervised.all_rows(plane)
     lines = [
         table.text(rows),

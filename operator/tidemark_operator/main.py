@@ -22,7 +22,7 @@ from prometheus_client.core import Metric
 
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.peers import Peers, SocketPeers
 from tidemark_operator.certificates.secrets import SecretStore
 from tidemark_operator.certificates.tls_peers import TlsPeers
@@ -213,7 +213,7 @@ async def _orchestrator(kube: Kube, options: OperatorOptions) -> tuple[Orchestra
     local = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
     peers: Peers = SocketPeers()
     if certificates is not None:
-        store = FileStore(certificates)
+        store = FolderStore(certificates)
         peers = await TlsPeers.start(store, store.retain)
     address = options.planner or local.planner_address
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))

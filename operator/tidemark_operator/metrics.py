@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.catalogue.source_tables import TableState, all_tables
+from tidemark_operator.catalogue.source_tables import SourceTableState, all_tables
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
@@ -143,7 +143,7 @@ _TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {
 }
 
 
-def _tables(tables: Sequence[TableState], now: int) -> Iterator[Metric]:
+def _tables(tables: Sequence[SourceTableState], now: int) -> Iterator[Metric]:
     """The metrics of tables whose sources are ingested now: others stand still because somebody suspended them."""
     ingesting = [(_table_labels(table), table) for table in tables if table.ingesting]
     for name, (says, read) in _TABLES.items():
@@ -164,7 +164,7 @@ def _tables(tables: Sequence[TableState], now: int) -> Iterator[Metric]:
     yield from (lag, behind)
 
 
-def _table_labels(table: TableState) -> tuple[str, ...]:
+def _table_labels(table: SourceTableState) -> tuple[str, ...]:
     key = table.source.key
     return key.namespace, table.source.instance, key.name, table.name
 

@@ -57,7 +57,7 @@ class WireError(Exception):
         self.routine, self.where = routine, where
 
 
-class ProtocolError(WireError):
+class ClientProtocolError(WireError):
     """The client's bytes are no messages: the connection ends."""
 
     def __init__(self, message: str) -> None:

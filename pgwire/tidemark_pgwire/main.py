@@ -21,7 +21,7 @@ from tidemark.errors import Error
 from tidemark.gateway import discovery
 from tidemark.gateway.discovery import Credentials, Gateway, Location
 from tidemark_pgwire.gateway import GatewayLink
-from tidemark_pgwire.server import Certificate, CertificateFiles, ListenerRefused, PgServer
+from tidemark_pgwire.server import CertificateFiles, ListenerRefused, PgServer, ServerCertificate
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.watchdog import watch
 
@@ -120,7 +120,7 @@ async def _serve(options: argparse.Namespace) -> None:
         transaction_seconds=options.transaction_seconds,
     )
     link = GatewayLink(partial(_find, options))
-    server = PgServer(link, limits, Certificate(files) if files else None, options.insecure_loopback)
+    server = PgServer(link, limits, ServerCertificate(files) if files else None, options.insecure_loopback)
     ended, watching = asyncio.Event(), asyncio.create_task(watch(), name="watchdog")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -42,7 +42,7 @@ class CertificateFiles:
     key: Path
 
 
-class Certificate:
+class ServerCertificate:
     """The TLS context of files; a changed file makes another one. Where the new files cannot be read, the context of
     the old ones stays."""
 
@@ -81,7 +81,7 @@ class PgServer:
     """`insecure`: connections without TLS are taken, on loopback alone."""
 
     def __init__(
-        self, link: GatewayLink, limits: SessionLimits, certificate: Certificate | None, insecure: bool = False
+        self, link: GatewayLink, limits: SessionLimits, certificate: ServerCertificate | None, insecure: bool = False
     ) -> None:
         self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
         self.spool = BodySpool(limits.write_bytes)

@@ -4,7 +4,7 @@ ReplicaError
 ├── EpochRefused           the client's epoch is not newer than one that was served
 ├── ConfigChanged          CreateInstance has another configuration than the running one: the process must end
 ├── ClientTooSlow          the client does not read what it asked for
-├── StreamBroken           the client's stream ended without a normal end
+├── ClientStreamBroken           the client's stream ended without a normal end
 ├── SourceNotReadable      the tables of a source cannot be determined
 ├── SourceNotReleased      what a deleted source keeps upstream cannot be ended
 ├── ScratchInUse           another process uses the scratch folder
@@ -43,7 +43,7 @@ class ClientTooSlow(ReplicaError):
     """Too many bytes wait for the client. Its connection ends; the replica goes on."""
 
 
-class StreamBroken(ReplicaError):
+class ClientStreamBroken(ReplicaError):
     """The connection broke off, so no status can be sent."""
 
 

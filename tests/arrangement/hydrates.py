@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.arrange import arrange
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import ColumnAggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
@@ -56,8 +56,8 @@ def reduced(context: StepContext, count: int) -> Iterator[Any]:
 
 def joined(context: StepContext, count: int) -> Iterator[Any]:
     """Both sides are kept; hardly any rows meet."""
-    left = ((Side.LEFT, batch) for batch in rows(count // 2))
-    right = ((Side.RIGHT, batch) for batch in rows(count // 2, seed=2))
+    left = ((JoinSide.LEFT, batch) for batch in rows(count // 2))
+    right = ((JoinSide.RIGHT, batch) for batch in rows(count // 2, seed=2))
     return join(context, JoinSpec(JoinInput(A, (0, 1)), JoinInput(B, (0, 1))), chain(left, right))
 
 

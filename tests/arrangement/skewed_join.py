@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.joins.delta_join import DeltaSpec, delta_join
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 
 SLICES = 12
 BATCH = 1 << 16
@@ -47,7 +47,7 @@ def joined(kind: str, rows: int, folder: Path, *, hydration: bool) -> Iterator[A
             DeltaSpec(SHAPES["three by one key"].paths(frozenset()), TYPES * 3),
             [one_key(rows) for _ in range(3)],
         )
-    sides = ((side, batch) for side in Side for batch in one_key(rows))
+    sides = ((side, batch) for side in JoinSide for batch in one_key(rows))
     return join(context, JoinSpec(JoinInput(name(0, 0), (0, 1)), JoinInput(name(1, 0), (1,))), sides)
 
 

@@ -21,7 +21,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.kernels.arrange import arrange
 from tidemark_replica.kernels.joins.delta_join import DeltaInput, DeltaSpec, delta_join
-from tidemark_replica.kernels.joins.half_join import Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup
 
 AS_OF, END = 3, 16
 # every input has the columns (k, v): here joined by k all around, or in a chain k = v of the one before
@@ -61,7 +61,7 @@ class Shape:
         """The columns that the input is looked up by."""
         return sorted({key for other, key in self.edges if other == input} | ({0} if input else set()))
 
-    def _path(self, source: int, shared: frozenset[int]) -> tuple[Lookup, ...]:
+    def _path(self, source: int, shared: frozenset[int]) -> tuple[ArrangementLookup, ...]:
         """Neighbours first; the stream is the rows met so far side by side, in the end in the inputs' order."""
         order, lookups = [source], []
         while len(order) < self.inputs:
@@ -72,7 +72,7 @@ class Shape:
             if len(order) == self.inputs:
                 output = tuple(2 * order.index(n) + c for n in range(self.inputs) for c in (0, 1))
             safe = (0,) if self.null_safe else ()
-            lookups.append(Lookup(to, name(to, key), (stream_column,), output, safe, to in shared))
+            lookups.append(ArrangementLookup(to, name(to, key), (stream_column,), output, safe, to in shared))
         return tuple(lookups)
 
     def _next(self, order: list[int]) -> Iterator[tuple[int, int, int]]:

@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.kernels.arrange import arrange
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join, multiply_diffs
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join, multiply_diffs
 
 LEFT, RIGHT = ArrangementId("left"), ArrangementId("right")
 # (k1 string, k2 bigint, value) joined with (value, k2 bigint, k1 string)
@@ -31,26 +31,26 @@ def manifests(lower: int = 0) -> list[Manifest]:
     return [Manifest.empty(a, layout, lower) for a, layout in ((LEFT, left), (RIGHT, right))]
 
 
-def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple[Side, tuple]]:
+def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple[JoinSide, tuple]]:
     """Updates in order of time; keys collide in all 64 bits of their hash; some rows are errs."""
     numbers = colliding(pa.array(NAMES[:-1]))
     result = []
     for time in np.sort(rng.integers(0, upper, n)).tolist():
-        side = list(Side)[rng.integers(0, 2)]
+        side = list(JoinSide)[rng.integers(0, 2)]
         i = int(rng.integers(0, len(NAMES)))
         name, number = NAMES[i], [*numbers, None][int(rng.choice([i, 3, 0]))]
         value = [0.0, -0.0, 2.5][rng.integers(0, 3)]
-        row = (name, number, round(abs(value), 2)) if side is Side.LEFT else (value, number, name)
+        row = (name, number, round(abs(value), 2)) if side is JoinSide.LEFT else (value, number, name)
         diff = int(rng.choice([-2, -1, 1, 1, 3]))
         result.append((side, ("boom" if rng.integers(0, 20) == 0 else row, time, diff)))
     return result
 
 
-def nested_loops(rows: list[tuple[Side, tuple]], null_safe: tuple[int, ...] = ()) -> Counter:
+def nested_loops(rows: list[tuple[JoinSide, tuple]], null_safe: tuple[int, ...] = ()) -> Counter:
     """Every pair, by the definition."""
     result: Counter = Counter()
-    lefts = [u for s, u in rows if s is Side.LEFT]
-    rights = [u for s, u in rows if s is Side.RIGHT]
+    lefts = [u for s, u in rows if s is JoinSide.LEFT]
+    rights = [u for s, u in rows if s is JoinSide.RIGHT]
     for row, time, diff in lefts + rights:
         if isinstance(row, str):
             result[(None,) * 4, row, time] += diff
@@ -71,24 +71,24 @@ def plain_decimals(counter: Counter) -> Counter:
     return Counter({k: d for k, d in out.items() if d})
 
 
-def batches(rng: np.random.Generator, rows: list[tuple[Side, tuple]]) -> list[tuple[Side, Updates]]:
+def batches(rng: np.random.Generator, rows: list[tuple[JoinSide, tuple]]) -> list[tuple[JoinSide, Updates]]:
     """Rows as batches of random sizes, sides interleaved at random."""
     result = []
-    for side in Side:
+    for side in JoinSide:
         own = [u for s, u in rows if s is side]
         cuts = sorted(rng.integers(0, len(own) + 1, rng.integers(0, 4)).tolist())
         for begin, end in zip([0, *cuts], [*cuts, len(own)], strict=True):
-            types = LEFT_TYPES if side is Side.LEFT else RIGHT_TYPES
+            types = LEFT_TYPES if side is JoinSide.LEFT else RIGHT_TYPES
             result.append((side, updates(types, own[begin:end])))
     rng.shuffle(result)
     return result
 
 
-def decimals(rows: list[tuple[Side, tuple]]) -> list[tuple[Side, tuple]]:
+def decimals(rows: list[tuple[JoinSide, tuple]]) -> list[tuple[JoinSide, tuple]]:
     from decimal import Decimal
 
     def fix(side, row):
-        return row if isinstance(row, str) or side is Side.RIGHT else (row[0], row[1], Decimal(str(row[2])))
+        return row if isinstance(row, str) or side is JoinSide.RIGHT else (row[0], row[1], Decimal(str(row[2])))
 
     return [(s, (fix(s, row), t, d)) for s, (row, t, d) in rows]
 
@@ -100,18 +100,20 @@ def run(driver: Driver, rng: np.random.Generator, rows: list, cuts: list[int], s
         moved = [(s, (row, max(t, cuts[0]), d)) for s, (row, t, d) in rows]
         chosen = [(s, u) for s, u in moved if lower <= u[1] < upper]
         stream = batches(rng, decimals(chosen))
-        shared = {s: spec.input(s).arrangement for s in Side if spec.input(s).shared}
+        shared = {s: spec.input(s).arrangement for s in JoinSide if spec.input(s).shared}
         maintain_shared(driver, lower, upper, stream, shared)
         context = driver.context(lower, upper, hydration=lower == cuts[0])
         result.update(contents(join(context, spec, stream)))
-        own = [spec.input(s).arrangement for s in Side if not spec.input(s).shared]
+        own = [spec.input(s).arrangement for s in JoinSide if not spec.input(s).shared]
         for name in own:
             manifest = driver.manifests[name].append(context.writer.written.get(name, []), lower, upper)
             driver.manifests[name] = driver.merged(manifest.allow_compaction(upper - 1))
     return plain_decimals(result)
 
 
-def maintain_shared(driver: Driver, lower: int, upper: int, stream: list, shared: dict[Side, ArrangementId]) -> None:
+def maintain_shared(
+    driver: Driver, lower: int, upper: int, stream: list, shared: dict[JoinSide, ArrangementId]
+) -> None:
     """What an index's own dataflow does before the join's step: it is complete up to `upper`, and not compacted yet."""
     for side, name in shared.items():
         context = driver.context(lower, upper)
@@ -129,7 +131,7 @@ def test_split_any_steps_and_chunks_give_the_rows_of_nested_loops(seed: int, sha
     expected = nested_loops([(s, (row, max(t, 3), d)) for s, (row, t, d) in rows])
     assert len(expected) > 20
     left, right = (
-        JoinInput(i.arrangement, i.output_columns, s.value in shared) for s, i in ((s, SPEC.input(s)) for s in Side)
+        JoinInput(i.arrangement, i.output_columns, s.value in shared) for s, i in ((s, SPEC.input(s)) for s in JoinSide)
     )
     for chunk_rows, cuts in ((1, [3, 20]), (7, [3, 4, 9, 10, 20]), (64, list(range(3, 21)))):
         directory = tmp_path / str(chunk_rows)
@@ -157,7 +159,7 @@ def test_a_cross_join_has_no_key(tmp_path: Path) -> None:
     one = updates([pa.int64()], [((i,), 1, 1) for i in range(30)])
     context = driver.context(0, 2)
     spec = JoinSpec(JoinInput(LEFT, (0,)), JoinInput(RIGHT, (0,)))
-    result = contents(join(context, spec, [(Side.LEFT, one), (Side.RIGHT, one)]))
+    result = contents(join(context, spec, [(JoinSide.LEFT, one), (JoinSide.RIGHT, one)]))
     assert result == {((a, b), None, 1): 1 for a in range(30) for b in range(30)}
 
 
@@ -167,7 +169,7 @@ def test_a_skewed_key_comes_out_in_bounded_slices(tmp_path: Path) -> None:
     driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a in (LEFT, RIGHT)), chunk_rows=4096)
     side = updates([pa.int64()] * 2, [((7, i), 1, 1) for i in range(1000)])
     spec = JoinSpec(JoinInput(LEFT, (1,)), JoinInput(RIGHT, (1,)))
-    sizes = [b.num_rows for b in join(driver.context(0, 2), spec, [(Side.LEFT, side), (Side.RIGHT, side)])]
+    sizes = [b.num_rows for b in join(driver.context(0, 2), spec, [(JoinSide.LEFT, side), (JoinSide.RIGHT, side)])]
     assert max(sizes) <= 4096
     assert sum(sizes) == 1_000_000
 
@@ -178,7 +180,7 @@ def test_many_chunks_leave_few_files(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     context = driver.context(0, 20, hydration=True)
     rows = decimals(history(rng, 20, 300))
-    list(join(context, SPEC, [(s, updates(LEFT_TYPES if s is Side.LEFT else RIGHT_TYPES, [u])) for s, u in rows]))
+    list(join(context, SPEC, [(s, updates(LEFT_TYPES if s is JoinSide.LEFT else RIGHT_TYPES, [u])) for s, u in rows]))
     written = [ref.file for refs in context.writer.written.values() for ref in refs]
     assert len(written) < 40
     assert stored_files(tmp_path) == set(written)
@@ -217,9 +219,9 @@ def test_updates_outside_the_step_are_refused(tmp_path: Path) -> None:
     driver = Driver(tmp_path, *manifests())
     for time in (4, 10):
         with pytest.raises(MalformedUpdates, match=f"times {time}..{time}"):
-            list(join(driver.context(5, 10), SPEC, [(Side.LEFT, updates(LEFT_TYPES, [(("x", 1, None), time, 1)]))]))
+            list(join(driver.context(5, 10), SPEC, [(JoinSide.LEFT, updates(LEFT_TYPES, [(("x", 1, None), time, 1)]))]))
     with pytest.raises(MalformedUpdates, match="expected updates of schema"):
-        list(join(driver.context(5, 10), SPEC, [(Side.RIGHT, updates(LEFT_TYPES, []))]))
+        list(join(driver.context(5, 10), SPEC, [(JoinSide.RIGHT, updates(LEFT_TYPES, []))]))
 
 
 def test_a_hydration_keeps_nothing_that_was_taken_back(tmp_path: Path) -> None:
@@ -228,7 +230,7 @@ def test_a_hydration_keeps_nothing_that_was_taken_back(tmp_path: Path) -> None:
     context = driver.context(0, 1, hydration=True)
     corrected = [(("x", 1, Decimal(n)), 0, diff) for n in range(100) for diff in (1, -1)]
     left = updates(LEFT_TYPES, [*corrected, (("x", 1, Decimal(7)), 0, 1)])
-    assert sum(out.num_rows for out in join(context, SPEC, [(Side.LEFT, left)])) == 0
+    assert sum(out.num_rows for out in join(context, SPEC, [(JoinSide.LEFT, left)])) == 0
     driver.commit(context)
 
     assert driver.manifests[LEFT].rows == 1

@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec, self_join
 
 ONE, LEFT, RIGHT = ArrangementId("one"), ArrangementId("left"), ArrangementId("right")
@@ -70,7 +70,7 @@ def test_agree_a_self_join_keeps_once_what_a_join_keeps_twice(
         for lower, upper in pairwise(cuts):
             chosen = pieces(rng, [u for u in rows if lower <= u[1] < upper])
             context = driver.context(lower, upper, hydration=lower == cuts[0])
-            sides = [(side, piece) for piece in chosen for side in Side]
+            sides = [(side, piece) for piece in chosen for side in JoinSide]
             expected = contents(join(context, both, sides))
             result = contents(self_join(context, SelfJoinSpec(ONE, (2, 0), (2,), null_safe), chosen))
             assert net(result) == net(expected)

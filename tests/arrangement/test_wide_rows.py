@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.rows.updates import rechunk
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import merge_segments
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 
 B = ArrangementId("b")
 LAYOUT = Layout.of_rows([pa.int64(), pa.string()], [0])
@@ -54,14 +54,14 @@ def test_merges_hold_fewer_of_them() -> None:
         assert max(m.nbytes for m in merged) <= 3 * ROOM
 
 
-@pytest.mark.parametrize("long_side", list(Side))
-def test_a_wide_row_that_meets_many_is_copied_a_few_times_at_once(tmp_path: Path, long_side: Side) -> None:
+@pytest.mark.parametrize("long_side", list(JoinSide))
+def test_a_wide_row_that_meets_many_is_copied_a_few_times_at_once(tmp_path: Path, long_side: JoinSide) -> None:
     """One wide row on either side, and a hundred narrow ones of its key."""
     driver = Driver(tmp_path, Manifest.empty(A, LAYOUT, 2), Manifest.empty(B, LAYOUT, 2))
     spec = JoinSpec(JoinInput(A, (1,)), JoinInput(B, (1,)))
     narrow = updates_of(list(LAYOUT.types), [((1, str(i)), 5, 1) for i in range(100)])
     sides = {long_side: wide(1, 1), long_side.other: narrow}
-    made = list(join(driver.context(2, 9, hydration=True), spec, [(side, sides[side]) for side in Side]))
+    made = list(join(driver.context(2, 9, hydration=True), spec, [(side, sides[side]) for side in JoinSide]))
 
     assert sum(m.num_rows for m in made) == 100
     assert max(m.nbytes for m in made) <= ROOM + WIDE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.cache import BuildCache
 
 pytestmark = pytest.mark.spark
 KINDS = ("join", "reduce", "topk", "minmax", "one_group", "distinct")
@@ -66,7 +66,7 @@ OPTIONS = {"step": ["--peers", ""], "hydrate": ["--peers", "", "--queries", "q3,
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A cache of the tests' own, with the control plane that is built already: a build takes ten minutes."""
-    cache, built = tmp_path_factory.mktemp("cache"), Cache.of(os.environ).root / "control-plane"
+    cache, built = tmp_path_factory.mktemp("cache"), BuildCache.of(os.environ).root / "control-plane"
     if built.exists():
         (cache / "control-plane").symlink_to(built)
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TIDEMARK_CACHE": str(cache)}

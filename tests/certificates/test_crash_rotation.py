@@ -17,7 +17,7 @@ from tests.certificates.samples import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, 
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import AuthorityStep, from_files
 from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, CertificateRotation
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.issue import is_signed_by, validity
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import SecretLocation, Store
@@ -139,7 +139,7 @@ def test_a_rotation_ends_with_a_new_authority_alone() -> None:
 
 def test_a_rotation_is_the_same_in_files(tmp_path: Path) -> None:
     """As processes have them."""
-    asyncio.run(rotated(FileStore(tmp_path)))
+    asyncio.run(rotated(FolderStore(tmp_path)))
 
 
 async def writes_until_the_end(when: str, dies_at: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.certificates.samples import R1, R1_PLACE, R2_PLACE, START_MS, material
 from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
 from tidemark_operator.certificates.names import PLANNER
 from tidemark_operator.certificates.store import Files, SecretLocation, WriteConflict
@@ -26,13 +26,13 @@ def some_bag() -> Files:
     return to_files(HolderFiles(KeyPair(found.certificate, found.key), found.authorities))
 
 
-def create(store: FileStore, place: SecretLocation, bag: Files) -> None:
+def create(store: FolderStore, place: SecretLocation, bag: Files) -> None:
     asyncio.run(store.create(place, bag))
 
 
 def test_stored_files_are_read_back_and_replaced(tmp_path: Path) -> None:
     """A process reads the same three files as the operator."""
-    store, first, second = FileStore(tmp_path), some_bag(), some_bag()
+    store, first, second = FolderStore(tmp_path), some_bag(), some_bag()
     assert asyncio.run(store.load(R1_PLACE)) is None
     create(store, R1_PLACE, first)
     for bag in (first, second):
@@ -47,7 +47,7 @@ def test_stored_files_are_read_back_and_replaced(tmp_path: Path) -> None:
 
 def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
     """Whatever the umask is."""
-    store, before = FileStore(tmp_path / "state" / "certificates"), os.umask(0)
+    store, before = FolderStore(tmp_path / "state" / "certificates"), os.umask(0)
     try:
         create(store, R1_PLACE, some_bag())
     finally:
@@ -59,7 +59,7 @@ def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
 
 def test_replaced_files_leave_no_key_behind(tmp_path: Path) -> None:
     """Nor does a writer that died with its folder half made."""
-    store = FileStore(tmp_path)
+    store = FolderStore(tmp_path)
     create(store, R1_PLACE, some_bag())
     half = store.path(R1_PLACE) / "..dead"
     half.mkdir()
@@ -76,9 +76,9 @@ def test_replaced_files_leave_no_key_behind(tmp_path: Path) -> None:
 
 def test_of_many_writers_at_once_one_wins(tmp_path: Path) -> None:
     """Each had seen that there was nothing."""
-    stores, outcomes, ready = [FileStore(tmp_path) for _ in range(8)], list[str](), threading.Barrier(8)
+    stores, outcomes, ready = [FolderStore(tmp_path) for _ in range(8)], list[str](), threading.Barrier(8)
 
-    def write(store: FileStore) -> None:
+    def write(store: FolderStore) -> None:
         bag = some_bag()
         ready.wait()
         try:
@@ -97,7 +97,7 @@ def test_of_many_writers_at_once_one_wins(tmp_path: Path) -> None:
 
 def test_replacing_a_removed_file_is_a_conflict(tmp_path: Path) -> None:
     """Somebody else replaced it first."""
-    store = FileStore(tmp_path)
+    store = FolderStore(tmp_path)
     create(store, R1_PLACE, some_bag())
     kept = asyncio.run(store.load(R1_PLACE))
     assert kept is not None
@@ -110,7 +110,7 @@ def test_replacing_a_removed_file_is_a_conflict(tmp_path: Path) -> None:
 
 def test_replicas_that_are_gone_leave_nothing(tmp_path: Path) -> None:
     """What is not in a namespace stays: the planner's, and the authority."""
-    store = FileStore(tmp_path)
+    store = FolderStore(tmp_path)
     for place in (R1_PLACE, R2_PLACE, SecretLocation(PLANNER)):
         create(store, place, some_bag())
     store.retain([R2_PLACE])
@@ -121,4 +121,4 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """With what is wrong with it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateRefused, match=r"file.* cannot be written: Not a directory"):
-        create(FileStore(tmp_path / "file"), R1_PLACE, some_bag())
+        create(FolderStore(tmp_path / "file"), R1_PLACE, some_bag())

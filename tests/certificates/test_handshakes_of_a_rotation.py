@@ -15,7 +15,7 @@ from tests.certificates.samples import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
 from tidemark_operator.certificates.authority import AuthorityStep
 from tidemark_operator.certificates.certificate_rotation import CertificateRotation
 from tidemark_operator.certificates.channel_factory import TlsChannels
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import Identity
 
@@ -24,7 +24,7 @@ HOLDERS = ((R1_PLACE, R1), (R2_PLACE, R2))
 
 def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
     """To servers that run throughout; and the connection that was made before it stays as good as it was."""
-    store = FileStore(tmp_path / "certificates")
+    store = FolderStore(tmp_path / "certificates")
     clock = Clock(int(time.time() * 1000) - 245 * DAY_MS)
 
     async def connect(keeper: CertificateRotation, identity: Identity) -> str:

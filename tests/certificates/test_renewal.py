@@ -14,7 +14,7 @@ import pytest
 from tests.certificates.peers import echo, run, showing
 from tests.certificates.samples import R1, R1_PLACE, material, written
 from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
 from tidemark_operator.certificates.store import Files
 from tidemark_protocol.errors import CertificateUnreadable
@@ -46,7 +46,7 @@ def shown_at(port: int, trusts: bytes) -> bytes:
 @pytest.mark.parametrize("signer", [OURS, NEXT], ids=["the same authority", "another authority"])
 def test_a_stream_goes_on_while_the_certificate_is_replaced(signer: KeyPair, tmp_path: Path) -> None:
     """It loses nothing, even where nobody trusts its certificate any more; the next connection sees the new one."""
-    store, old, new = FileStore(tmp_path), material(OURS, R1, NOW_MS), material(signer, R1, NOW_MS)
+    store, old, new = FolderStore(tmp_path), material(OURS, R1, NOW_MS), material(signer, R1, NOW_MS)
 
     async def converse(port: int) -> list[bytes]:
         heard, address = [], f"127.0.0.1:{port}"

@@ -18,7 +18,7 @@ from tidemark.link import Link
 from tidemark_cli import current_rows
 from tidemark_cli.current_rows import CurrentRows
 from tidemark_cli.errors import CliError
-from tidemark_cli.output.live import Frame, live_table
+from tidemark_cli.output.live import ScreenFrame, live_table
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import add_GatewayServicer_to_server
 from tidemark_protocol.rows.updates import DIFF_COLUMN
@@ -84,10 +84,10 @@ def test_changes_of_a_time_that_is_not_complete_are_bounded(monkeypatch: pytest.
 def test_a_defect_of_the_thread_that_draws_ends_the_table() -> None:
     """Rather than leave the table as it was, for ever."""
 
-    def frame(height: int) -> Frame:
+    def frame(height: int) -> ScreenFrame:
         if threading.current_thread() is not threading.main_thread():
             raise ValueError("a defect")
-        return Frame([], [], "")
+        return ScreenFrame([], [], "")
 
     def draw() -> None:
         with live_table(frame) as changed:

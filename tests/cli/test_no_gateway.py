@@ -16,14 +16,14 @@ from tidemark.errors import GatewayFailed, GatewayUnknown
 from tidemark.gateway import port_forward
 from tidemark.gateway.channel import connected
 from tidemark.gateway.discovery import Gateway
-from tidemark.gateway.kubectl import Certificate, Kubectl
+from tidemark.gateway.kubectl import ClientCertificate, Kubectl
 from tidemark.gateway.port_forward import TOKEN_PORT, Leader, find_leader
 from tidemark.link import Link
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 
 LEADER = Leader(Kubectl(), "tidemark-system", "tidemark-operator-0", 7443, b"")
-SHOWN = Certificate(b"", b"")
+SHOWN = ClientCertificate(b"", b"")
 
 
 @pytest.fixture

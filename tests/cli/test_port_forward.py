@@ -14,7 +14,7 @@ import pytest
 
 from tests.waiting import BOUND, until
 from tidemark.gateway.discovery import Credentials, Gateway
-from tidemark.gateway.kubectl import Certificate, Kubectl
+from tidemark.gateway.kubectl import ClientCertificate, Kubectl
 from tidemark.gateway.port_forward import Leader, forwarded
 
 KUBECTL = """#!/bin/sh
@@ -77,6 +77,6 @@ def test_crash_a_command_that_is_terminated_leaves_no_kubectl(silent: socket.soc
 
 def test_secrets_are_not_printed_with_what_has_them() -> None:
     """As by a debugger, a log of locals, or a failed assertion."""
-    shown = repr([Gateway("a", "secret"), Credentials(text="secret"), Certificate(b"public", b"secret")])
+    shown = repr([Gateway("a", "secret"), Credentials(text="secret"), ClientCertificate(b"public", b"secret")])
     assert "secret" not in shown
     assert "public" in shown

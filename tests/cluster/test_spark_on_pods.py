@@ -18,7 +18,7 @@ from tests.cluster.waiting import wait_for
 from tests.waiting import until
 from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, Scratch
+from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, ScratchVolume
 from tidemark_operator.orchestrator.kubernetes.driver import FIELDS
 from tidemark_operator.orchestrator.kubernetes.executors import MASTER, pod_template, spark_conf, template_name
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ROLE, ReplicaShape, member
@@ -45,7 +45,7 @@ def test_a_session_of_a_replica_runs_in_a_pod(node: OneNode, namespace: str, ima
 def job(namespace: str, settings: KubernetesSettings) -> ReplicaShape:
     """A replica of two small executors, whose driver runs a job of ours."""
     executors = Executors(EXECUTORS, cores=1, memory_bytes=1 << 30, requests=Requests("100m"))
-    pod = PodSpec(executors=executors, scratch=Scratch(2 << 30))
+    pod = PodSpec(executors=executors, scratch=ScratchVolume(2 << 30))
     return member(ReplicaSpec("uid-job", namespace, "job", 1, 1 << 30, pod=pod), settings)
 
 

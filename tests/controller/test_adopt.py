@@ -12,7 +12,7 @@ from tests.protocol.samples import A
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.planning.adoption import adopted_shard, newest_source
-from tidemark_operator.planning.revision import Written
+from tidemark_operator.planning.revision import WrittenShard
 from tidemark_operator.planning.shards import ShardLocations, ShardLookup, view_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
@@ -223,7 +223,7 @@ def test_an_adopted_table_may_have_null_where_its_view_has_none() -> None:
     assert shard.columns == (Column(A.name, A.type, nullable=True),)
 
     for export in (strict, replace(strict, columns=shard.columns)):
-        assert asyncio.run(view_shard(PLACE, export, Written(strict.kind, shard), looking({}))) == shard
+        assert asyncio.run(view_shard(PLACE, export, WrittenShard(strict.kind, shard), looking({}))) == shard
 
 
 def test_a_replica_that_does_not_say_whose_a_table_is_adopts_nothing() -> None:

@@ -10,7 +10,12 @@ import pytest
 
 from tests.controller.harness import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
-from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS, STALL_MS, HydrationGate, OutOfMemory
+from tidemark_operator.controller.hydration.hydration_gate import (
+    MOST_OCCUPANTS,
+    STALL_MS,
+    HydrationGate,
+    MemoryExhaustion,
+)
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages import commands as c
@@ -307,7 +312,7 @@ def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
 
     for export in (index("x"), view("x")):
         assert g.observe(ran_out(export, 1)) == []
-    assert g.out_of_memory() == [OutOfMemory("x", False, "1")]
+    assert g.out_of_memory() == [MemoryExhaustion("x", False, "1")]
     assert g.out_of_memory() == []
     standings.now["x"] = HydrationStanding.SUSPECT
     assert through(g.admit()) == ["b"]
@@ -315,7 +320,7 @@ def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
     assert g.occupants == ("x",)
 
     g.observe(ran_out(view("x"), 2))
-    assert g.out_of_memory() == [OutOfMemory("x", True, "2")]
+    assert g.out_of_memory() == [MemoryExhaustion("x", True, "2")]
     standings.now["x"] = HydrationStanding.QUARANTINED
     assert g.admit() == []
     standings.now["x"] = HydrationStanding.CLEAR
@@ -334,7 +339,7 @@ def test_a_hydration_that_failed_before_running_out_of_memory_waits_for_another_
 
     for export in (index("x"), view("x")):
         assert g.observe(ran_out(export, 2)) == []
-    assert g.out_of_memory() == [OutOfMemory("x", False, "2")]
+    assert g.out_of_memory() == [MemoryExhaustion("x", False, "2")]
     assert hydrate(g, "a") == ["x"]
     assert hydrate(g, "x") == []
 
@@ -371,7 +376,7 @@ def test_a_failure_of_an_attempt_before_the_connection_changes_no_slot(reason: s
     assert (g.occupants, g.waiting) == (("x",), 0)
 
     assert g.observe(ran_out(index("x"), 2)) == []
-    assert g.out_of_memory() == [OutOfMemory("x", True, "2")]
+    assert g.out_of_memory() == [MemoryExhaustion("x", True, "2")]
 
 
 def test_what_a_replica_refuses_takes_no_slot_of_a_later_connection() -> None:

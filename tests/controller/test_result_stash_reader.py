@@ -18,7 +18,7 @@ from tidemark_operator.errors import AnswerLost
 from tidemark_operator.fleet.clients.pending_queries import Answer
 from tidemark_operator.fleet.clients.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages import commands as c
@@ -125,7 +125,7 @@ def test_a_client_that_does_not_read_holds_one_piece(play: Callable[..., None]) 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await stashed(replica, instance, listening)
         client = Client()
-        held = Hold(FairQueue("bytes", 1, "wait"), "who asks", 0)
+        held = QueueHold(FairQueue("bytes", 1, "wait"), "who asks", 0)
         giving = asyncio.create_task(send_answer(client, pieces(instance, "p", STASHED.size), held))
         count = -(-len(DATA) // PIECE_BYTES)
         for taken in range(count):

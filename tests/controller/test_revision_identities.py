@@ -18,9 +18,9 @@ from tidemark_operator.errors import Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.kube.revisions import Owner, build_revision, parse_revision, revision_name
+from tidemark_operator.kube.revisions import RevisionOwner, build_revision, parse_revision, revision_name
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, Written, export_ids
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, WrittenShard, export_ids
 from tidemark_operator.planning.shards import (
     ShardLocations,
     free_version,
@@ -42,7 +42,7 @@ from tidemark_protocol.types import STRING, Column
 
 META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
 NAMED = Named(META.name, META.uid)
-OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
+OWNER = RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
 PLACE = ShardLocations.of("/data", "ns", "revenue", META.uid)
 BUILT = DATAFLOW.objects[0].id
 INDEX = PlannedExport("i", "index", BUILT, (A,), (0,), unique=True)
@@ -147,7 +147,7 @@ def test_a_revision_that_is_not_ours_is_unreadable(data: dict[str, object]) -> N
 )
 def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], existing: list[str], version: int) -> None:
     """An address that exists is never taken, unless it is our own."""
-    old = Written("materializedView", PLACE.shard("v", before, (A,))) if before else None
+    old = WrittenShard("materializedView", PLACE.shard("v", before, (A,))) if before else None
     export = replace(VIEW, columns=columns)
 
     shard = asyncio.run(view_shard(PLACE, export, old, look_at(*existing)))  # type: ignore[arg-type]
@@ -183,11 +183,11 @@ def test_a_table_that_is_finished_is_not_written_by_another_plan(
 
 def test_a_task_does_not_go_on_with_a_views_table() -> None:
     """What a view holds is no output of a task, though the columns are the same."""
-    view = Written("materializedView", PLACE.shard("v", 1, (A,)))
+    view = WrittenShard("materializedView", PLACE.shard("v", 1, (A,)))
     task = replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("src/a")))
 
     shard = asyncio.run(view_shard(PLACE, task, view, look_at(view.shard.location)))  # type: ignore[arg-type]
-    again = asyncio.run(view_shard(PLACE, task, Written(task.kind, shard), look_at(shard.location)))  # type: ignore[arg-type]
+    again = asyncio.run(view_shard(PLACE, task, WrittenShard(task.kind, shard), look_at(shard.location)))  # type: ignore[arg-type]
 
     assert (version_of(shard), again) == (2, shard)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tests.waiting import until
 from tidemark_devcluster.control_plane import processes
-from tidemark_devcluster.control_plane.processes import Identity
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.control_plane.processes import ProcessIdentity
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.demo.services import OPERATOR, OperatorGroup
 from tidemark_devcluster.demo.status import compared, rows
 
 
-def started(home: Home) -> Identity:
+def started(home: DemoHome) -> ProcessIdentity:
     """A process in the operator's place."""
     home.make()
     files = (home.root, home.log(OPERATOR), home.pid_file(OPERATOR))
@@ -23,7 +23,7 @@ def started(home: Home) -> Identity:
 
 
 def test_an_operator_that_was_killed_has_died_and_one_that_was_stopped_has_not(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = DemoHome(tmp_path)
     group = OperatorGroup(home)
     assert list(group.died()) == []
     identity = started(home)
@@ -36,7 +36,7 @@ def test_an_operator_that_was_killed_has_died_and_one_that_was_stopped_has_not(t
 
 def test_an_operator_of_a_moved_api_server_is_started_again(tmp_path: Path) -> None:
     """It would ask at the old port for ever."""
-    home = Home(tmp_path)
+    home = DemoHome(tmp_path)
     home.kubeconfig.write_text("server: https://127.0.0.1:1")
     identity, group = started(home), OperatorGroup(home)
     assert list(group.died()) == []
@@ -46,7 +46,7 @@ def test_an_operator_of_a_moved_api_server_is_started_again(tmp_path: Path) -> N
 
 
 def test_make_demo_tells_running_from_dead_and_new_processes(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = DemoHome(tmp_path)
     identity = started(home)
     try:
         (operator,) = (row for row in rows(home) if row.program == OPERATOR)

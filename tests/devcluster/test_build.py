@@ -26,7 +26,7 @@ from tidemark_devcluster.programs.build import (
     ensure_versitygw,
     from_assets,
 )
-from tidemark_devcluster.programs.cache import Cache, available_memory, require_disk
+from tidemark_devcluster.programs.cache import BuildCache, available_memory, require_disk
 from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, PROGRAMS
 
@@ -45,7 +45,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cache = Cache(folder / "cache")
+        self.cache = BuildCache(folder / "cache")
         self.calls = folder / "calls"
         self.environ = {
             "PATH": f"{folder}:{os.defpath}",
@@ -210,7 +210,7 @@ def test_kubebuilder_assets_that_lack_a_server_are_refused_by_its_name(tmp_path:
 )
 def test_the_cache_lies_where_the_environment_says(environ: dict[str, str], root: str) -> None:
     """Outside the checkout, so that every clone shares it."""
-    assert Cache.of(environ).root == Path(root)
+    assert BuildCache.of(environ).root == Path(root)
 
 
 def test_too_little_disk_is_said_in_one_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tidemark_devcluster.errors import DownloadFailed
 from tidemark_devcluster.programs import recipe, toolchain
-from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.cache import BuildCache
 from tidemark_devcluster.programs.module_files import ensure_excerpt
 from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import Excerpt
@@ -33,14 +33,14 @@ class Bench:
     """A module in a proxy, a go.mod with its checksums, and an empty cache."""
 
     def __init__(self, folder: Path) -> None:
-        self.cache, self.own = Cache(folder / "cache"), folder / KINDS.module
+        self.cache, self.own = BuildCache(folder / "cache"), folder / KINDS.module
         self.proxy = folder / "proxy"
         self.versions = self.proxy / KINDS.path / "@v"
         self.environ = {**os.environ, "GOPROXY": f"file://{self.proxy}", "GOSUMDB": "off", "GONOPROXY": "none"}
         self.publish(WHOLE)
         self.own.mkdir()
         (self.own / "go.mod").write_text("module test\n\ngo 1.24.0\n\nrequire example.com/kinds v1.0.0\n")
-        go = toolchain.find_go((1, 24), Cache.of(os.environ), os.environ, ProgressOutput(io.StringIO()))
+        go = toolchain.find_go((1, 24), BuildCache.of(os.environ), os.environ, ProgressOutput(io.StringIO()))
         self.environ["PATH"] = f"{go.executable.parent}:{self.environ['PATH']}"
         given = {"GOMODCACHE": str(folder / "go"), "GOFLAGS": "-mod=mod -modcacherw"}
         subprocess.run(

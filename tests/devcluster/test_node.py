@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 from tests.tidy.checkout import ROOT
-from tidemark_devcluster.control_plane.commands import Command
+from tidemark_devcluster.control_plane.commands import ServerCommand
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.node import archive, cgroups, host_requirements, servers, settings, veth
@@ -99,7 +99,7 @@ def test_names_that_the_kernel_knows_are_those_of_the_state_folder(tmp_path: Pat
 
 def test_init_reads_the_plan_that_was_written(tmp_path: Path) -> None:
     """It goes through a file."""
-    plan = Plan("/state", 3, (Command("a", ("/a", "-x"), {"K": "v"}),), (Command("b", ("/b",)),))
+    plan = Plan("/state", 3, (ServerCommand("a", ("/a", "-x"), {"K": "v"}),), (ServerCommand("b", ("/b",)),))
     assert Plan.from_json(plan.as_json()) == plan
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.processes import (
-    Identity,
+    ProcessIdentity,
     parse_stat,
     recorded,
     resident_bytes,
@@ -23,7 +23,7 @@ READY = 'echo ready >"$0"; exec sleep 300'
 DEAF = 'trap "" TERM; echo ready >"$0"; while :; do sleep 300; done'
 
 
-def started(folder: Path, script: str = READY, die_with_starter: bool = False) -> Identity:
+def started(folder: Path, script: str = READY, die_with_starter: bool = False) -> ProcessIdentity:
     """Start a shell script in the way of a server, and return when it has begun."""
     os.mkfifo(folder / "ready")
     command = ["/bin/sh", "-c", script, str(folder / "ready")]
@@ -57,7 +57,7 @@ sys.stdin.read()
 """
 
 
-def another_starter(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], Identity]:
+def another_starter(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], ProcessIdentity]:
     """Another program that starts a server and then lives until its standard input ends."""
     os.mkfifo(folder / "log")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -100,7 +100,10 @@ def test_a_recycled_pid_is_neither_adopted_nor_killed(tmp_path: Path) -> None:
         stat = Path(f"/proc/{other.pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         truth = parse_stat(stat, boot)
-        for false in (Identity(truth.pid, truth.ticks - 1, boot), Identity(truth.pid, truth.ticks, "earlier")):
+        for false in (
+            ProcessIdentity(truth.pid, truth.ticks - 1, boot),
+            ProcessIdentity(truth.pid, truth.ticks, "earlier"),
+        ):
             assert not false.is_running()
             stop(false, 5)
         assert truth.is_running()
@@ -150,4 +153,4 @@ def test_a_torn_pid_file_names_no_process(tmp_path: Path, content: str | None) -
 def test_a_process_name_with_brackets_and_spaces_is_read() -> None:
     """The kernel writes the name between brackets, whatever it holds."""
     stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 2 3"
-    assert parse_stat(stat, "boot") == Identity(77, 4711, "boot")
+    assert parse_stat(stat, "boot") == ProcessIdentity(77, 4711, "boot")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidemark_devcluster.errors import ToolchainMissing
-from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.cache import BuildCache
 from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.toolchain import GO_BIN_NAME, environment, find_go, parse_version
 
@@ -33,7 +33,7 @@ def test_a_go_on_path_that_is_new_enough_is_used(tmp_path: Path) -> None:
     """Nothing is installed where PATH has what is needed."""
     executable = a_go(tmp_path / "bin", "go1.26.8")
     environ = {"PATH": str(tmp_path / "bin")}
-    go = find_go((1, 24), Cache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
+    go = find_go((1, 24), BuildCache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
     assert (go.executable, go.version) == (executable, (1, 26))
     assert not (tmp_path / "cache").exists()
 
@@ -41,7 +41,7 @@ def test_a_go_on_path_that_is_new_enough_is_used(tmp_path: Path) -> None:
 def test_a_go_on_path_that_is_too_old_gives_way_to_the_one_in_the_cache(tmp_path: Path) -> None:
     """What an earlier build installed is found again."""
     a_go(tmp_path / "bin", "go1.19")
-    cache = Cache(tmp_path / "cache")
+    cache = BuildCache(tmp_path / "cache")
     cached = a_go(cache.toolchain(GO_BIN_NAME) / "go" / "bin", "go1.26.6")
     go = find_go((1, 24), cache, {"PATH": str(tmp_path / "bin")}, ProgressOutput(io.StringIO()))
     assert go.executable == cached
@@ -54,7 +54,7 @@ def test_no_go_at_all_is_refused_in_one_line_with_the_remedy(tmp_path: Path, ver
         a_go(tmp_path / "bin", version)
     environ = {"PATH": str(tmp_path / "bin"), "PIP_NO_INDEX": "1"}
     with pytest.raises(ToolchainMissing) as refused:
-        find_go((1, 24), Cache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
+        find_go((1, 24), BuildCache(tmp_path / "cache"), environ, ProgressOutput(io.StringIO()))
     message = str(refused.value)
     assert message in message
     assert "install Go 1.24 or newer" in message

@@ -26,8 +26,8 @@ from tidemark_replica.evaluator.functions import admits_expression, compiled
 from tidemark_replica.evaluator.result import Result
 from tidemark_replica.evaluator.simplified import can_fail, keeps_failures, may_be_constant
 from tidemark_replica.render.expressions import catalyst
-from tidemark_replica.render.expressions.failable_sql import Binding, Lifted, Lifter
-from tidemark_replica.render.expressions.mfp import Select
+from tidemark_replica.render.expressions.failable_sql import ColumnBinding, Lifted, Lifter
+from tidemark_replica.render.expressions.mfp import MfpSelect
 from tidemark_replica.values.arrow_types import arrow_type
 
 ROWS = 300
@@ -107,12 +107,14 @@ def by_catalyst(
         if each.mapped is not None:
             columns[len(schema)] = lifter.keep(lifter.lift(each.mapped))
         texts.append(lifter.lift(each.expr))
-    wholes = [Binding(f"w{n}", f"named_struct('v', {to_sql(e.whole(len(schema)))})", True) for n, e in enumerate(asked)]
+    wholes = [
+        ColumnBinding(f"w{n}", f"named_struct('v', {to_sql(e.whole(len(schema)))})", True) for n, e in enumerate(asked)
+    ]
     texts += [Lifted(f"{b.name}.v", f"({b.name} IS NULL)") for b in wholes]
     projections = (tuple(wholes), *map(tuple, lifter.projections))
     outputs = [("value", t.value) for t in texts], [("failed", t.failed or "FALSE") for t in texts]
     named = tuple((f"{name}{n}", text) for each in outputs for n, (name, text) in enumerate(each))
-    frame = catalyst.apply(frame_of(spark, schema, batch), Select(projections, None, (), named))
+    frame = catalyst.apply(frame_of(spark, schema, batch), MfpSelect(projections, None, (), named))
     theirs = [column.combine_chunks() for column in frame.toArrow().columns]
     answers = [
         _answers(value, failed) for value, failed in zip(theirs[: len(texts)], theirs[len(texts) :], strict=True)

@@ -21,7 +21,7 @@ from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidd
 from tidemark_operator.gateway.server import http_body, http_rows
 from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer
-from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget, Written
+from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
 from tidemark_protocol.tls.folder import Material
 
 PATH = "/v1/namespaces/a/datasources/shop/tables/orders/rows"
@@ -36,7 +36,7 @@ class Ingester:
         self.taken: list[tuple[WriteTarget, bytes]] = []
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
         self.begun.set()
         try:
             body = b"".join([piece async for piece in pieces])
@@ -45,7 +45,7 @@ class Ingester:
         if self.failure is not None:
             raise self.failure
         self.taken.append((target, body))
-        return Written(target.table, 1000, 2, False)
+        return WriteReceipt(target.table, 1000, 2, False)
 
 
 def rows(ingester: Ingester) -> HttpRows:
@@ -163,7 +163,7 @@ class Ticking(Ingester):
         super().__init__()
         self.read, self.tick = asyncio.Event(), asyncio.Event()
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
         self.begun.set()
         try:
             body = b"".join([piece async for piece in pieces])
@@ -172,7 +172,7 @@ class Ticking(Ingester):
             self.taken.append((target, body))
         finally:
             self.ended.set()
-        return Written(target.table, 1000, 2, False)
+        return WriteReceipt(target.table, 1000, 2, False)
 
 
 @pytest.mark.parametrize("length", [2, 3])
@@ -215,7 +215,7 @@ def test_a_call_that_waits_holds_up_the_end_of_the_gateway_for_a_moment() -> Non
     """Long before the minute that aiohttp would wait for it."""
 
     class Waiting(Ingester):
-        async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+        async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
             self.begun.set()
             try:
                 await asyncio.Event().wait()

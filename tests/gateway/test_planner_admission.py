@@ -22,7 +22,7 @@ from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
-from tidemark_operator.gateway.streams.stream_dataflow import Subject, plan_subject
+from tidemark_operator.gateway.streams.stream_dataflow import StreamSubject, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS
@@ -67,8 +67,8 @@ def ways(
     limits.planner = shared
     return {
         "query": lambda: prepare(context, statements, cast(RetainedTables, None), Anybody(), QueryRequest("ns", text)),
-        "subscribe": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "subscribe"),
-        "copy": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "copy"),
+        "subscribe": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "subscribe"),
+        "copy": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "copy"),
         "explain": lambda: explain(context, shared, "anne", "ns", text),
     }
 

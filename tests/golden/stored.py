@@ -30,7 +30,7 @@ from tidemark_operator.handlers.publish.status_documents import (
 )
 from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.kube.revisions import RevisionOwner, build_revision
 from tidemark_operator.orchestrator.interface import Exit
 from tidemark_operator.orchestrator.kubernetes.names import shape_of
 from tidemark_operator.orchestrator.local import launch
@@ -54,8 +54,8 @@ from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.values.error_text import error_text
 
 META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
-DATAFLOW_OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
-SOURCE_OWNER = Owner(DATA_SOURCES.api_version, DATA_SOURCES.kind, META)
+DATAFLOW_OWNER = RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
+SOURCE_OWNER = RevisionOwner(DATA_SOURCES.api_version, DATA_SOURCES.kind, META)
 MARK = ActiveRevision("revenue-0a1b2c3d-r4", 4, 9, "sha256:0", REVISION)
 PENDING = PendingRevision(MARK, ReplacementId("sales", "sales-77-r2"))
 SUSPICION = Suspicion("revenue-r4", (Death(ReplicaId("r1"), "12-34"),), "again")

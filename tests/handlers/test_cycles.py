@@ -22,7 +22,7 @@ from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, INSTANCES, Body
-from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.kube.revisions import RevisionOwner, build_revision
 from tidemark_operator.resources.conditions.dataflow import PlanRefused
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
@@ -46,7 +46,7 @@ class Stored:
     async def of(self, owner: Meta) -> list[Body]:
         return list(self._bodies[owner.name].values())
 
-    async def store(self, owner: Owner, number: int, value: Any) -> str:
+    async def store(self, owner: RevisionOwner, number: int, value: Any) -> str:
         written = self._bodies[owner.meta.name][number] = build_revision(owner, number, value)
         return str(written["metadata"]["name"])
 

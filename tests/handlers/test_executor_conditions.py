@@ -15,7 +15,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REPLICAS
-from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Problem, Workers, replica_id
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, ProcessProblem, Workers, replica_id
 from tidemark_operator.resources.conditions.instance import InstanceFacts
 from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 
@@ -56,13 +56,13 @@ def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() ->
     assert reported["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
     assert reported["Online"].startswith("True/")
 
-    reported = conditions(process("a", Workers(2, 1, Problem("Unschedulable", "no room"))), refused="a")
+    reported = conditions(process("a", Workers(2, 1, ProcessProblem("Unschedulable", "no room"))), refused="a")
     assert reported["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
 
 
 def test_a_shape_without_executors_does_not_take_over_and_reports_the_reason() -> None:
     """Its driver answers, and has nothing to compute with. One that only starts is no trouble yet."""
-    old, new = process("a", None), process("b", Workers(2, 0, Problem("Unschedulable", "no room")))
+    old, new = process("a", None), process("b", Workers(2, 0, ProcessProblem("Unschedulable", "no room")))
     assert conditions(old, new)["UpToDate"].startswith("False/SurgeUnschedulable: the old shape goes on serving")
     assert "0 of 2 executors run: no room" in conditions(old, new)["UpToDate"]
 

@@ -11,13 +11,13 @@ import pytest
 from tests.handlers.revisions import dataflow, rev
 from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
+from tidemark_operator.controller.hydration.hydration_gate import MemoryExhaustion
 from tidemark_operator.controller.hydration.quarantine import HydrationStanding, SlotOccupants
 from tidemark_operator.fleet.clients.query_death_count import ClientWork
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots, Process
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Invalid
@@ -88,7 +88,7 @@ def slots(writing: Writing) -> HydrationSlots:
         cache.put(Key(REPLICAS, "ns", name), {"metadata": metadata, "spec": {}, "status": {"hydrating": hydrating}})
     orchestrator = SimpleNamespace(observe=lambda uid: ())
     context = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
-    return HydrationSlots(cast(ReconcileContext, context), cast(Publisher, writing))
+    return HydrationSlots(cast(ReconcileContext, context), cast(StatusPublisher, writing))
 
 
 def test_a_change_at_the_very_end_of_a_write_is_written_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,9 +255,9 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_no_other_is_wr
         running.replicas[R1] = SimpleNamespace(description=SimpleNamespace(incarnation="i1"))
         instance = cast(RunningInstance, running)
         for attempt in ("1", "1", "2"):
-            of.ran_out(instance, R1, OutOfMemory(D1, attempt == "2", attempt))
+            of.ran_out(instance, R1, MemoryExhaustion(D1, attempt == "2", attempt))
         assert of.standing(instance, D1) is HydrationStanding.SUSPECT
-        of.ran_out(instance, R1, OutOfMemory(D1, True, "3"))
+        of.ran_out(instance, R1, MemoryExhaustion(D1, True, "3"))
         assert of.standing(instance, D1) is HydrationStanding.QUARANTINED
 
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
@@ -277,7 +277,7 @@ def test_running_out_of_memory_beside_a_clients_query_makes_a_suspect_and_no_qua
         running.replicas[R1], running.asked = SimpleNamespace(description=SimpleNamespace(incarnation="i1")), asked
         instance = cast(RunningInstance, running)
         for attempt in range(5):
-            of.ran_out(instance, R1, OutOfMemory(D1, True, str(attempt)))
+            of.ran_out(instance, R1, MemoryExhaustion(D1, True, str(attempt)))
         assert of.standing(instance, D1) is (HydrationStanding.SUSPECT if asked else HydrationStanding.QUARANTINED)
         await of.close()
 

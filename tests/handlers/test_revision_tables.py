@@ -10,7 +10,7 @@ import pytest
 
 from tests.handlers.revisions import rev
 from tests.protocol.samples import A
-from tidemark_operator.planning.revision import Written
+from tidemark_operator.planning.revision import WrittenShard
 from tidemark_operator.planning.shards import ShardLocations, given_before, unless_finished, version_of, view_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
@@ -23,8 +23,8 @@ B = Column("b", STRING)
 EXPORT = PlannedExport("v", "materializedView", GlobalId("o"), (B,), ())
 
 
-def written(version: int, column: Column = A) -> Written:
-    return Written("materializedView", PLACE.shard("v", version, (column,)))
+def written(version: int, column: Column = A) -> WrittenShard:
+    return WrittenShard("materializedView", PLACE.shard("v", version, (column,)))
 
 
 class Storage:
@@ -62,7 +62,7 @@ class Storage:
     ],
 )
 def test_the_version_that_a_revision_is_given(
-    before: Written | None, pending: Written | None, there: tuple[int, ...], given: int
+    before: WrittenShard | None, pending: WrittenShard | None, there: tuple[int, ...], given: int
 ) -> None:
     """That of what serves, or one that nobody was ever given."""
     shard = asyncio.run(view_shard(PLACE, EXPORT, before, Storage(*there).look, [pending] if pending else []))
@@ -70,7 +70,7 @@ def test_the_version_that_a_revision_is_given(
 
 
 @pytest.mark.parametrize(("pending", "given"), [(None, 2), (written(2, B), 3)])
-def test_a_finished_table_is_followed_by_an_unused_version(pending: Written | None, given: int) -> None:
+def test_a_finished_table_is_followed_by_an_unused_version(pending: WrittenShard | None, given: int) -> None:
     """Also where the pending revision has not begun its own."""
     shard = asyncio.run(
         unless_finished(PLACE, EXPORT, written(1, B).shard, Storage(1).look, lambda: True, [pending] if pending else [])

@@ -15,7 +15,7 @@ import pytest
 from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.handlers.reconcile.secret_copies import SecretCopies
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import INSTANCES, ApiError, Body, Kube, Resource
@@ -54,7 +54,7 @@ def put(cache: Cache, spec: dict[str, Any] | None, namespace: str = "ns") -> Non
 
 
 def copies(kube: object, cache: Cache, folder: Path) -> SecretCopies:
-    return SecretCopies(cast(Any, kube), cache, FileStore(folder / "stores"), folder / "sources", {})
+    return SecretCopies(cast(Any, kube), cache, FolderStore(folder / "stores"), folder / "sources", {})
 
 
 def folders(folder: Path) -> list[str]:

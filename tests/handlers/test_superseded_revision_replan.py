@@ -25,7 +25,7 @@ from tidemark_operator.handlers.revisions.revision_ends import note_ends
 from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body
-from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.kube.revisions import RevisionOwner, build_revision
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.meta import Meta
@@ -48,7 +48,7 @@ class Stored:
     async def of(self, owner: Meta) -> list[Body]:
         return list(self.bodies.values())
 
-    async def store(self, owner: Owner, number: int, value: Any) -> str:
+    async def store(self, owner: RevisionOwner, number: int, value: Any) -> str:
         written = build_revision(owner, number, value)
         assert self.bodies.setdefault(number, written) == written
         return str(written["metadata"]["name"])

@@ -29,7 +29,7 @@ from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube import revisions
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
-from tidemark_operator.kube.revisions import Owner, Revisions
+from tidemark_operator.kube.revisions import RevisionOwner, Revisions
 from tidemark_operator.planning.revision import Parent
 from tidemark_operator.planning.shards import ShardLocations
 from tidemark_operator.planning.table_edit import EvolvingSource
@@ -110,7 +110,7 @@ class Edited:
         assert isinstance(source.source, FilesSource)
         found = tuple(SourceTable(t.name, t.columns or ()) for t in source.source.tables)
         locations = ShardLocations.of(str(self.folder), "ns", "s", UID)
-        owner = Owner(DATA_SOURCES.api_version, DATA_SOURCES.kind, source.meta)
+        owner = RevisionOwner(DATA_SOURCES.api_version, DATA_SOURCES.kind, source.meta)
         await self.revisions.store(owner, number, pinned_ingestion(source, locations, 1, found))
 
     async def reconcile(self, *names: str) -> float | None:

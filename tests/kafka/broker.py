@@ -65,7 +65,7 @@ class Broker:
     """Where it listens for SASL over TLS, if it does."""
     proxied_port: int = 0
     """Where a proxy listens that leads to it, if one does: the broker advertises it to those who come that way."""
-    identity: processes.Identity | None = None
+    identity: processes.ProcessIdentity | None = None
     _admin: AdminClient | None = None
 
     @property

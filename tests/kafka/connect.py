@@ -68,7 +68,7 @@ class Worker:
     kafka: Broker
     flush_ms: int = 1_000
     port: int = 0
-    identity: processes.Identity | None = None
+    identity: processes.ProcessIdentity | None = None
     starts: int = 0
 
     def start(self) -> None:

@@ -31,7 +31,7 @@ from tidemark_replica.sinks.kafka import changes, publication
 from tidemark_replica.sinks.kafka.changes import at_unique_times, read_changes
 from tidemark_replica.sinks.kafka.envelopes import Envelope
 from tidemark_replica.sinks.kafka.publication import KafkaTopic
-from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.session import ProducerSession
 from tidemark_replica.sinks.kafka.stop import Overtaken
 
 pytestmark = pytest.mark.kafka
@@ -105,7 +105,7 @@ def test_split_a_snapshot_in_pieces_is_marked_until_its_last(kafka: Broker, tmp_
     """The process dies in between; the next one goes on at the same time, though the view has moved on."""
     view, sink = View(tmp_path, keys=200), sink_of(kafka)
     first = view.step(150)
-    send, left = Session.send, [3]
+    send, left = ProducerSession.send, [3]
 
     def dying(*arguments: Any, **named: Any) -> None:
         if not left[0]:
@@ -113,7 +113,7 @@ def test_split_a_snapshot_in_pieces_is_marked_until_its_last(kafka: Broker, tmp_
         left[0] -= 1
         send(*arguments, **named)
 
-    monkeypatch.setattr(Session, "send", dying)
+    monkeypatch.setattr(ProducerSession, "send", dying)
     with pytest.raises(OSError):
         publish(view, topic_of(sink, 40), first)
     monkeypatch.undo()

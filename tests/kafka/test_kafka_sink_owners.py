@@ -21,7 +21,7 @@ from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import DestinationFailed, DestinationStopped
 from tidemark_replica.sinks.kafka import session
 from tidemark_replica.sinks.kafka.publication import PIECE_ROWS
-from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.session import ProducerSession
 from tidemark_replica.sinks.kafka.stop import Failures, Overtaken
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
 from tidemark_replica.storage.kafka import connection
@@ -50,7 +50,7 @@ def described(kafka: Broker, name: str) -> Topic | None:
 
 def before_send(monkeypatch: pytest.MonkeyPatch, number: int, action: Any) -> None:
     """Calls `action` before the transaction with this number."""
-    send, left = Session.send, [number]
+    send, left = ProducerSession.send, [number]
 
     def acting(*arguments: Any, **named: Any) -> None:
         left[0] -= 1
@@ -58,7 +58,7 @@ def before_send(monkeypatch: pytest.MonkeyPatch, number: int, action: Any) -> No
             action()
         send(*arguments, **named)
 
-    monkeypatch.setattr(Session, "send", acting)
+    monkeypatch.setattr(ProducerSession, "send", acting)
 
 
 @pytest.mark.parametrize("piece_rows", [10, PIECE_ROWS])
@@ -110,12 +110,12 @@ def test_a_producer_that_another_fenced_is_overtaken_whatever_the_brokers_say_of
     publish(view, one, view.step(5))
     last = view.step(5)
 
-    def unknown(_: Session) -> None:
+    def unknown(_: ProducerSession) -> None:
         monkeypatch.undo()
         publish(view, topic_of(sink), last)
         raise KafkaException(KafkaError(KafkaError.UNKNOWN))
 
-    monkeypatch.setattr(Session, "_commit", unknown)
+    monkeypatch.setattr(ProducerSession, "_commit", unknown)
     publish(view, one, last)
     assert len(progress(kafka, sink)) == 2
     assert check_upserts(kafka, sink, view) == view.at[last]
@@ -179,16 +179,16 @@ def test_a_transaction_that_takes_too_long_says_so(
     view, sink = View(tmp_path), sink_of(kafka)
     publish(view, sink, view.step(5))
     last = view.step(5)
-    real = Session._produce
+    real = ProducerSession._produce
     for module in (connection, session):
         monkeypatch.setattr(module, "TRANSACTION_SECONDS", 11)
 
-    def slow(writes: Session, *arguments: Any) -> None:
+    def slow(writes: ProducerSession, *arguments: Any) -> None:
         real(writes, *arguments)
         writes._producer.flush(SECONDS)
         time.sleep(14)  # brokers look twice a second for transactions that last too long
 
-    monkeypatch.setattr(Session, "_produce", slow)
+    monkeypatch.setattr(ProducerSession, "_produce", slow)
     found = stopped(view, sink, last)
     assert (found.reason, "after 11 s" in str(found)) == ("TimeTooLarge", True)
     monkeypatch.undo()

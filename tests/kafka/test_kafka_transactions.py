@@ -21,7 +21,7 @@ from tidemark_replica.storage.kafka import followed_topic
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.transactions import cuts, log, read_ahead
-from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, mark_of
+from tidemark_replica.storage.kafka.transactions.metadata import NoSequence, TransactionMark, mark_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 NAMES = ("orders", "items")
@@ -458,7 +458,7 @@ def test_a_sequence_has_the_commit_before_and_the_place(sequence: str | None) ->
         return json.dumps({"op": "c", "source": origin, "transaction": block}).encode()
 
     for text, before in (('["8", "9"]', 8), ('[null, "9"]', None)):
-        assert mark_of(value(text)) == Mark("7", 9, 1, before, "public.t")
+        assert mark_of(value(text)) == TransactionMark("7", 9, 1, before, "public.t")
     with pytest.raises(NoSequence, match=r"source\.sequence of the event is"):
         mark_of(value(sequence))
 

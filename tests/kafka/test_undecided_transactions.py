@@ -15,8 +15,8 @@ from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.transactions import undecided
 from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
-from tidemark_replica.storage.kafka.transactions.log import Transaction
-from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, Run
+from tidemark_replica.storage.kafka.transactions.log import PendingTransaction
+from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 
 
@@ -122,7 +122,7 @@ def test_tables_that_join_with_the_binding_are_not_remembered() -> None:
     record."""
     names = ("orders", "items", "parts")
     whole = TransactionCuts("shop.transaction", {name: followed(name) for name in names}, no_consumer, 1)
-    whole.passing = {"7": Transaction("7", 0, 0.0, end=90)}
+    whole.passing = {"7": PendingTransaction("7", 0, 0.0, end=90)}
     whole._seen = {"7": dict.fromkeys(names, TablePositions(1, {0: [5]}))}
     _, _, seen = whole._remembered("7", {"orders": Position("t", joined=80), "items": Position("t", joined=90)})
     assert list(seen) == ["orders"]
@@ -133,6 +133,6 @@ def test_a_late_event_is_late_wherever_its_table_goes_on(joined: int) -> None:
     """Another event of the same time is taken record by record where the table joined behind it."""
     whole = TransactionCuts("shop.transaction", {name: followed(name) for name in ("orders", "items")}, no_consumer, 1)
     whole._undecided, whole.log.watermark = bound(("7", 1_000, orders(900))), 1_500
-    run = Run("7", 0, 500, 905, 890, first=500)
+    run = EventRun("7", 0, 500, 905, 890, first=500)
     for name, fate in (("orders", Fate.WAITS), ("items", Fate.TAKEN if joined > 890 else Fate.DROPPED)):
         assert whole.fate_of(name, Position("t", {0: 0}, joined=joined))(run, -1) is fate

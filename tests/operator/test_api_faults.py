@@ -17,14 +17,14 @@ from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.kube import client
 from tidemark_operator.kube.cache import Cache, Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, REVISIONS, ApiError, Body, Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import LEASE, Leadership
 from tidemark_operator.kube.lease import term_of
-from tidemark_operator.kube.revisions import Owner, Revisions
+from tidemark_operator.kube.revisions import RevisionOwner, Revisions
 from tidemark_operator.resources.manifest.meta import Meta
 
 pytestmark = pytest.mark.cluster
@@ -55,7 +55,7 @@ class Place:
         self.body, self.cache = body, Cache()
         self.cache.put(self.key, body)
         self.meta = Meta.parse(body)
-        self.owner = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, self.meta)
+        self.owner = RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, self.meta)
         self.leadership = Leadership(faulty, namespace, "me")
         self.revisions = Revisions(faulty)
 
@@ -75,7 +75,7 @@ async def revision_is_stored(place: Place) -> bool:
 
 
 async def write_status(place: Place) -> None:
-    publisher = Publisher(place.faulty, place.cache, lambda *_: None, lambda *_: True)
+    publisher = StatusPublisher(place.faulty, place.cache, lambda *_: None, lambda *_: True)
     try:
         await publisher.store(place.key, {"observedGeneration": 1}, place.meta.uid)
     except ApiError:

@@ -14,7 +14,7 @@ from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.publish.ready_event import note_ready
 from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS
 from tidemark_operator.kube import leadership
@@ -22,7 +22,7 @@ from tidemark_operator.kube.cache import Cache, Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import LEASE, Leadership
-from tidemark_operator.kube.revisions import Owner, Revisions, parse_revision
+from tidemark_operator.kube.revisions import RevisionOwner, Revisions, parse_revision
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.resources.conditions.condition import merge_conditions, no, yes
 from tidemark_operator.resources.manifest.meta import Meta
@@ -135,7 +135,7 @@ def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], n
 
     async def scenario(kube: Kube) -> None:
         meta = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("d")))
-        owner, revisions = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), Revisions(kube)
+        owner, revisions = RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), Revisions(kube)
         name = await revisions.store(owner, 1, revision())
 
         assert await revisions.store(owner, 1, revision()) == name
@@ -163,7 +163,11 @@ def test_crash_a_plan_that_an_operator_which_was_replaced_stored_last_is_found(
     async def scenario(kube: Kube) -> None:
         meta = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("d")))
         old = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("old")))
-        owner, replaced, leads = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), Revisions(kube), Revisions(kube)
+        owner, replaced, leads = (
+            RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, meta),
+            Revisions(kube),
+            Revisions(kube),
+        )
         await replaced.store(replace(owner, meta=old), 1, revision())
         async with leads.listed():
             assert len(await leads.of(old)) == 1
@@ -192,7 +196,7 @@ def test_stored_plans_of_objects_without_one_are_listed_once_one_is_stored_or_re
         for meta in (first, other):
             assert await revisions.of(meta) == []
             by = revisions if meta is first else Revisions(kube)
-            name = await by.store(Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), 1, revision())
+            name = await by.store(RevisionOwner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), 1, revision())
             assert await revisions.load(namespace, name, DataflowRevision) == revision()
             assert [body["metadata"]["name"] for body in await revisions.of(meta)] == [name]
             revisions.forget(meta.uid)
@@ -230,7 +234,7 @@ def test_a_status_is_written_to_this_very_object(run: Callable[[Scenario], None]
 
     async def scenario(kube: Kube) -> None:
         cache = Cache()
-        publisher = Publisher(kube, cache, lambda key, body: None, lambda key, body: True)
+        publisher = StatusPublisher(kube, cache, lambda key, body: None, lambda key, body: True)
         body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
         key, uid = key_of(DATAFLOWS, body), body["metadata"]["uid"]
         cache.put(key, body)
@@ -267,7 +271,7 @@ def test_steps_that_follow_at_once_are_one_write(run: Callable[[Scenario], None]
             written.append(body["metadata"]["resourceVersion"])
             return "".join(c["reason"] for c in body["status"].get("conditions") or () if c["type"] == "Ready")
 
-        publisher = Publisher(kube, cache, build, lambda key, body: True)
+        publisher = StatusPublisher(kube, cache, build, lambda key, body: True)
         cast(Any, publisher)._now = lambda: clock[0]
         body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
         key = key_of(DATAFLOWS, body)

@@ -10,9 +10,9 @@ import pytest
 
 from tidemark_planner.lir import joins
 from tidemark_planner.lir.joins import delta, linear
-from tidemark_planner.lir.joins.order import Lookup, Preference, first_input
+from tidemark_planner.lir.joins.order import PossibleLookup, Preference, first_input
 
-Choice = Callable[[Sequence[Lookup], Preference], Lookup]
+Choice = Callable[[Sequence[PossibleLookup], Preference], PossibleLookup]
 # The first of so many inputs; None: the one that planning chooses.
 First = Callable[[int], int] | None
 # The next lookup, the first input, and whether the join may be a delta join.
@@ -23,7 +23,7 @@ Order = tuple[Choice, First, bool]
 def forced(choose: Choice, first: First, by_paths: bool = True) -> Iterator[None]:
     """Joins that are planned in the block have this order; `by_paths` False: none is a delta join."""
 
-    def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
+    def next_lookup(lookups: Iterable[PossibleLookup], prefer: Preference) -> PossibleLookup:
         return choose(list(lookups), prefer)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +36,7 @@ def forced(choose: Choice, first: First, by_paths: bool = True) -> Iterator[None
         yield
 
 
-def worst(lookups: Sequence[Lookup], prefer: Preference) -> Lookup:
+def worst(lookups: Sequence[PossibleLookup], prefer: Preference) -> PossibleLookup:
     return max(lookups, key=prefer)
 
 

@@ -9,17 +9,17 @@ from random import Random
 import pytest
 
 from tidemark_planner.lir import reduce_before_join
-from tidemark_planner.lir.reduce_before_join import Candidate
+from tidemark_planner.lir.reduce_before_join import ReductionCandidate
 
-Choice = Callable[[Sequence[Candidate]], Candidate | None]
+Choice = Callable[[Sequence[ReductionCandidate]], ReductionCandidate | None]
 
 
 @contextmanager
-def reduced_first(choose: Choice) -> Iterator[list[Candidate]]:
+def reduced_first(choose: Choice) -> Iterator[list[ReductionCandidate]]:
     """Plans that are made in the block reduce the chosen inputs of joins first; the block is given what was chosen."""
-    chosen = list[Candidate]()
+    chosen = list[ReductionCandidate]()
 
-    def chosen_of(candidates: Sequence[Candidate]) -> Candidate | None:
+    def chosen_of(candidates: Sequence[ReductionCandidate]) -> ReductionCandidate | None:
         found = choose(candidates) if candidates else None
         chosen.extend(() if found is None else (found,))
         return found
@@ -29,7 +29,7 @@ def reduced_first(choose: Choice) -> Iterator[list[Candidate]]:
         yield chosen
 
 
-def wherever_possible(candidates: Sequence[Candidate]) -> Candidate:
+def wherever_possible(candidates: Sequence[ReductionCandidate]) -> ReductionCandidate:
     """The first input that can be reduced, whatever is known of its rows."""
     return candidates[0]
 
@@ -39,5 +39,5 @@ def any_of(random: Random) -> Choice:
     return random.choice
 
 
-def never(candidates: Sequence[Candidate]) -> None:
+def never(candidates: Sequence[ReductionCandidate]) -> None:
     """No input."""

@@ -10,7 +10,7 @@ from tidemark_operator.orchestrator.interface import (
     PodSpec,
     ReplicaSpec,
     Requests,
-    Scratch,
+    ScratchVolume,
     Volume,
 )
 from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
@@ -28,7 +28,7 @@ LARGE = ReplicaSpec(
     PodSpec(
         requests=Requests("500m", "4Gi"),
         executors=Executors(2, 4, 6 << 30, Requests("1")),
-        scratch=Scratch(40 << 30, "scratch"),
+        scratch=ScratchVolume(40 << 30, "scratch"),
         volumes=(Volume("shards", "/data"), Volume("landing", "/landing", read_only=True)),
         credentials="bucket",
     ),

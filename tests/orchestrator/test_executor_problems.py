@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemark_operator.orchestrator.interface import Problem
+from tidemark_operator.orchestrator.interface import ProcessProblem
 from tidemark_operator.orchestrator.kubernetes.pod_observation import observe_executors
 
 REMEDY = "an executor ended with exit code 137; give executors more memory: spec.executors.resources"
@@ -29,13 +29,13 @@ NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't 
 @pytest.mark.parametrize(
     ("status", "reported"),
     [
-        (failed(), Problem("OOMKilled", REMEDY)),
-        (EVICTED, Problem("Evicted", EVICTED["message"])),
-        (failed(137, "Error") | EVICTED, Problem("Evicted", EVICTED["message"])),
-        (NEVER_BEGAN, Problem("OutOfcpu", NEVER_BEGAN["message"])),
-        ({"phase": "Failed"}, Problem("Failed", "Failed")),
+        (failed(), ProcessProblem("OOMKilled", REMEDY)),
+        (EVICTED, ProcessProblem("Evicted", EVICTED["message"])),
+        (failed(137, "Error") | EVICTED, ProcessProblem("Evicted", EVICTED["message"])),
+        (NEVER_BEGAN, ProcessProblem("OutOfcpu", NEVER_BEGAN["message"])),
+        ({"phase": "Failed"}, ProcessProblem("Failed", "Failed")),
     ],
 )
-def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], reported: Problem) -> None:
+def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], reported: ProcessProblem) -> None:
     """Also where no container is left in it, or none ever was."""
     assert observe_executors(2, [{"metadata": {}, "status": status}]).problem == reported

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.orchestrator.pods import container, ended, pod, running, waiting
-from tidemark_operator.orchestrator.interface import Exit, Phase, Problem
+from tidemark_operator.orchestrator.interface import Exit, Phase, ProcessProblem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.pod_observation import (
     observe,
@@ -58,7 +58,7 @@ def test_unschedulable_is_said_with_the_schedulers_words() -> None:
     }
     body["status"]["conditions"] = [no]
 
-    assert problem_of(body) == Problem("Unschedulable", "0/1 nodes: Insufficient cpu.")
+    assert problem_of(body) == ProcessProblem("Unschedulable", "0/1 nodes: Insufficient cpu.")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_the_last_refusal_of_a_pod_is_told() -> None:
         "deprecatedLastTimestamp": "2026-01-01T00:00:01Z",
     }
 
-    assert refusal([denied, quota]) == Problem("QuotaExceeded", "exceeded quota: q, requested: cpu=2")
-    assert refusal([denied]) == Problem("FailedCreate", "violates PodSecurity")
+    assert refusal([denied, quota]) == ProcessProblem("QuotaExceeded", "exceeded quota: q, requested: cpu=2")
+    assert refusal([denied]) == ProcessProblem("FailedCreate", "violates PodSecurity")
     assert refusal([{"reason": "SuccessfulCreate"}]) is None
 
 
@@ -118,9 +118,9 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
     failed = pod(container(ended(52)), "Failed")
 
     assert observe_executors(2, [pod(running()), pod(running())]).running == 2
-    assert observe_executors(2, [pod(running()), broken]).problem == Problem("ErrImagePull", "gone")
+    assert observe_executors(2, [pod(running()), broken]).problem == ProcessProblem("ErrImagePull", "gone")
     assert observe_executors(2, [pod(running()), pod({**running(), "ready": False})]).running == 1
-    assert observe_executors(2, [failed]).problem == Problem("Error", "an executor ended with exit code 52")
+    assert observe_executors(2, [failed]).problem == ProcessProblem("Error", "an executor ended with exit code 52")
     assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0
 
 

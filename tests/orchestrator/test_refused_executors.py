@@ -25,7 +25,7 @@ from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Status
 from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors, ExecutorWatch
 from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
-from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
+from tidemark_replica.spark.executor_pods import ExecutorPods, PodRefusal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
@@ -54,7 +54,7 @@ def use_up(cluster: Cluster) -> None:
     cluster.kubectl("patch", "resourcequota", "q", "--subresource=status", "--type=merge", "-p", json.dumps(status))
 
 
-def refusal(made: Executors) -> Refusal | None:
+def refusal(made: Executors) -> PodRefusal | None:
     return made.pods.refusal(json.loads(made.template.read_text()))
 
 

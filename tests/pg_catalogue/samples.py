@@ -14,7 +14,7 @@ from tests.dialects.postgres import Postgres, running
 from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueRelation, SessionFacts
 from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.statements.lexer import POSTGRES
-from tidemark_pgwire.statements.subjects import Subject, subject_of
+from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
 from tidemark_protocol.types import Column, SqlType
 
 DATABASE, USER, OWNER = "shop", "reader", "tidemark"
@@ -85,7 +85,7 @@ def session(user: str = USER, database: str = DATABASE, **parameters: str) -> Se
 def ask(
     catalogue: Catalogue, sql: str, *values: str | None, relations: Sequence[CatalogueRelation] = RELATIONS
 ) -> CatalogueAnswer:
-    assert subject_of(sql, POSTGRES) is not Subject.ROWS, sql
+    assert subject_of(sql, POSTGRES) is not StatementSubject.ROWS, sql
     return asyncio.run(catalogue.answer(sql, values, relations))
 
 

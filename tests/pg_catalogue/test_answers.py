@@ -12,7 +12,7 @@ from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
 from tidemark_pgwire.catalogue.system_relations import system_relations
 from tidemark_pgwire.catalogue.types import system_types
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
-from tidemark_pgwire.statements.subjects import Subject, subject_of
+from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
 
 OURS = (
     "SELECT version()",
@@ -74,17 +74,17 @@ def catalogue() -> Catalogue:
 
 @pytest.mark.parametrize("sql", OURS)
 def test_catalogue_answers(sql: str) -> None:
-    assert subject_of(sql, POSTGRES) is not Subject.ROWS
+    assert subject_of(sql, POSTGRES) is not StatementSubject.ROWS
 
 
 @pytest.mark.parametrize("sql", SPARKS)
 def test_gateway_answers_in_sparks_dialect(sql: str) -> None:
-    assert subject_of(sql, SPARK) is Subject.ROWS
+    assert subject_of(sql, SPARK) is StatementSubject.ROWS
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1", "SHOW search_path", "SELECT version() AS v, current_user"])
 def test_statements_about_the_session_need_no_relations(sql: str) -> None:
-    assert subject_of(sql, POSTGRES) is subject_of(sql, SPARK) is Subject.SESSION
+    assert subject_of(sql, POSTGRES) is subject_of(sql, SPARK) is StatementSubject.SESSION
 
 
 def test_values_are_not_rounded_to_integers(catalogue: Catalogue) -> None:
@@ -97,7 +97,7 @@ def test_values_are_not_rounded_to_integers(catalogue: Catalogue) -> None:
 
 @pytest.mark.parametrize("sql", OTHERS)
 def test_gateway_answers(sql: str) -> None:
-    assert subject_of(sql, POSTGRES) is Subject.ROWS
+    assert subject_of(sql, POSTGRES) is StatementSubject.ROWS
 
 
 def refusal(catalogue: Catalogue, sql: str, *values: str | None) -> str:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, ask, session
 from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueError, children
-from tidemark_pgwire.catalogue.sandbox import ANSWER_MAX_BYTES, Statement, answer
+from tidemark_pgwire.catalogue.sandbox import ANSWER_MAX_BYTES, SandboxStatement, answer
 from tidemark_pgwire.statements.lexer import POSTGRES
-from tidemark_pgwire.statements.subjects import Subject, subject_of
+from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
 
 SECRET = "a secret of the file"
 SELECTED = (
@@ -90,7 +90,7 @@ def filled(text: str, file: Path) -> str:
 
 def raw(sql: str) -> pa.Table:
     """In the sandbox, past the rewriting."""
-    return answer(Statement(sql, {}, {}, ()))
+    return answer(SandboxStatement(sql, {}, {}, ()))
 
 
 @pytest.mark.parametrize("sql", [*SELECTED, *STATEMENTS])
@@ -114,7 +114,7 @@ def test_sandbox_has_no_environment_and_no_variable_of_python(monkeypatch: pytes
 def test_rewriting_admits_none_of_these(file: Path, sql: str) -> None:
     catalogue = Catalogue(session())
     for text in (filled(sql, file), f"WITH x AS (SELECT oid FROM pg_class) {filled(sql, file)}"):
-        if subject_of(text, POSTGRES) is not Subject.ROWS:
+        if subject_of(text, POSTGRES) is not StatementSubject.ROWS:
             with pytest.raises(CatalogueError):
                 asyncio.run(catalogue.answer(text, (), RELATIONS))
     joined = f"SELECT * FROM pg_class, ({filled(sql, file)}) x"

@@ -20,7 +20,7 @@ import pytest
 from tests.pgwire.written import written
 from tests.waiting import BOUND, until
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Section, Transaction
+from tidemark_pgwire.session.transaction import MAX_OF_NAME, Pending, Section, SessionTransaction
 from tidemark_pgwire.writes.body import MEMORY_BYTES, PIECE_BYTES, WRITERS, Body, BodySpool, run_to_end
 from tidemark_replica.storage.written.refusal import WriteUnknown
 
@@ -154,9 +154,9 @@ class Used:
         return getattr(self._file, name)
 
 
-def begun(body: Body) -> Transaction:
+def begun(body: Body) -> SessionTransaction:
     """With the rows of the body."""
-    transaction = Transaction()
+    transaction = SessionTransaction()
     transaction.begin()
     transaction.pending = Pending(cast(Any, "shop.plain"), body, "k", [Section("insert", 0)])
     return transaction

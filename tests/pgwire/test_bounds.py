@@ -24,7 +24,7 @@ from tests.waiting import BOUND
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import TEXT
 from tidemark_pgwire.session.settings import SessionSettings
-from tidemark_pgwire.session.transaction import MAX_SAVEPOINTS, Transaction
+from tidemark_pgwire.session.transaction import MAX_SAVEPOINTS, SessionTransaction
 from tidemark_pgwire.statements.commands import parse
 from tidemark_pgwire.statements.inserts import Write
 from tidemark_pgwire.statements.lexer import MAX_CHARACTERS, POSTGRES, SPARK, Statement, split
@@ -216,7 +216,7 @@ def test_a_long_name_is_refused(server: Served, sql: str) -> None:
 
 def test_savepoints_have_a_bound() -> None:
     """One that is set again and again, as pgjdbc does before each statement, is one."""
-    transaction = Transaction()
+    transaction = SessionTransaction()
     transaction.begin()
     for _ in range(10_000):
         transaction.savepoint("again")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.pgwire.served import Served, served
 from tests.waiting import BOUND, until
-from tidemark_pgwire.errors import ProtocolError
+from tidemark_pgwire.errors import ClientProtocolError
 from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.session.startup import negotiate
@@ -95,7 +95,7 @@ def test_bytes_that_came_before_tls_are_refused() -> None:
             raise AssertionError("TLS begins")
 
     context = ssl.create_default_context()
-    with pytest.raises(ProtocolError, match="unencrypted data"):
+    with pytest.raises(ClientProtocolError, match="unencrypted data"):
         asyncio.run(negotiate(cast(Wire, Early()), lambda: context))
 
 

@@ -15,7 +15,7 @@ from tidemark_pgwire.messages import frontend
 from tidemark_pgwire.messages.wire import COPY_DATA, READ_AHEAD_BYTES, Wire
 from tidemark_pgwire.session.session import ClientConnection, SessionLimits
 from tidemark_pgwire.session.settings import SessionSettings
-from tidemark_pgwire.session.statements import Session
+from tidemark_pgwire.session.statements import StatementSession
 from tidemark_pgwire.writes.body import BodySpool
 
 LIMIT = 1.0
@@ -54,7 +54,7 @@ def test_a_client_that_sends_parts_of_messages_is_not_idle() -> None:
         wire.connection_made(Quiet())
         connection = ClientConnection(cast(Any, SimpleNamespace(limits=SessionLimits())), wire, 1, 2)
         facts = SessionFacts("anne", "ns", 1, "", {})
-        session = Session(cast(Any, None), wire, "", facts, SessionSettings("anne", {}), BodySpool())
+        session = StatementSession(cast(Any, None), wire, "", facts, SessionSettings("anne", {}), BodySpool())
         next_one = asyncio.create_task(connection._next(session, LIMIT))
         part = bytes(READ_AHEAD_BYTES)
         row = [head(COPY_DATA, 4) + b"1\ta\n"] * 3

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import ONE, Served
-from tidemark_pgwire.errors import ProtocolError
+from tidemark_pgwire.errors import ClientProtocolError
 from tidemark_pgwire.messages.frontend import decode, decode_startup
 
 SEED = int(os.environ.get("TIDEMARK_FUZZ_SEED", "20261126"))
@@ -47,7 +47,7 @@ def garbled(choice: random.Random, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_decoders_refuse_or_understand(count: int) -> None:
-    """Nothing but a ProtocolError comes of any bytes."""
+    """Nothing but a ClientProtocolError comes of any bytes."""
     choice = random.Random(SEED)
     starts = [struct.pack("!I", code) + b"user\0a\0database\0b\0\0" for code in (3 << 16, 80877102, 80877103, 2 << 16)]
     refused = 0
@@ -56,7 +56,7 @@ def test_decoders_refuse_or_understand(count: int) -> None:
         try:
             decode(bytes([choice.randrange(256)]) if not choice.randrange(9) else kind, garbled(choice, body))
             decode_startup(garbled(choice, choice.choice(starts)))
-        except ProtocolError:
+        except ClientProtocolError:
             refused += 1
     assert 0 < refused < count
 

@@ -12,9 +12,9 @@ from tests.pgwire.test_deletes import MAY_WRITE
 from tests.pgwire.written import Written, written
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session import writes
-from tidemark_pgwire.session.transaction import Pending, Section, Transaction
+from tidemark_pgwire.session.transaction import Pending, Section, SessionTransaction
 from tidemark_pgwire.writes.body import Body, BodySpool
-from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_pgwire.writes.table import WritableTable
 from tidemark_replica.storage.written import receive
 from tidemark_replica.storage.written.receive import WriteHeader
 from tidemark_replica.storage.written.refusal import WriteUnknown
@@ -225,14 +225,14 @@ def test_the_order_of_the_tables_does_not_count(tables: Written) -> None:
 
 
 def test_tables_of_two_sources_are_refused_by_name() -> None:
-    transaction, body = Transaction(), Body(BodySpool(), "anne", b"a\n")
-    first = WrittenTable("shop", "orders", (), id="1")
+    transaction, body = SessionTransaction(), Body(BodySpool(), "anne", b"a\n")
+    first = WritableTable("shop", "orders", (), id="1")
     transaction.pending = Pending(first, body, "k", [Section("insert", 0)])
-    assert transaction.rows_of(WrittenTable("shop", "lines", ())) is None
+    assert transaction.rows_of(WritableTable("shop", "lines", ())) is None
     with pytest.raises(WireError, match=r"rows for shop\.orders, and other\.t is of another") as refused:
-        transaction.rows_of(WrittenTable("other", "t", ()))
+        transaction.rows_of(WritableTable("other", "t", ()))
     assert refused.value.sqlstate == "0A000"
     with pytest.raises(WireError, match="is another table now") as refused:
-        transaction.rows_of(WrittenTable("shop", "orders", (), id="2"))
+        transaction.rows_of(WritableTable("shop", "orders", (), id="2"))
     assert refused.value.sqlstate == "40001"
     cast(Any, transaction).end()

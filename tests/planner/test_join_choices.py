@@ -9,8 +9,8 @@ import pytest
 
 from tidemark_planner.lir import joins
 from tidemark_planner.lir.joins import join_plan
-from tidemark_planner.lir.joins.inputs import IndexedInput, JoinInput, Key, arrangement_count
-from tidemark_planner.lir.joins.order import KnownRows, Lookup
+from tidemark_planner.lir.joins.inputs import IndexedInput, Key, PlannedInput, arrangement_count
+from tidemark_planner.lir.joins.order import KnownRows, PossibleLookup
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
@@ -27,29 +27,29 @@ def equal(left: ScalarExpr, right: ScalarExpr) -> Call:
     return Call("=", (left, right), BOOLEAN, nullable=False)
 
 
-def table(at: int, known: KnownRows, index: Key | None = None, *filters: ScalarExpr) -> JoinInput:
+def table(at: int, known: KnownRows, index: Key | None = None, *filters: ScalarExpr) -> PlannedInput:
     """Table `t{at}`, and its index `i{at}`, of which `filters` keep some rows."""
     if index is None:
-        return JoinInput(Get(GlobalId(f"t{at}"), SCHEMA), None, known)
+        return PlannedInput(Get(GlobalId(f"t{at}"), SCHEMA), None, known)
     unique = frozenset({index} if any(set(key) <= set(index) for key in known.unique_keys) else ())
     row = FilterProject(filters, refs(SCHEMA))
     indexed = IndexedInput((Get(GlobalId(f"i{at}"), SCHEMA),), (index,), row, unique, known.unique_keys)
-    return JoinInput(Get(GlobalId(f"t{at}"), SCHEMA), indexed, known)
+    return PlannedInput(Get(GlobalId(f"t{at}"), SCHEMA), indexed, known)
 
 
-def joined(inputs: Sequence[JoinInput], on: Equalities) -> Join:
+def joined(inputs: Sequence[PlannedInput], on: Equalities) -> Join:
     row = refs(SCHEMA * len(inputs))
     predicates = [equal(row[a * WIDTH + c], row[b * WIDTH + d]) for (a, c), (b, d) in on]
     return join_plan(inputs, predicates, FilterProject((), row))
 
 
-def kept(join: Join, inputs: Sequence[JoinInput]) -> int:
+def kept(join: Join, inputs: Sequence[PlannedInput]) -> int:
     """The arrangements that the join keeps itself."""
     keys = {get.id: c.indexed.keys for c in inputs if c.indexed for get in c.indexed.gets}
     return arrangement_count(join, [keys.get(plan.id, ()) for plan in join.inputs if isinstance(plan, Get)])
 
 
-def by_primary_keys(random: Random) -> tuple[list[JoinInput], Equalities]:
+def by_primary_keys(random: Random) -> tuple[list[PlannedInput], Equalities]:
     """Tables that reference each other's primary key as a tree, and one more equality that closes a cycle."""
     count = random.choice((3, 4, 5))
     names = random.sample(range(count), count)
@@ -62,7 +62,7 @@ def by_primary_keys(random: Random) -> tuple[list[JoinInput], Equalities]:
     return inputs, [*on, ((a, random.choice((1, 2))), (b, random.choice((1, 2))))]
 
 
-def former(lookup: Lookup) -> tuple[int, ...]:
+def former(lookup: PossibleLookup) -> tuple[int, ...]:
     """Joins were ordered so before anything was known of rows: arrangements that exist, then the query's order."""
     return lookup.columns == 0, not lookup.arranged, lookup.input
 
@@ -74,7 +74,7 @@ INVOICES = (
 )
 
 
-def problems() -> Iterator[tuple[Sequence[JoinInput], Equalities]]:
+def problems() -> Iterator[tuple[Sequence[PlannedInput], Equalities]]:
     yield INVOICES
     yield from (by_primary_keys(Random(seed)) for seed in range(60))
 

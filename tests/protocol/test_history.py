@@ -10,7 +10,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.command_history import History
-from tidemark_protocol.messages.conversation_stages import Stage, Stages
+from tidemark_protocol.messages.conversation_stages import ConversationStage, Stages
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import MapFilterProject
 
@@ -121,8 +121,8 @@ def test_must_creation_commands_come_first_and_in_order() -> None:
     assert not stages.may_respond
     stages.accept(c.CreateInstance(c.InstanceConfig("i", "/d")))
     assert stages.may_respond
-    assert stages.accept(CREATE) is Stage.INITIALIZATION
-    assert stages.accept(COMPLETE) is Stage.COMPUTATION
+    assert stages.accept(CREATE) is ConversationStage.INITIALIZATION
+    assert stages.accept(COMPLETE) is ConversationStage.COMPUTATION
 
 
 @pytest.mark.parametrize("again", [c.Hello("n", Epoch(1, 1)), c.CreateInstance(c.InstanceConfig("i", "/d")), COMPLETE])
@@ -134,4 +134,4 @@ def test_must_creation_and_completion_come_once(again: c.Command) -> None:
 
     with pytest.raises(StageViolation):
         stages.accept(again)
-    assert stages.stage is Stage.COMPUTATION
+    assert stages.stage is ConversationStage.COMPUTATION

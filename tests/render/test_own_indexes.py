@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render import IndexTrace, RenderedDataflow, StepFailed
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
-from tidemark_replica.render.index import Hold
+from tidemark_replica.render.index import IndexHold
 
 OF_A_RECURSION, INSIDE = "of a recursion", "inside a recursion"
 BASE, BY_KEY, AGAIN, OTHER = GlobalId("base"), GlobalId("by-key"), GlobalId("again"), GlobalId("other-key")
@@ -245,7 +245,7 @@ class Reader:
 
     index: IndexTrace
     allowed: int
-    held: tuple[int, Hold] | None = None
+    held: tuple[int, IndexHold] | None = None
     dropped: bool = False
 
     @property

@@ -18,7 +18,7 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
 from tidemark_replica.dataflow.renderer import Renderer
-from tidemark_replica.sinks.sink_progress import Append
+from tidemark_replica.sinks.sink_progress import AppendAttempt
 from tidemark_replica.sinks.table import materialized_view
 from tidemark_replica.sinks.table.materialized_view import AppendOutcome
 from tidemark_replica.spark.session import SparkHolder
@@ -77,7 +77,7 @@ def lose_replies(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Some appends fail, before or after they have landed."""
     append_to = materialized_view.append_to
 
-    def failing(shard: Shard, append: Append, epoch: int | None = None) -> AppendOutcome:
+    def failing(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> AppendOutcome:
         fails, landed = append.expected_upper > 0 and rng.random() < 0.2, rng.random() < 0.5
         outcome = append_to(shard, append, epoch) if landed or not fails else None
         if fails:

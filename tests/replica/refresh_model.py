@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Staged
+from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Staged
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
 from tidemark_replica.sinks.table.shard_updates import Rows, compacted, moved
@@ -85,7 +85,7 @@ class Table:
     """From when on a revision shows, beginning with an unplanned refresh."""
     _checked: tuple[int, ...] = ()
 
-    def append(self, append: Append, updates: list[Update], by: Replica) -> bool:
+    def append(self, append: AppendAttempt, updates: list[Update], by: Replica) -> bool:
         """Whether it has landed, now or before."""
         if self.upper > append.expected_upper and self.commits.get(append.expected_upper) == append.commit_id:
             return True
@@ -129,7 +129,7 @@ class Replica:
         self.revision, self.as_of, self.table, self.lag, self.beside = revision, as_of, table, lag, beside
         self.progress = RefreshProgress(as_of, lambda: f"c{next(COMMITS)}", revision.refreshes)
         self.processed, self.hydrated, self.steps = as_of, False, 0
-        self.in_flight: tuple[Append, list[Update]] | None = None
+        self.in_flight: tuple[AppendAttempt, list[Update]] | None = None
         self.vain: set[int] = set()
 
     def step(self, inputs: int) -> None:
@@ -227,7 +227,7 @@ class Replica:
         if self.progress.synced and self.in_flight is None and not self.progress.is_pending:
             assert not any(time <= self.as_of < self.progress._written for _, time, _ in kept)
 
-    def _rows(self, append: Append) -> list[Update]:
+    def _rows(self, append: AppendAttempt) -> list[Update]:
         if not append.syncs:
             return []
         wanted = [u for table in ROWS.read(append.deltas) for u in updates_of(moved(table, append))]

@@ -14,7 +14,7 @@ from tidemark_persist import Shard, StagedFile, open_shard, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.messages.responses import Failure
-from tidemark_replica.sinks.sink_progress import Append
+from tidemark_replica.sinks.sink_progress import AppendAttempt
 from tidemark_replica.sinks.table import materialized_view, shard_updates
 
 
@@ -46,7 +46,7 @@ def test_files_of_an_append_that_came_too_late_are_taken_back(
         view.step(10)
     stage = shard_updates.stage
 
-    def overtaken(shard: Shard, append: Append) -> list[StagedFile]:
+    def overtaken(shard: Shard, append: AppendAttempt) -> list[StagedFile]:
         monkeypatch.setattr(materialized_view, "stage", stage)
         files = stage(shard, append)
         assert files

@@ -20,7 +20,7 @@ from tests.authorities import Authority
 from tests.waiting import BOUND
 from tidemark_replica.errors import ExecutorsNotDeleted, PodsUnknown
 from tidemark_replica.spark import executor_pods
-from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
+from tidemark_replica.spark.executor_pods import ExecutorPods, PodRefusal
 
 CLUSTER = Authority.named("cluster")
 
@@ -126,7 +126,7 @@ def test_a_webhook_that_does_not_allow_a_try_refuses_no_pod(api: Api, account: P
     with pytest.raises(PodsUnknown, match="does not support dry run"):
         pods.refusal({"metadata": {}})
     api.said = {"message": "no pod of mine"}
-    assert pods.refusal({"metadata": {}}) == Refusal("Refused", "no pod of mine")
+    assert pods.refusal({"metadata": {}}) == PodRefusal("Refused", "no pod of mine")
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5])

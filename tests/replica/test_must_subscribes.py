@@ -19,7 +19,7 @@ from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
 from tidemark_replica.events.jobs import Outcome
 from tidemark_replica.sinks.subscribe import subscribe_batches as batches_module
 from tidemark_replica.sinks.subscribe.subscribe import SubscribeSink
-from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches, shares_of
+from tidemark_replica.sinks.subscribe.subscribe_batches import UpdatePosition, batches, shares_of
 
 ID, AS_OF = GlobalId("s"), 10
 FAILS = '{"code":"EXPRESSION_FAILED","expression":"1 / n"}'
@@ -225,7 +225,7 @@ def test_split_large_steps_are_the_same_in_many_batches(tmp_path: Path, seed: in
     assert delta is not None
 
     def told(size: int) -> list[SubscribeBatch]:
-        found = list(batches(delta, Position(0), Position(100), range(10, 100), size))
+        found = list(batches(delta, UpdatePosition(0), UpdatePosition(100), range(10, 100), size))
         check_promises(found, 100)
         return found
 

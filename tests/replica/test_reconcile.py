@@ -11,7 +11,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.plan.dataflow import DataflowDescription, SubscribeSink
 from tidemark_protocol.plan.refresh import RefreshSchedule
-from tidemark_replica.dataflow.reconciliation import Candidate, reconcile
+from tidemark_replica.dataflow.reconciliation import ReuseCandidate, reconcile
 
 INDEX = copies("a", 10, source=shard("t"), index="i")
 OTHER_PLAN = copies("a", 10, source=shard("other"), index="i")
@@ -26,7 +26,7 @@ def verdict(
     old: DataflowDescription, new: DataflowDescription, since: Frontier | None = None, reads_from: Frontier = AHEAD
 ) -> str | None:
     sinces = dict.fromkeys(old.export_ids, since or Frontier.at(old.as_of))
-    return reconcile([Candidate(old, sinces, reads_from)], [new], {})[0].reason
+    return reconcile([ReuseCandidate(old, sinces, reads_from)], [new], {})[0].reason
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_one_that_fell_behind_begins_again(reads_from: Frontier, reason: str | N
 
 def test_one_whose_table_another_program_changed_begins_again() -> None:
     """Whatever else it has."""
-    here = Candidate(INDEX, dict.fromkeys(INDEX.export_ids, Frontier.at(10)), AHEAD, outdated=True)
+    here = ReuseCandidate(INDEX, dict.fromkeys(INDEX.export_ids, Frontier.at(10)), AHEAD, outdated=True)
     assert reconcile([here], [INDEX], {})[0].reason == "outdated"
 
 
@@ -83,7 +83,7 @@ def test_a_view_goes_on_under_its_own_term_alone(
 ) -> None:
     """What another revision has written meanwhile, it would take for its own."""
     view = copies("v", 10, source=shard("t"), view=shard("out"), refresh=refresh)
-    here = Candidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
+    here = ReuseCandidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
 
     assert reconcile([here], [view], {}, wanted)[0].reason == reason
     assert reconcile([replace(here, superseded=True)], [view], {}, wanted)[0].reason == "term"
@@ -91,7 +91,7 @@ def test_a_view_goes_on_under_its_own_term_alone(
 
 def test_a_chain_is_reused_only_from_its_root_on() -> None:
     """An importer is reused with the index it reads, and falls with it."""
-    olds = [Candidate(d, dict.fromkeys(d.export_ids, Frontier.at(10)), AHEAD) for d in (INDEX, READER)]
+    olds = [ReuseCandidate(d, dict.fromkeys(d.export_ids, Frontier.at(10)), AHEAD) for d in (INDEX, READER)]
 
     assert [v.reason for v in reconcile(olds, [INDEX, READER], {})] == [None, None]
     assert [v.reason for v in reconcile(olds, [OTHER_PLAN, READER], {})] == ["incompatible", "dependency"]
@@ -110,5 +110,5 @@ def test_each_export_is_compacted_as_far_as_the_client_says(
     sinces = {index_id: Frontier.at(15), view_id: Frontier(None if view is None else Time(view))}
     settings = {} if allowed is None else {view_id: Frontier.at(allowed)}
 
-    (verdict,) = reconcile([Candidate(both, sinces, AHEAD)], [replace(both, as_of=Time(15))], settings)
+    (verdict,) = reconcile([ReuseCandidate(both, sinces, AHEAD)], [replace(both, as_of=Time(15))], settings)
     assert verdict.reason == reason

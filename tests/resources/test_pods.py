@@ -9,7 +9,7 @@ import pytest
 
 from tests.resources.manifests import body
 from tidemark_operator.handlers.replica_specs import replica_spec
-from tidemark_operator.orchestrator.interface import Executors, Owner, PodSpec, Requests, Scratch, Volume
+from tidemark_operator.orchestrator.interface import Executors, Owner, PodSpec, Requests, ScratchVolume, Volume
 from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator, replica_command
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.replica import ComputeReplica, UpdateStrategy
@@ -37,7 +37,7 @@ def test_pod_settings_reach_the_orchestrator() -> None:
     assert full.pod == PodSpec(
         Requests("500m", "4Gi"),
         Executors(2, 2, 6 << 30, Requests("1")),
-        Scratch(40 << 30, "scratch"),
+        ScratchVolume(40 << 30, "scratch"),
         (Volume("landing", "/landing", True),),
         "bucket",
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.soak import folders, processes, requests
 from tests.soak.table import render
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 
 Sample = dict[str, float]
 
@@ -36,7 +36,7 @@ class Places:
 
     @staticmethod
     def of_demo(folder: Path) -> Places:
-        home = Home(folder.resolve())
+        home = DemoHome(folder.resolve())
         return Places(home.root, home.operator_state, home.data / "shards", home.plane())
 
 

@@ -14,7 +14,7 @@ from tests.storage.ingestion_samples import oks
 from tidemark_protocol.messages.responses import SourceFile
 from tidemark_replica.storage.files.file_list import LISTED_FILES, FileList
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problems import Problem
+from tidemark_replica.storage.files.problems import FileProblem
 
 pytestmark = pytest.mark.spark
 BAD_HEADER, BAD_RECORDS = "b,a\nx,1\n", "a,b\n1,x\nnot-a-number,y\n3\n"
@@ -122,7 +122,7 @@ def test_the_list_is_bounded() -> None:
     """The files that need attention are shown, however many others there are."""
     made = FileList()
     made.restore("t", [FileVersion(f"{i}", 1, i) for i in range(2 * LISTED_FILES)])
-    made.add_problems("t", {"0": Problem("FILE_MISSING", 1, in_error=True)})
+    made.add_problems("t", {"0": FileProblem("FILE_MISSING", 1, in_error=True)})
     made.set_pending([SourceFile("t", "new", 1, "pending")])
 
     shown = made.shown()

@@ -10,25 +10,15 @@ from tests.tidy.checkout import ROOT, files, generated, name
 
 OUTSIDE = {"tests", "bench", "examples", "tools"}
 HOMONYMS = {
-    "an operator of a plan, in HIR, LIR and the replica's pipelines": (
+    "an operator of a plan, at each level of plans": (
         "FlatMap Join Let LetRec Negate Project Threshold TopK Union Window"
     ),
-    "a part of a plan, and what runs it": (
-        "ContinualTaskSink CopyToSink JoinInput JoinStage MaterializedViewSink SubscribeSink"
+    "a part of a plan, and what runs it": "ContinualTaskSink CopyToSink JoinStage MaterializedViewSink SubscribeSink",
+    "one thing on both sides of the wire, or of a layer": (
+        "BodyDecoder Catalogue Copies Dataflow DiffOverflow Executors Gateway HydrationProgress Ingester OperatorCost "
+        "Recomputation RelationChanged ShardDeleted Subscribes WriteRefused WriteUnknown"
     ),
-    "one thing on both sides of the wire, or of a resource": (
-        "BodyDecoder Catalogue Column Copies Dataflow DiffOverflow Executors Function Gateway HydrationProgress "
-        "Ingester OperatorCost OutOfMemory PgType PublishedTable Publisher Recomputation RelationChanged Scratch "
-        "Shard ShardDeleted Subscribes WriteRefused WriteUnknown WrittenTable"
-    ),
-    "PostgreSQL's own name, of a message and of a statement": "Execute",
-    "different things: each is to get its full noun, and none is to be added here": (
-        "Address Append BatchTooLarge Binding Bodies Bound BuildContext Cache Candidate Certificate Change Command "
-        "Commit Conflict Context DataflowState Definition Fields FileStore FollowedTable Frame Hold Home Identity "
-        "Link Lookup Mark Membership Owner Piece Position Problem ProtocolError Publish Records Refusal Reply Row Run "
-        "Select Session Side SortKey Source Stage Statement StreamBroken Subject TableDefinition TableState Times "
-        "Token Transaction Values Verdict Written"
-    ),
+    "the leaf of a pipeline, and what a DataSource names: drawn so in the docs": "Source",
 }
 """By reason, the names that several classes have."""
 

@@ -26,7 +26,7 @@ _LINES_BESIDE = 3
 
 
 @dataclass(frozen=True)
-class Frame:
+class ScreenFrame:
     """`rows`: cells as texts, which are escaped here; those that fit. `styles`: rich's, by the text of a cell;
     `marked`: positions of rows that are bold."""
 
@@ -47,7 +47,7 @@ def is_possible() -> bool:
 
 
 @contextmanager
-def live_table(frame: Callable[[int], Frame]) -> Iterator[Callable[[], None]]:
+def live_table(frame: Callable[[int], ScreenFrame]) -> Iterator[Callable[[], None]]:
     """Shows the table while the block lasts. The block gets `changed`, to call from any thread.
 
     `frame`: the table, with at most so many rows. It is called in a thread of its own; what it raises there, `changed`
@@ -94,7 +94,7 @@ def _fitting(console: Console) -> int:
     return max(1, console.size.height - _LINES_BESIDE)
 
 
-def _drawn(frame: Frame) -> RenderableType:
+def _drawn(frame: ScreenFrame) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

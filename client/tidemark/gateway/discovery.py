@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import GatewayFailed, GatewayUnknown
-from tidemark.gateway.kubectl import Certificate, Kubectl
+from tidemark.gateway.kubectl import ClientCertificate, Kubectl
 from tidemark.gateway.port_forward import CERTIFICATE_PORT, TOKEN_PORT, Leader, find_leader
 
 FILE_NAME = "gateway.json"
@@ -49,7 +49,7 @@ class Gateway:
     token: str | None = field(repr=False)
     authority: bytes | None = None
     """The authority of the gateway's certificate, as PEM; None: no TLS, on loopback only."""
-    certificate: Certificate | None = None
+    certificate: ClientCertificate | None = None
     """The client certificate that a call shows instead of a token."""
     leader: Leader | None = None
     """The pod to forward a port to. The address is not known before that."""

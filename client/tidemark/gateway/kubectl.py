@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Certificate:
+class ClientCertificate:
     """A client certificate and its key, as PEM."""
 
     certificate: bytes
@@ -83,7 +83,7 @@ class Kubectl:
             raise GatewayFailed(f"--context {self.context}: {_last_line(done.stderr)}")
         return done.stdout.strip() or DEFAULT_NAMESPACE
 
-    def client_certificate(self) -> Certificate:
+    def client_certificate(self) -> ClientCertificate:
         """The client certificate of the context's user.
 
         Raises:
@@ -96,7 +96,9 @@ class Kubectl:
         try:
             (named,) = json.loads(done.stdout)["users"]
             user = named["user"]
-            return Certificate(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+            return ClientCertificate(
+                *(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key"))
+            )
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise GatewayFailed(
                 "the kubeconfig's context has no client certificate: give --service-account NAME"

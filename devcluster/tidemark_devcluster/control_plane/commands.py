@@ -31,7 +31,7 @@ CONTROLLERS = (
 
 
 @dataclass(frozen=True)
-class Command:
+class ServerCommand:
     """One server: its name, its command line, and additions to its environment."""
 
     name: str
@@ -39,7 +39,7 @@ class Command:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def etcd(binary: Path, layout: ControlPlaneLayout, durable: bool) -> Command:
+def etcd(binary: Path, layout: ControlPlaneLayout, durable: bool) -> ServerCommand:
     """One member, which listens on sockets inside the (private) state folder only."""
     options = [
         "--name=tidemark",
@@ -59,10 +59,10 @@ def etcd(binary: Path, layout: ControlPlaneLayout, durable: bool) -> Command:
     ]
     if not durable:
         options.append("--unsafe-no-fsync")
-    return Command(ETCD, (str(binary), *options), {"GOGC": "50"})
+    return ServerCommand(ETCD, (str(binary), *options), {"GOGC": "50"})
 
 
-def apiserver(binary: Path, layout: ControlPlaneLayout, port: int) -> Command:
+def apiserver(binary: Path, layout: ControlPlaneLayout, port: int) -> ServerCommand:
     """On loopback, with TLS, token authentication and RBAC."""
     options = (
         f"--etcd-servers={ETCD_SOCKET}",
@@ -82,10 +82,10 @@ def apiserver(binary: Path, layout: ControlPlaneLayout, port: int) -> Command:
         "--profiling=false",
     )
     # a quarter less memory for a little more work; the limit makes the collector work harder, it refuses nothing
-    return Command(APISERVER, (str(binary), *options), {"GOGC": "50", "GOMEMLIMIT": "768MiB"})
+    return ServerCommand(APISERVER, (str(binary), *options), {"GOGC": "50", "GOMEMLIMIT": "768MiB"})
 
 
-def controller_manager(binary: Path, layout: ControlPlaneLayout) -> Command:
+def controller_manager(binary: Path, layout: ControlPlaneLayout) -> ServerCommand:
     """The controllers that work without nodes; no port of its own."""
     options = (
         f"--kubeconfig={layout.kubeconfig}",
@@ -96,4 +96,4 @@ def controller_manager(binary: Path, layout: ControlPlaneLayout) -> Command:
         f"--controllers={','.join(CONTROLLERS)}",
         "--profiling=false",
     )
-    return Command(CONTROLLER_MANAGER, (str(binary), *options), {"GOGC": "50"})
+    return ServerCommand(CONTROLLER_MANAGER, (str(binary), *options), {"GOGC": "50"})

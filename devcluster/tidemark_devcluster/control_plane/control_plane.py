@@ -18,7 +18,7 @@ from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.control_plane.commands import SERVERS
 from tidemark_devcluster.control_plane.kubectl import run_kubectl
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
-from tidemark_devcluster.control_plane.processes import Identity
+from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.control_plane.start import Start, StartOptions, is_ready, running, server_url, stop
 from tidemark_devcluster.errors import KubectlFailed, StartFailed
 from tidemark_devcluster.programs.build import Binaries
@@ -97,7 +97,7 @@ class ControlPlane:
             resident_bytes={name: processes.resident_bytes(who) for name, who in alive.items()},
         )
 
-    def running(self, name: str) -> Identity | None:
+    def running(self, name: str) -> ProcessIdentity | None:
         """The process of one server, if it is alive."""
         return running(self.layout, name)
 

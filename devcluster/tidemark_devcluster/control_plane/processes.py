@@ -34,7 +34,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """The identity of a process: pid, start time in clock ticks since boot, boot id."""
 
     pid: int
@@ -59,13 +59,13 @@ class Identity:
             os.close(descriptor)
 
 
-def parse_stat(stat: str, boot: str) -> Identity:
+def parse_stat(stat: str, boot: str) -> ProcessIdentity:
     """A line of `/proc/<pid>/stat`. The name in it may hold spaces and brackets."""
     pid, _, rest = stat.partition(" (")
-    return Identity(int(pid), int(rest.rpartition(")")[2].split()[19]), boot)
+    return ProcessIdentity(int(pid), int(rest.rpartition(")")[2].split()[19]), boot)
 
 
-def _identity_of(pid: int) -> Identity | None:
+def _identity_of(pid: int) -> ProcessIdentity | None:
     """The identity of the process that has this pid now; None: there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -74,7 +74,7 @@ def _identity_of(pid: int) -> Identity | None:
     return parse_stat(stat, BOOT_ID.read_text(encoding="ascii").strip())
 
 
-def recorded(pid_file: Path) -> Identity | None:
+def recorded(pid_file: Path) -> ProcessIdentity | None:
     """The identity in a pid file. A torn file was written by a shell that died before it became the server."""
     try:
         boot, stat = pid_file.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -83,7 +83,7 @@ def recorded(pid_file: Path) -> Identity | None:
         return None
 
 
-def running(pid_file: Path) -> Identity | None:
+def running(pid_file: Path) -> ProcessIdentity | None:
     """The process of this pid file, if it is alive."""
     identity = recorded(pid_file)
     return identity if identity is not None and identity.is_running() else None
@@ -96,7 +96,7 @@ def start(
     log: Path,
     pid_file: Path,
     die_with_starter: bool,
-) -> Identity:
+) -> ProcessIdentity:
     """Start a server in a session of its own, its output appended to `log`; it is on record on return.
 
     `die_with_starter` has the kernel kill it when the calling thread ends: for tests, which may be killed too.
@@ -125,7 +125,7 @@ def start(
     return identity
 
 
-def stop(identity: Identity, grace: float) -> None:
+def stop(identity: ProcessIdentity, grace: float) -> None:
     """End exactly this process: SIGTERM, and SIGKILL if it is still there after `grace` seconds."""
     try:
         descriptor = os.pidfd_open(identity.pid)
@@ -141,7 +141,7 @@ def stop(identity: Identity, grace: float) -> None:
             child.wait()
 
 
-def _terminate(identity: Identity, descriptor: int, grace: float) -> None:
+def _terminate(identity: ProcessIdentity, descriptor: int, grace: float) -> None:
     """Send SIGTERM, then SIGKILL, each with a timeout of its own. Raises StopFailed."""
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
         try:
@@ -160,13 +160,13 @@ def _ended(descriptor: int, patience: float) -> bool:
     return bool(poller.poll(patience * 1000))
 
 
-def started_at(identity: Identity) -> float:
+def started_at(identity: ProcessIdentity) -> float:
     """The start of a process: seconds since 1970, by the clock as it is now."""
     uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return time.time() - uptime + identity.ticks / os.sysconf("SC_CLK_TCK")
 
 
-def resident_bytes(identity: Identity) -> int:
+def resident_bytes(identity: ProcessIdentity) -> int:
     """The memory that a process has in use; 0 if it is gone."""
     try:
         status = Path(f"/proc/{identity.pid}/status").read_text(encoding="utf-8", errors="replace")

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemark_devcluster.control_plane import api, commands, credentials, processes
-from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS, Command
+from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS, ServerCommand
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
-from tidemark_devcluster.control_plane.processes import Identity
+from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
 from tidemark_devcluster.programs.build import Binaries
 from tidemark_devcluster.programs.cache import GIB, require_disk, require_memory
@@ -47,7 +47,7 @@ def server_url(port: int) -> str:
     return f"https://127.0.0.1:{port}"
 
 
-def running(layout: ControlPlaneLayout, name: str) -> Identity | None:
+def running(layout: ControlPlaneLayout, name: str) -> ProcessIdentity | None:
     """The process of one server, if it is alive."""
     return processes.running(layout.pid_file(name))
 
@@ -92,8 +92,8 @@ class Start:
         self._layout = layout
         self._binaries = binaries
         self._options = options
-        self._servers: dict[str, Identity] = {}
-        self._started: list[Identity] = []
+        self._servers: dict[str, ProcessIdentity] = {}
+        self._started: list[ProcessIdentity] = []
         self._log_began: dict[str, int] = {}
 
     def run(self) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Start:
                 changed = True
         return changed
 
-    def _ensure(self, command: Command) -> None:
+    def _ensure(self, command: ServerCommand) -> None:
         """Start a server unless it runs."""
         if (adopted := self._alive(command.name)) is not None:
             self._servers[command.name] = adopted
@@ -172,7 +172,7 @@ class Start:
         self._started.append(identity)
         self._servers[command.name] = identity
 
-    def _alive(self, name: str) -> Identity | None:
+    def _alive(self, name: str) -> ProcessIdentity | None:
         """A server that runs: one of this run's, or one that is recorded."""
         mine = self._servers.get(name)
         return mine if mine is not None and mine.is_running() else running(self._layout, name)

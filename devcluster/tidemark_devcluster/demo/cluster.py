@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
+from tidemark_devcluster.demo.home import EXAMPLE_DATA, DemoHome
 from tidemark_devcluster.errors import KubectlFailed
 
 _DELETION_SECONDS = 240
@@ -27,7 +27,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True)
-class DataflowState:
+class DemoDataflow:
     """A Dataflow as its resource shows it."""
 
     name: str
@@ -35,7 +35,7 @@ class DataflowState:
     reason: str
 
 
-def examples(checkout: Path, home: Home) -> str:
+def examples(checkout: Path, home: DemoHome) -> str:
     """The manifests of examples/, with the demo's folder for their data."""
     files = sorted((checkout / "examples").glob("*.yaml"))
     manifests = "---\n".join(path.read_text(encoding="utf-8") for path in files)
@@ -68,13 +68,13 @@ def reset_examples(cluster: Cluster, manifests: str) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=manifests)
 
 
-def delete_examples(cluster: Cluster, checkout: Path, home: Home) -> None:
+def delete_examples(cluster: Cluster, checkout: Path, home: DemoHome) -> None:
     """Delete examples/ while the operator runs, which takes their tables along."""
     words = ("delete", "--ignore-not-found", f"--timeout={_DELETION_SECONDS}s", "-f", "-")
     cluster.kubectl(*words, stdin=examples(checkout, home))
 
 
-def dataflows(cluster: Cluster) -> list[DataflowState]:
+def dataflows(cluster: Cluster) -> list[DemoDataflow]:
     """All Dataflows of the demo's namespace, by name."""
     listed = json.loads(cluster.kubectl("get", "dataflows", "-o", "json"))
     return [_dataflow(item) for item in listed["items"]]
@@ -86,9 +86,9 @@ def replica_states(cluster: Cluster) -> dict[str, str]:
     return {item["metadata"]["name"]: _condition_text(_condition(item, "Ready")) for item in listed["items"]}
 
 
-def _dataflow(item: Mapping[str, Any]) -> DataflowState:
+def _dataflow(item: Mapping[str, Any]) -> DemoDataflow:
     hydrated = _condition(item, "Hydrated").get("status") == "True"
-    return DataflowState(item["metadata"]["name"], hydrated, _why(item))
+    return DemoDataflow(item["metadata"]["name"], hydrated, _why(item))
 
 
 def _why(item: Mapping[str, Any]) -> str:

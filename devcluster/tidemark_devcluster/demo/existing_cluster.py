@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tidemark_devcluster.control_plane.control_plane import apply_kinds
 from tidemark_devcluster.control_plane.layout import write_private
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.errors import DevClusterError, KubectlFailed
 
 LOCAL_HOSTS = frozenset(
@@ -36,7 +36,7 @@ class ClusterUnusable(DevClusterError):
 
 
 @dataclass(frozen=True)
-class Context:
+class KubeContext:
     """One context of a kubeconfig: its name, and the URL of its API server."""
 
     name: str
@@ -65,7 +65,7 @@ class ExistingCluster:
         apply_kinds(self.kubectl, kinds)
 
 
-def chosen_context(environ: Mapping[str, str], kubectl: Path | None, home: Home) -> Context | None:
+def chosen_context(environ: Mapping[str, str], kubectl: Path | None, home: DemoHome) -> KubeContext | None:
     """The context that the environment names: `CONTEXT`, else the current one of `KUBECONFIG`; None without both.
 
     The demo's own kubeconfig, which its last lines have people export, names no cluster of theirs.
@@ -84,17 +84,17 @@ def chosen_context(environ: Mapping[str, str], kubectl: Path | None, home: Home)
     clusters = view.get("clusters") or []
     if not clusters:
         return None
-    return Context(view.get("current-context", named), clusters[0]["cluster"].get("server", ""))
+    return KubeContext(view.get("current-context", named), clusters[0]["cluster"].get("server", ""))
 
 
-def recorded(home: Home) -> Context | None:
+def recorded(home: DemoHome) -> KubeContext | None:
     """The context that an earlier `up` of this folder has chosen."""
     if not home.existing_cluster.exists():
         return None
-    return Context(**json.loads(home.existing_cluster.read_text(encoding="utf-8")))
+    return KubeContext(**json.loads(home.existing_cluster.read_text(encoding="utf-8")))
 
 
-def adopt(context: Context, kubectl: Path, home: Home) -> ExistingCluster:
+def adopt(context: KubeContext, kubectl: Path, home: DemoHome) -> ExistingCluster:
     """Copy the context to the demo's kubeconfig (mode 0600), ask the API server for an answer, and record the choice.
 
     Raises ClusterUnusable if the folder's demo runs elsewhere, or if the API server does not answer.

@@ -23,7 +23,7 @@ _PROGRAMS = {
 
 
 @dataclass(frozen=True)
-class Home:
+class DemoHome:
     """The demo's folder."""
 
     root: Path

@@ -16,7 +16,7 @@ from tidemark_devcluster.control_plane.start import StartOptions
 from tidemark_devcluster.demo import cluster, existing_cluster, flights, services, show, status
 from tidemark_devcluster.demo.checks import check_machine
 from tidemark_devcluster.demo.existing_cluster import ExistingCluster
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error of ours is one line."""
     options = parser().parse_args(arguments)
-    home = Home(options.home.absolute())
+    home = DemoHome(options.home.absolute())
     try:
         if options.command == "up":
             up(home, options.seconds_per_month, options.looks, reset=options.reset)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False) -> None:
+def up(home: DemoHome, seconds_per_month: float, looks: int, *, reset: bool = False) -> None:
     """Start missing processes, create absent objects, and show the first rows.
 
     Running processes stay, and so do the user's edits of the examples, unless `reset`.
@@ -102,7 +102,7 @@ def _make_examples(api: cluster.Cluster, manifests: str, *, reset: bool) -> str:
     return f", {found} objects of examples/ were there and stay as they are" if found else ""
 
 
-def _existing_cluster(home: Home, progress: ProgressOutput) -> ExistingCluster | None:
+def _existing_cluster(home: DemoHome, progress: ProgressOutput) -> ExistingCluster | None:
     """The user's cluster, if KUBECONFIG or CONTEXT names one that may be used, or if an earlier `up` used it."""
     kubectl = existing_cluster.find_kubectl(os.environ)
     context = existing_cluster.chosen_context(os.environ, kubectl, home) or existing_cluster.recorded(home)
@@ -119,7 +119,7 @@ def _existing_cluster(home: Home, progress: ProgressOutput) -> ExistingCluster |
     return existing_cluster.adopt(context, kubectl, home)
 
 
-def _own_control_plane(home: Home, progress: ProgressOutput, programs: tuple[recipe.Program, ...]) -> ControlPlane:
+def _own_control_plane(home: DemoHome, progress: ProgressOutput, programs: tuple[recipe.Program, ...]) -> ControlPlane:
     """The demo's own control plane, started with `programs` and with all other programs that are built.
 
     kube-controller-manager is compiled last: views are computed without it.
@@ -133,7 +133,7 @@ def _own_control_plane(home: Home, progress: ProgressOutput, programs: tuple[rec
     return plane
 
 
-def down(home: Home, *, delete: bool) -> None:
+def down(home: DemoHome, *, delete: bool) -> None:
     """End the supervisor, the feeder, the operator with its replicas and planner, and the control plane; nothing
     else."""
     step = ProgressOutput(sys.stderr).step("ending the demo", "some seconds")

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from tidemark_devcluster.demo import cluster, flights, services
 from tidemark_devcluster.demo.cluster import Cluster
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.errors import StartFailed
 from tidemark_devcluster.programs.progress import ProgressOutput
 
@@ -23,7 +23,7 @@ _GATEWAY_SECONDS = 180.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
-def wait_for_gateway(home: Home, progress: ProgressOutput) -> None:
+def wait_for_gateway(home: DemoHome, progress: ProgressOutput) -> None:
     """Wait until the operator leads and answers: what status says before that is of the operator before.
 
     Raises StartFailed if the operator ends, or does not answer in time.
@@ -45,7 +45,7 @@ def wait_for_gateway(home: Home, progress: ProgressOutput) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress: ProgressOutput) -> None:
+def wait_until_hydrated(home: DemoHome, api: Cluster, own: frozenset[str], progress: ProgressOutput) -> None:
     """Show each Dataflow of `own` as it becomes hydrated. Other Dataflows are not waited for.
 
     Raises StartFailed if one of `own` does not hydrate in time.
@@ -71,14 +71,14 @@ def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress:
         time.sleep(_POLL_SECONDS)
 
 
-def _stuck(api: Cluster, states: list[cluster.DataflowState], home: Home) -> str:
+def _stuck(api: Cluster, states: list[cluster.DemoDataflow], home: DemoHome) -> str:
     lines = [f"  {s.name}: {s.reason}" for s in states if not s.hydrated]
     lines += [f"  replica {name}: {state}" for name, state in cluster.replica_states(api).items()]
     why = "\n".join(lines)
     return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
 
 
-def show_frontiers(home: Home, api: Cluster, looks: int, out: TextIO) -> None:
+def show_frontiers(home: DemoHome, api: Cluster, looks: int, out: TextIO) -> None:
     """Print all frontiers, then at `looks` times the views as they run with the clock, then rows."""
     print("\n$ kubectl tidemark frontiers", file=out, flush=True)
     _tidemark(home, "frontiers")
@@ -90,7 +90,7 @@ def show_frontiers(home: Home, api: Cluster, looks: int, out: TextIO) -> None:
     _tidemark(home, "query", _QUERY, rows=True)
 
 
-def _tidemark(home: Home, *arguments: str, rows: bool = False) -> None:
+def _tidemark(home: DemoHome, *arguments: str, rows: bool = False) -> None:
     """Run the command line and print what it prints; a busy planner is asked again, and so is a view without `rows`.
 
     The first month of flights may still be on its way when the views have hydrated.
@@ -108,12 +108,12 @@ def _tidemark(home: Home, *arguments: str, rows: bool = False) -> None:
         raise StartFailed(f"`kubectl tidemark {arguments[0]}` failed; the operator's log: {home.log('operator')}")
 
 
-def _run_tidemark(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_tidemark(home: DemoHome, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
     return subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, capture_output=True, text=True)
 
 
-def say_what_next(home: Home, out: TextIO) -> None:
+def say_what_next(home: DemoHome, out: TextIO) -> None:
     arrived = flights.months_arrived(home.incoming)
     rest = "all are here" if arrived == len(flights.MONTHS) else "the next in a few seconds"
     print(

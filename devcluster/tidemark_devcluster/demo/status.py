@@ -8,19 +8,19 @@ from pathlib import Path
 
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo import services
-from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.supervision import plane as supervised
 from tidemark_devcluster.supervision.process import SUPERVISOR
 from tidemark_devcluster.supervision.record import RestartRecord
-from tidemark_devcluster.supervision.table import Row, row
+from tidemark_devcluster.supervision.table import ProgramRow, row
 
 
-def is_demo(plane: ControlPlane, home: Home) -> bool:
+def is_demo(plane: ControlPlane, home: DemoHome) -> bool:
     """Whether this control plane is that of a demo in `home`."""
     return plane.layout.root == home.plane().layout.root and home.pid_file(services.OPERATOR).parent.exists()
 
 
-def rows(home: Home) -> list[Row]:
+def rows(home: DemoHome) -> list[ProgramRow]:
     """One row for each program of the demo; without a control plane where it uses the user's."""
     restarts = RestartRecord(home.restarts)
     servers = [] if home.existing_cluster.exists() else supervised.rows(home.plane(), restarts)
@@ -33,7 +33,7 @@ def rows(home: Home) -> list[Row]:
     return [*servers, *own]
 
 
-def compared(before: Sequence[Row], after: Sequence[Row]) -> str:
+def compared(before: Sequence[ProgramRow], after: Sequence[ProgramRow]) -> str:
     """One line: which programs were running before, and which were started again, or for the first time."""
     was = {each.program: each for each in before}
     kinds: dict[str, list[str]] = {"found running": [], "started again": [], "started": []}

@@ -16,7 +16,7 @@ from tidemark_devcluster.control_plane.layout import write_private
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import base, host, sizes
 from tidemark_devcluster.images.buildah import Buildah
-from tidemark_devcluster.programs.cache import GIB, Cache, require_disk
+from tidemark_devcluster.programs.cache import GIB, BuildCache, require_disk
 from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import SOURCE
 
@@ -60,7 +60,7 @@ def image_name(target: str) -> str:
 
 
 @dataclass(frozen=True)
-class BuildContext:
+class ImageBuildContext:
     """The settings of a build of images, while its lock is held."""
 
     buildah: Buildah
@@ -110,9 +110,11 @@ def packages_of(python: str, *, made_here: bool) -> tuple[str, ...]:
 
 
 @contextmanager
-def workshop(options: BuildOptions, environ: Mapping[str, str], progress: ProgressOutput) -> Iterator[BuildContext]:
+def workshop(
+    options: BuildOptions, environ: Mapping[str, str], progress: ProgressOutput
+) -> Iterator[ImageBuildContext]:
     """One build at a time, with the base image that was asked for and what builds need of this machine."""
-    cache = Cache.of(environ)
+    cache = BuildCache.of(environ)
     folder = cache.root / "images"
     require_disk(folder, BUILD_DISK, "building images", "TIDEMARK_CACHE")
     with (
@@ -127,7 +129,7 @@ def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progre
         pip_conf = Path(temporary) / "pip.conf"
         pip_conf.write_text(mine.pip_conf, encoding="utf-8")
         arguments = (*packages_of(python, made_here=not options.python), *host.volumes(mine, pip_conf))
-        yield BuildContext(buildah, folder, arguments, progress)
+        yield ImageBuildContext(buildah, folder, arguments, progress)
 
 
 def build_all(options: BuildOptions, environ: Mapping[str, str], progress: ProgressOutput) -> dict[str, Image]:

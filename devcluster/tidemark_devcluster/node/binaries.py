@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import Binaries, ensure_families, from_assets
-from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.cache import BuildCache
 from tidemark_devcluster.programs.progress import ProgressOutput
 
 
@@ -31,7 +31,7 @@ def ensure_node_binaries(environ: Mapping[str, str], progress: ProgressOutput) -
         (recipe.COREDNS_SERVER,): (recipe.COREDNS_SERVER,),
         (recipe.PAUSE_PROGRAM,): (recipe.PAUSE_PROGRAM,),
     }
-    paths = given | ensure_families(families, Cache.of(environ), environ, progress)
+    paths = given | ensure_families(families, BuildCache.of(environ), environ, progress)
     return NodeBinaries(
         plane=Binaries(
             etcd=paths[recipe.ETCD_SERVER],

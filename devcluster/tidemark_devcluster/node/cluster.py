@@ -19,7 +19,7 @@ from tidemark_devcluster.control_plane import api, processes
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.control_plane.kubectl import KUBECTL_SECONDS, run_kubectl
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
-from tidemark_devcluster.control_plane.processes import Identity
+from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed, StartFailed
 from tidemark_devcluster.node import cgroups, host_requirements, process_tree, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
@@ -144,7 +144,7 @@ class OneNode:
             return False
         return api.answers(API_PORT, self.layout.certificate, token, "/readyz", addresses.node)
 
-    def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], outer: ProcessIdentity | None = None) -> None:
         """Wait until `condition` holds or the node's first process has ended (`outer`, or the recorded one)."""
         deadline = time.monotonic() + READY_SECONDS
         while not condition():

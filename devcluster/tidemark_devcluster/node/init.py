@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.control_plane import api
-from tidemark_devcluster.control_plane.commands import Command
+from tidemark_devcluster.control_plane.commands import ServerCommand
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.errors import DevClusterError, StartFailed
 from tidemark_devcluster.node import veth
@@ -32,10 +32,10 @@ LOG_KEPT_BYTES = 8 << 20
 
 
 @dataclass
-class Server:
+class NodeServer:
     """One server that should run."""
 
-    command: Command
+    command: ServerCommand
     pid: int | None = None
     not_before: float = 0.0
 
@@ -87,14 +87,14 @@ def _wait_for_interface() -> None:
 
 
 def _serve(plan: Plan) -> None:
-    servers = [Server(command) for command in plan.first]
+    servers = [NodeServer(command) for command in plan.first]
     waiting = plan.then
     while True:
         for server in servers:
             if server.pid is None and time.monotonic() >= server.not_before:
                 server.start()
         if waiting and _api_is_ready(Addresses(plan.number)):
-            servers += [Server(command) for command in waiting]
+            servers += [NodeServer(command) for command in waiting]
             waiting = ()
             continue
         signal.sigtimedwait([signal.SIGCHLD], POLL_SECONDS if waiting else TICK_SECONDS)
@@ -109,7 +109,7 @@ def _api_is_ready(addresses: Addresses) -> bool:
     return api.answers(API_PORT, LAYOUT.certificate, token, "/readyz", addresses.node)
 
 
-def _reap(servers: list[Server]) -> None:
+def _reap(servers: list[NodeServer]) -> None:
     """Reap every child that ended: servers, and orphaned processes."""
     while True:
         try:

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, Command, etcd
+from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ServerCommand, etcd
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.host_requirements import SYSTEM_PATH, find
@@ -23,8 +23,8 @@ class Plan:
 
     state: str
     number: int
-    first: tuple[Command, ...]
-    then: tuple[Command, ...]
+    first: tuple[ServerCommand, ...]
+    then: tuple[ServerCommand, ...]
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -33,7 +33,7 @@ class Plan:
     def from_json(text: str) -> "Plan":
         read = json.loads(text)
         first, then = (
-            tuple(Command(one["name"], tuple(one["arguments"]), one["environment"]) for one in read[stage])
+            tuple(ServerCommand(one["name"], tuple(one["arguments"]), one["environment"]) for one in read[stage])
             for stage in ("first", "then")
         )
         return Plan(read["state"], read["number"], first, then)
@@ -50,12 +50,14 @@ def kubeconfig(name: str) -> Path:
     return CONFIG / f"{name}.kubeconfig"
 
 
-def containerd() -> Command:
+def containerd() -> ServerCommand:
     # it looks for runc and its shim on PATH
-    return Command("containerd", (find("containerd"), f"--config={CONFIG}/containerd.toml"), {"PATH": SYSTEM_PATH})
+    return ServerCommand(
+        "containerd", (find("containerd"), f"--config={CONFIG}/containerd.toml"), {"PATH": SYSTEM_PATH}
+    )
 
 
-def apiserver(binaries: NodeBinaries, addresses: Addresses) -> Command:
+def apiserver(binaries: NodeBinaries, addresses: Addresses) -> ServerCommand:
     """For pods and the host, with the authorisation and admission that a node needs."""
     options = (
         "--etcd-servers=unix://etcd.sock",
@@ -78,10 +80,10 @@ def apiserver(binaries: NodeBinaries, addresses: Addresses) -> Command:
         "--shutdown-delay-duration=0s",
         "--profiling=false",
     )
-    return Command(APISERVER, (str(binaries.plane.kube_apiserver), *options), {"GOGC": "50"})
+    return ServerCommand(APISERVER, (str(binaries.plane.kube_apiserver), *options), {"GOGC": "50"})
 
 
-def controller_manager(binaries: NodeBinaries) -> Command:
+def controller_manager(binaries: NodeBinaries) -> ServerCommand:
     options = (
         f"--kubeconfig={kubeconfig(CONTROLLER_MANAGER)}",
         "--leader-elect=false",
@@ -93,21 +95,21 @@ def controller_manager(binaries: NodeBinaries) -> Command:
         "--use-service-account-credentials=true",
         "--profiling=false",
     )
-    return Command(CONTROLLER_MANAGER, (str(binaries.plane.kube_controller_manager), *options), {"GOGC": "50"})
+    return ServerCommand(CONTROLLER_MANAGER, (str(binaries.plane.kube_controller_manager), *options), {"GOGC": "50"})
 
 
-def scheduler(binaries: NodeBinaries) -> Command:
+def scheduler(binaries: NodeBinaries) -> ServerCommand:
     options = (f"--kubeconfig={kubeconfig('kube-scheduler')}", "--leader-elect=false", "--secure-port=0")
-    return Command("kube-scheduler", (str(binaries.kube_scheduler), *options), {"GOGC": "50"})
+    return ServerCommand("kube-scheduler", (str(binaries.kube_scheduler), *options), {"GOGC": "50"})
 
 
-def kube_proxy(binaries: NodeBinaries) -> Command:
-    return Command(
+def kube_proxy(binaries: NodeBinaries) -> ServerCommand:
+    return ServerCommand(
         "kube-proxy", (str(binaries.kube_proxy), f"--config={CONFIG}/kube-proxy.json"), {"PATH": SYSTEM_PATH}
     )
 
 
-def kubelet(binaries: NodeBinaries, addresses: Addresses) -> Command:
+def kubelet(binaries: NodeBinaries, addresses: Addresses) -> ServerCommand:
     options = (
         f"--config={CONFIG}/kubelet.json",
         f"--kubeconfig={kubeconfig('kubelet')}",
@@ -116,4 +118,4 @@ def kubelet(binaries: NodeBinaries, addresses: Addresses) -> Command:
         f"--hostname-override={NODE_NAME}",
         f"--node-ip={addresses.node}",
     )
-    return Command("kubelet", (str(binaries.kubelet), *options), {"PATH": SYSTEM_PATH})
+    return ServerCommand("kubelet", (str(binaries.kubelet), *options), {"PATH": SYSTEM_PATH})

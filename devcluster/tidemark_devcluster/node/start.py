@@ -15,7 +15,7 @@ from typing import Protocol
 from tidemark_devcluster.control_plane import credentials, processes
 from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
-from tidemark_devcluster.control_plane.processes import Identity
+from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed
 from tidemark_devcluster.node import archive, cgroups, host_requirements, process_tree, servers, settings, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
@@ -42,7 +42,7 @@ class StartedNode(Protocol):
 
     def serves(self, addresses: Addresses) -> bool: ...
 
-    def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None: ...
+    def wait(self, what: str, condition: Callable[[], bool], outer: ProcessIdentity | None = None) -> None: ...
 
 
 def start(node: StartedNode, binaries: NodeBinaries, die_with_starter: bool) -> None:

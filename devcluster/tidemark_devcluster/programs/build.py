@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed
 from tidemark_devcluster.programs import recipe, toolchain
-from tidemark_devcluster.programs.cache import GIB, Cache, require_disk, require_memory
+from tidemark_devcluster.programs.cache import GIB, BuildCache, require_disk, require_memory
 from tidemark_devcluster.programs.progress import ProgressLine, ProgressOutput
 from tidemark_devcluster.programs.recipe import Program
 
@@ -60,7 +60,7 @@ def ensure_binaries(
     `programs` may leave out kube-controller-manager; a copy that is already there is returned all the same.
     Raises AssetsIncomplete, BuildFailed or NotEnoughRoom.
     """
-    cache = Cache.of(environ)
+    cache = BuildCache.of(environ)
     paths = cached(cache, recipe.PROGRAMS) | from_assets(environ)
     missing = [program for program in programs if program not in paths]
     if missing:
@@ -74,7 +74,7 @@ def ensure_binaries(
     )
 
 
-def cached(cache: Cache, family: Family) -> dict[Program, Path]:
+def cached(cache: BuildCache, family: Family) -> dict[Program, Path]:
     """The programs of `family` that the cache holds."""
     folder = cache.binaries(recipe.digest(family))
     return {program: folder / program.name for program in family if (folder / program.name).is_file()}
@@ -97,7 +97,7 @@ def ensure_versitygw(environ: Mapping[str, str], progress: ProgressOutput) -> Pa
 
 def _ensure_apart(program: Program, environ: Mapping[str, str], progress: ProgressOutput) -> Path:
     """A program that has a go.mod, and so a folder of binaries, of its own."""
-    return ensure_built((program,), Cache.of(environ), environ, progress, (program,))[program]
+    return ensure_built((program,), BuildCache.of(environ), environ, progress, (program,))[program]
 
 
 def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
@@ -118,7 +118,7 @@ def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
 
 def ensure_built(
     programs: Iterable[Program],
-    cache: Cache,
+    cache: BuildCache,
     environ: Mapping[str, str],
     progress: ProgressOutput,
     family: Family = recipe.PROGRAMS,
@@ -134,7 +134,7 @@ def ensure_built(
 
 def ensure_families(
     wanted: Mapping[Family, tuple[Program, ...]],
-    cache: Cache,
+    cache: BuildCache,
     environ: Mapping[str, str],
     progress: ProgressOutput,
     *,
@@ -155,25 +155,25 @@ def ensure_families(
                 require_memory(BUILD_MEMORY, purpose)
                 go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
                 progress.say(f"{purpose} with {go}, once, into {folders[family]}")
-                _build(missing, BuildContext(go, folders[family], cache, environ, progress, lock))
+                _build(missing, ProgramBuildContext(go, folders[family], cache, environ, progress, lock))
         if not more_to_come:
             shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
     return paths
 
 
 @dataclass(frozen=True)
-class BuildContext:
+class ProgramBuildContext:
     """The settings of one build, while its lock is held."""
 
     go: toolchain.Go
     folder: Path
-    cache: Cache
+    cache: BuildCache
     environ: Mapping[str, str]
     progress: ProgressOutput
     lock: int
 
 
-def _build(programs: list[Program], context: BuildContext) -> None:
+def _build(programs: list[Program], context: ProgramBuildContext) -> None:
     """Compile `programs` one after the other (each uses all cores), while the lock is held."""
     context.folder.mkdir(parents=True, exist_ok=True)
     for leftover in context.folder.glob("*.partial"):
@@ -182,7 +182,7 @@ def _build(programs: list[Program], context: BuildContext) -> None:
         _compile(program, context)
 
 
-def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:
+def go_environment(cache: BuildCache, environ: Mapping[str, str]) -> dict[str, str]:
     """The same for every program, or the build cache would be missed."""
     return toolchain.environment(environ) | {
         "CGO_ENABLED": "0",
@@ -192,7 +192,7 @@ def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _compile(program: Program, context: BuildContext) -> None:
+def _compile(program: Program, context: ProgramBuildContext) -> None:
     """Compile one program beside its final name, then rename it there."""
     binary = context.folder / program.name
     unfinished = binary.with_name(f"{program.name}.partial")
@@ -211,7 +211,7 @@ def _compile(program: Program, context: BuildContext) -> None:
     step.done(f", {binary.stat().st_size / 1e6:.0f} MB")
 
 
-def _run_compiler(program: Program, target: Path, log: Path, context: BuildContext, step: ProgressLine) -> int:
+def _run_compiler(program: Program, target: Path, log: Path, context: ProgramBuildContext, step: ProgressLine) -> int:
     """Run `go build`, showing that time passes; its output goes to the log, its status is returned."""
     options = ["-ldflags", recipe.linker_flags(), "-o", str(target)]
     with log.open("wb") as output:

@@ -23,18 +23,18 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Cache:
+class BuildCache:
     """The cache's root and what lies where below it."""
 
     root: Path
 
     @staticmethod
-    def of(environ: Mapping[str, str]) -> "Cache":
+    def of(environ: Mapping[str, str]) -> "BuildCache":
         """The cache that the environment names."""
         if named := environ.get("TIDEMARK_CACHE"):
-            return Cache(Path(named).expanduser().absolute())
+            return BuildCache(Path(named).expanduser().absolute())
         base = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "~", ".cache")
-        return Cache(Path(base).expanduser().absolute() / "tidemark")
+        return BuildCache(Path(base).expanduser().absolute() / "tidemark")
 
     def binaries(self, digest: str) -> Path:
         return self.root / "control-plane" / digest

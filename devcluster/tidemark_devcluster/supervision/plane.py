@@ -16,7 +16,7 @@ from tidemark_devcluster.programs.progress import ProgressOutput
 from tidemark_devcluster.supervision import process
 from tidemark_devcluster.supervision.process import SUPERVISOR
 from tidemark_devcluster.supervision.record import RestartRecord
-from tidemark_devcluster.supervision.table import Row, row
+from tidemark_devcluster.supervision.table import ProgramRow, row
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def start_supervisor(plane: ControlPlane, *, durable: bool) -> None:
     process.start(words, layout.root, layout.log(SUPERVISOR), layout.pid_file(SUPERVISOR), record_of(plane))
 
 
-def rows(plane: ControlPlane, restarts: RestartRecord) -> list[Row]:
+def rows(plane: ControlPlane, restarts: RestartRecord) -> list[ProgramRow]:
     """The rows of the servers."""
     layout, port, counts = plane.layout, plane.layout.stored_port(), restarts.read()
     addresses = {ETCD: f"unix:{layout.root / 'etcd.sock'}", APISERVER: server_url(port) if port else ""}
@@ -57,7 +57,7 @@ def rows(plane: ControlPlane, restarts: RestartRecord) -> list[Row]:
     ]
 
 
-def all_rows(plane: ControlPlane) -> list[Row]:
+def all_rows(plane: ControlPlane) -> list[ProgramRow]:
     """The rows of the servers, and of the supervisor that `tidemark-devcluster up` starts."""
     layout = plane.layout
     mine = row(SUPERVISOR, layout.pid_file(SUPERVISOR), 0, "", layout.log(SUPERVISOR))

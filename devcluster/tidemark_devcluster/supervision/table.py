@@ -14,7 +14,7 @@ _HEAD = ("PROGRAM", "PID", "SINCE", "RESTARTS", "ADDRESS", "LOG")
 
 
 @dataclass(frozen=True)
-class Row:
+class ProgramRow:
     """One program: its pid and the time of its start (seconds since 1970), None while it does not run; how often it was
     restarted; where it listens, empty where it does not. `has_died`: it was started, and ended though nobody stopped
     it."""
@@ -28,14 +28,14 @@ class Row:
     log: str
 
 
-def row(program: str, pid_file: Path, restarts: int, address: str, log: Path) -> Row:
+def row(program: str, pid_file: Path, restarts: int, address: str, log: Path) -> ProgramRow:
     """The row of a program with this pid file."""
     identity = processes.running(pid_file)
     pid, since = (identity.pid, processes.started_at(identity)) if identity else (None, None)
-    return Row(program, pid, identity is None and pid_file.exists(), since, restarts, address, str(log))
+    return ProgramRow(program, pid, identity is None and pid_file.exists(), since, restarts, address, str(log))
 
 
-def text(rows: Sequence[Row]) -> str:
+def text(rows: Sequence[ProgramRow]) -> str:
     """Columns, with a head."""
     cells = [_HEAD, *(_cells(each) for each in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD))]
@@ -43,7 +43,7 @@ def text(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _cells(of: Row) -> tuple[str, ...]:
+def _cells(of: ProgramRow) -> tuple[str, ...]:
     since = "-" if of.since is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(of.since))
     log = os.path.relpath(of.log) if Path(of.log).is_relative_to(Path.cwd()) else of.log
     return (

@@ -15,7 +15,7 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 
 
 @dataclass(frozen=True)
-class TableState:
+class SourceTableState:
     """One table. `name`: for people. `upper` None: no replica has reported it. `report` None: no ingester has reported
     the table yet. `ingesting`: whether the source is ingested now; it is not while it, or its instance, is
     suspended."""
@@ -45,7 +45,7 @@ def readers_of(
         yield from ((key, table) for table in tables if storing or GlobalId(table.shard.shard_id) in imported)
 
 
-def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:
+def tables_of(source: SourceState, fleet: Fleet) -> Iterator[SourceTableState]:
     """The tables in the order of the source."""
     if source.pinned is None:
         return
@@ -55,10 +55,10 @@ def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:
     for name, ingested in source.tables():
         known = book.frontiers(ingested.shard.shard_id)
         upper = known.upper if known else None
-        yield TableState(source, name, ingested, upper, reports.get(ingested.table.name), ingesting)
+        yield SourceTableState(source, name, ingested, upper, reports.get(ingested.table.name), ingesting)
 
 
-def all_tables(registry: Registry, fleet: Fleet) -> Iterator[TableState]:
+def all_tables(registry: Registry, fleet: Fleet) -> Iterator[SourceTableState]:
     """The tables of all DataSources of all namespaces."""
     for source in registry.all_sources():
         yield from tables_of(source, fleet)

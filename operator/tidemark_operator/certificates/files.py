@@ -31,7 +31,7 @@ def path_of(folder: Path, place: SecretLocation) -> Path:
     return folder / ".".join(filter(None, place.key))
 
 
-class FileStore:
+class FolderStore:
     """Implements `Store`. `folder`: only this user can enter it."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from tidemark_operator.certificates.store import Files, SecretLocation, StoredFi
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube.client import LEASES, REPLICAS, SECRETS, ApiError, Body, Conflict, Kube
 from tidemark_operator.kube.leadership import LEASE
-from tidemark_operator.kube.revisions import Owner
+from tidemark_operator.kube.revisions import RevisionOwner
 
 OPAQUE = "Opaque"
 
@@ -53,7 +53,7 @@ class SecretStore:
     async def _owner(self, place: SecretLocation) -> Body | None:
         """The present owner reference of a Secret; None: the Lease does not exist."""
         if place.owner is not None:
-            return Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()
+            return RevisionOwner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
         if lease is None:
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidemark_operator.controller.answers.copies import CopyAnswer
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
+from tidemark_operator.controller.hydration.hydration_gate import MemoryExhaustion
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
@@ -54,7 +54,7 @@ class HydrationOutOfMemory:
     """A hydration ran out of memory in a process beside the replica's, which lives on."""
 
     replica: ReplicaId
-    ran_out: OutOfMemory
+    ran_out: MemoryExhaustion
 
 
 @dataclass(frozen=True)

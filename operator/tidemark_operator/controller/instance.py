@@ -32,7 +32,7 @@ from tidemark_operator.controller.ingestion_registry import IngestionRegistry
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
 from tidemark_operator.controller.replicas.disconnected_replicas import DisconnectedReplicas, Has
 from tidemark_operator.controller.replicas.excluded_dataflows import ExcludedDataflows
-from tidemark_operator.controller.replicas.replica_link import Link
+from tidemark_operator.controller.replicas.replica_link import ReplicaLink
 from tidemark_operator.controller.replicas.shard_reports import ShardReports
 from tidemark_operator.controller.reports.replica_problems import ReplicaProblems
 from tidemark_protocol.frontier import Frontier
@@ -68,7 +68,7 @@ class Instance:
         )
         self.shard_reports = ShardReports(self.dataflows, shards)
         self._history = History()
-        self._links: dict[ReplicaId, Link] = {}
+        self._links: dict[ReplicaId, ReplicaLink] = {}
         self.hydrations = HydrationHistory()
         self.ingestions = IngestionRegistry(shards, self.send_to)
         self.peeks, self.replica_problems = PendingPeeks(), ReplicaProblems()
@@ -85,7 +85,7 @@ class Instance:
         return self._links.keys()
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[ReplicaLink]:
         """The links of connected replicas."""
         return list(self._links.values())
 
@@ -160,7 +160,7 @@ class Instance:
         self._broadcast(compacted)
         known = () if has is None else [id for dataflow in has.dataflows for id in dataflow.export_ids]
         gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource, known)
-        link = self._links[replica] = Link(connection, gate)
+        link = self._links[replica] = ReplicaLink(connection, gate)
         self.disconnected.connected(replica, begins)
         self.excluded.described(replica, has, now_ms)
         link.exclude(self.excluded.ids(replica, self.dataflows.owners()))
@@ -198,7 +198,7 @@ class Instance:
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._recipients), *self._reap()]
 
-    def link(self, replica: ReplicaId, connection: int) -> Link | None:
+    def link(self, replica: ReplicaId, connection: int) -> ReplicaLink | None:
         """The link, if this is still the replica's connection."""
         link = self._links.get(replica)
         return link if link is not None and link.connection == connection else None

@@ -8,7 +8,7 @@ from tidemark_operator.orchestrator.interface import (
     PodSpec,
     ReplicaSpec,
     Requests,
-    Scratch,
+    ScratchVolume,
     Volume,
 )
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -31,7 +31,7 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
             executors=Executors(pod.executors, executor.cores, executor.memory_bytes, _requests(executor))
             if pod.executors
             else Executors(),
-            scratch=Scratch(pod.scratch_bytes, pod.scratch_claim),
+            scratch=ScratchVolume(pod.scratch_bytes, pod.scratch_claim),
             volumes=tuple(Volume(each.claim, each.path, each.read_only) for each in pod.volumes),
             credentials=instance.credentials if instance else "",
             source_secrets=instance.source_secrets if instance else (),

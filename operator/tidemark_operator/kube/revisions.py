@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Owner:
+class RevisionOwner:
     """The object that owns a revision, and with which it is collected."""
 
     api_version: str
@@ -56,7 +56,7 @@ def revision_name(owner: Meta, number: int) -> str:
     return f"{owner.name}-{owner.uid[:8]}-r{number}"
 
 
-def build_revision(owner: Owner, number: int, value: Any) -> Body:
+def build_revision(owner: RevisionOwner, number: int, value: Any) -> Body:
     """The ControllerRevision that holds `value`; raises Rejected where it exceeds MAX_STORED_BYTES."""
     data = base64.b64encode(zlib.compress(codec.encode(value), 9)).decode()
     if len(data) > MAX_STORED_BYTES:
@@ -134,7 +134,7 @@ class Revisions:
         bodies = await self._kube.list(REVISIONS, f"{OWNER_LABEL}={owner.uid}", owner.namespace)
         return sorted(bodies, key=lambda body: int(body["revision"]))
 
-    async def store(self, owner: Owner, number: int, value: Any) -> str:
+    async def store(self, owner: RevisionOwner, number: int, value: Any) -> str:
         """Stores it and returns its name. One of that number that is there already must hold the same."""
         body = build_revision(owner, number, value)
         name: str = body["metadata"]["name"]

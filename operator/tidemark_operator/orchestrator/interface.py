@@ -56,7 +56,7 @@ class Executors:
 
 
 @dataclass(frozen=True)
-class Scratch:
+class ScratchVolume:
     """The volume of arrangements: an emptyDir of `bytes`, or the claim that driver and executors share."""
 
     bytes: int = 20 << 30
@@ -80,7 +80,7 @@ class PodSpec:
 
     requests: Requests = Requests()
     executors: Executors = Executors()
-    scratch: Scratch = Scratch()
+    scratch: ScratchVolume = ScratchVolume()
     volumes: tuple[Volume, ...] = ()
     credentials: str = ""
     source_secrets: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProcessProblem:
     """The reason why a process does not run, for a condition: a CamelCase `reason`, and a message for the user."""
 
     reason: str
@@ -154,7 +154,7 @@ class Workers:
 
     wanted: int
     running: int
-    problem: Problem | None = None
+    problem: ProcessProblem | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Observation:
     restarts: int = 0
     last_exit: Exit | None = None
     shape: str = ""
-    problem: Problem | None = None
+    problem: ProcessProblem | None = None
     executors: Workers | None = None
 
 

@@ -35,7 +35,7 @@ class RowCount:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenShard:
     """A shard, and the kind of export that writes it."""
 
     kind: str
@@ -69,10 +69,10 @@ class DataflowRevision:
                 return sink.sink.shard
         return None
 
-    def written(self, export: str) -> Written | None:
+    def written(self, export: str) -> WrittenShard | None:
         """The shard that an export of this name is written to, with the kind of export; None as in `view_shard`."""
         shard = self.view_shard(export)
-        return Written(next(e.kind for e in self.exports if e.name == export), shard) if shard else None
+        return WrittenShard(next(e.kind for e in self.exports if e.name == export), shard) if shard else None
 
     def export_id(self, export: str) -> GlobalId | None:
         """Exports stand in the order of the plan in both lists of the description."""

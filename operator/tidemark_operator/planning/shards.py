@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark_operator.errors import Waiting
-from tidemark_operator.planning.revision import DataflowRevision, Written
+from tidemark_operator.planning.revision import DataflowRevision, WrittenShard
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.messages.planning import PlannedExport
 from tidemark_protocol.messages.responses import DescribedShard
@@ -93,7 +93,7 @@ def is_free(shard: DescribedShard | None, id: ShardId) -> bool:
 
 def given_before(
     export: PlannedExport, pending: DataflowRevision | None, stored: Iterable[DataflowRevision], spec_digest: str
-) -> list[Written]:
+) -> list[WrittenShard]:
     """Tables that other revisions were given: the pending one, and stored ones that never served or serve no more. A
     stored revision of the same spec with the same columns is left out: after a crash of the operator it is used
     again."""
@@ -110,7 +110,7 @@ def named(columns: Sequence[Column]) -> list[tuple[str, str]]:
     return [(column.name, str(column.type)) for column in columns]
 
 
-def is_kept(written: Written, export: PlannedExport) -> bool:
+def is_kept(written: WrittenShard, export: PlannedExport) -> bool:
     """Whether the export can go on in this table. Its readers take NOT NULL from the table, which may have NULL where
     the export has none: an adopted table keeps NULL in its earlier rows."""
     before, columns = written.shard.columns, export.columns
@@ -124,9 +124,9 @@ def is_kept(written: Written, export: PlannedExport) -> bool:
 async def view_shard(
     locations: ShardLocations,
     export: PlannedExport,
-    before: Written | None,
+    before: WrittenShard | None,
     look_up: ShardLookup,
-    given: Sequence[Written] = (),
+    given: Sequence[WrittenShard] = (),
 ) -> ShardMetadata:
     """Where an export is to be written. `before`: what the active revision writes; `given`: tables of other revisions.
     Raises Waiting."""
@@ -142,7 +142,7 @@ async def unless_finished(
     shard: ShardMetadata,
     look_up: ShardLookup,
     has_ended: HasEnded,
-    given: Sequence[Written] = (),
+    given: Sequence[WrittenShard] = (),
 ) -> ShardMetadata:
     """The shard; its next version, if the shard is finished and a new plan has updates to write. Raises Waiting."""
     (found,) = await look_up([(shard.shard_id, shard.location)])

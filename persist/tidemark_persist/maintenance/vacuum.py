@@ -23,7 +23,7 @@ MARKED_MAX = 100_000
 
 
 @dataclass(frozen=True)
-class Mark:
+class VacuumMark:
     """Files that nothing referred to at `version`, noted at `at_ms`."""
 
     version: int
@@ -60,7 +60,7 @@ def sweep(storage: Storage, now: TableFiles, grace_seconds: float) -> list[str]:
     return gone
 
 
-def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> Mark:
+def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> VacuumMark:
     """Notes the files that are not referred to. Files of unknown origin wait `orphan_age_seconds` first."""
     garbage = [
         file.path
@@ -69,15 +69,15 @@ def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> Mark:
         and file.path not in now.live
         and (file.path in now.removed or _age_seconds(file.modified_ms) >= orphan_age_seconds)
     ]
-    noted = Mark(now.version, int(time.time() * 1000), tuple(garbage[:MARKED_MAX]))
+    noted = VacuumMark(now.version, int(time.time() * 1000), tuple(garbage[:MARKED_MAX]))
     storage.write_json(VACUUM_MARK, {"version": noted.version, "at_ms": noted.at_ms, "paths": noted.paths})
     return noted
 
 
-def read_mark(storage: Storage) -> Mark | None:
+def read_mark(storage: Storage) -> VacuumMark | None:
     """The mark of the last round."""
     text = storage.read_json(VACUUM_MARK)
-    return None if text is None else Mark(text["version"], text["at_ms"], tuple(text["paths"]))
+    return None if text is None else VacuumMark(text["version"], text["at_ms"], tuple(text["paths"]))
 
 
 def _age_seconds(at_ms: int) -> float:

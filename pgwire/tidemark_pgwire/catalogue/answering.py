@@ -1,6 +1,6 @@
 """Answers one question about the catalogue: a statement, with the facts of its session.
 
-Question ──► rewritten for DuckDB ──► sandbox ──► Reply: a description or rows, new oids, changed settings
+Question ──► rewritten for DuckDB ──► sandbox ──► CatalogueReply: a description or rows, new oids, changed settings
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CatalogueReply:
     """`oids`: by name, the oids that no earlier statement named. `settings`: the new values of changed settings."""
 
     found: CatalogueAnswer | AnswerDescription
@@ -45,14 +45,14 @@ class Reply:
     settings: Mapping[str, str]
 
 
-def reply_to(question: Question) -> Reply:
+def reply_to(question: Question) -> CatalogueReply:
     """Raises CatalogueError."""
     oids, before = Oids(question.oids), dict(question.session.parameters)
     contents = CatalogueContents(question.session, question.relations, oids)
     found = rewritten(question.text, contents, question.values)
     answer = describe(found) if question.values is None else typed(sandbox.answer(statement_of(found, contents)), found)
     settings = {name: value for name, value in question.session.parameters.items() if before.get(name) != value}
-    return Reply(answer, oids.new(), settings)
+    return CatalogueReply(answer, oids.new(), settings)
 
 
 def describe(found: Rewritten) -> AnswerDescription:
@@ -60,7 +60,7 @@ def describe(found: Rewritten) -> AnswerDescription:
     return AnswerDescription(parameters, [name for name, _ in found.columns], [oid_of(t) for _, t in found.columns])
 
 
-def statement_of(found: Rewritten, contents: CatalogueContents) -> sandbox.Statement:
+def statement_of(found: Rewritten, contents: CatalogueContents) -> sandbox.SandboxStatement:
     lookups = sorted({name for function in found.functions for name in FUNCTIONS[function].lookups})
     macros = [
         f'CREATE MACRO "fn.{name}" {", ".join(FUNCTIONS[name].bodies)}'
@@ -74,7 +74,7 @@ def statement_of(found: Rewritten, contents: CatalogueContents) -> sandbox.State
         )
         for relation in found.relations
     }
-    return sandbox.Statement(found.sql, tables, {name: lookup_of(name, contents) for name in lookups}, macros)
+    return sandbox.SandboxStatement(found.sql, tables, {name: lookup_of(name, contents) for name in lookups}, macros)
 
 
 def typed(rows: pa.Table, found: Rewritten) -> CatalogueAnswer:

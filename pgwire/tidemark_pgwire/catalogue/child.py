@@ -1,6 +1,7 @@
 """A process that answers questions about the catalogue, one after the other, until its standard input ends.
 
-    length, Question ──stdin──► answered within limits of memory and CPU ──stdout──► length, Reply or CatalogueError
+    length, Question ──stdin──► answered within limits of memory and CPU
+      ──stdout──► length, CatalogueReply or CatalogueError
 
 What computes without end, or takes memory without end, ends this process and nothing else: a parser of SQL, a regular
 expression and a function of DuckDB cannot be interrupted from within.
@@ -16,7 +17,7 @@ import sys
 import traceback
 from typing import BinaryIO
 
-from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, Question, Reply, reply_to
+from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, CatalogueReply, Question, reply_to
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 MEMORY_MAX = 512 << 20
@@ -51,7 +52,7 @@ def _read(questions: BinaryIO) -> Question | None:
     return question
 
 
-def _answered(question: Question) -> Reply | CatalogueError:
+def _answered(question: Question) -> CatalogueReply | CatalogueError:
     try:
         return reply_to(question)
     except CatalogueError as error:

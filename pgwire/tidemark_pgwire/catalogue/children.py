@@ -17,7 +17,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, Question, Reply
+from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, CatalogueReply, Question
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 CHILDREN, WAITING_MAX = 2, 64
@@ -33,7 +33,7 @@ _all: set[_Child] = set()
 _waiting = 0
 
 
-async def ask(question: Question) -> Reply:
+async def ask(question: Question) -> CatalogueReply:
     """Raises CatalogueError, also where too many wait."""
     global _waiting
     if _waiting >= WAITING_MAX:
@@ -45,7 +45,7 @@ async def ask(question: Question) -> Reply:
         _waiting -= 1
 
 
-def _ask(question: Question) -> Reply:
+def _ask(question: Question) -> CatalogueReply:
     child: _Child | None = getattr(_own, "child", None)
     if child is None or not child.usable:
         if child is not None:
@@ -76,7 +76,7 @@ class _Child:
     def usable(self) -> bool:
         return self._process.poll() is None and self._asked < QUESTIONS_MAX
 
-    def ask(self, question: Question) -> Reply | CatalogueError:
+    def ask(self, question: Question) -> CatalogueReply | CatalogueError:
         """Answer a question. An error that ends the process is the question's error, too."""
         data = pickle.dumps(question)
         until = time.monotonic() + TIME_MAX_S + (0 if self._asked else _START_S)
@@ -84,7 +84,7 @@ class _Child:
         try:
             self._write(len(data).to_bytes(LENGTH_BYTES) + data)
             size = int.from_bytes(self._read(LENGTH_BYTES, until))
-            answered: Reply | CatalogueError = pickle.loads(self._read(size, until))
+            answered: CatalogueReply | CatalogueError = pickle.loads(self._read(size, until))
         except TimeoutError:
             self.end()
             return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")

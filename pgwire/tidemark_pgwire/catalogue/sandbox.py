@@ -39,7 +39,7 @@ _CONFIGURATION: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Statement:
+class SandboxStatement:
     """`tables`: of DuckDB, by name, with the types of their columns. `lookups`: tables `k`, `v` that become maps.
     `macros`: definitions."""
 
@@ -49,7 +49,7 @@ class Statement:
     macros: Sequence[str]
 
 
-def answer(statement: Statement) -> pa.Table:
+def answer(statement: SandboxStatement) -> pa.Table:
     """Raises CatalogueError."""
     try:
         with duckdb.connect(":memory:", config=dict(_CONFIGURATION)) as connection:
@@ -73,7 +73,7 @@ def _first_line(error: duckdb.Error) -> str:
     return str(error).split("\n")[0][:300]
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, statement: Statement) -> None:
+def _fill(connection: duckdb.DuckDBPyConnection, statement: SandboxStatement) -> None:
     for name, (columns, rows) in statement.tables.items():
         defined = ", ".join(f'"{column}" {stored}' for column, stored in columns)
         connection.execute(f'CREATE TABLE "{name}" ({defined})')

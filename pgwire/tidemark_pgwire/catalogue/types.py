@@ -49,7 +49,7 @@ _SAME = ("date", "timestamp", "timestamptz", "bool", "float4", "float8")
 
 
 @dataclass(frozen=True)
-class PgType:
+class CatalogueType:
     """A row of pg_type. `printed`: what format_type says. `functions`: oid and name of typinput, typoutput, typreceive,
     typsend, typmodin, typmodout, typsubscript and typanalyze."""
 
@@ -71,24 +71,24 @@ class PgType:
 
 
 @cache
-def system_types() -> Mapping[str, PgType]:
+def system_types() -> Mapping[str, CatalogueType]:
     """The types by name."""
     lines = files(__package__).joinpath("system_types.tsv").read_text().splitlines()
     return {one.name: one for one in map(_type_of, lines)}
 
 
-def _type_of(line: str) -> PgType:
+def _type_of(line: str) -> CatalogueType:
     oid, name, printed, length, by_value, kind, category, preferred, delimiter, *rest = line.split("\t")
     element, array, alignment, storage, collation, *functions = rest
     called = tuple((int(number), called) for number, called in (f.split(" ") for f in functions))
-    return PgType(
+    return CatalogueType(
         int(oid), name, printed, int(length), by_value == "1", kind, category, preferred == "1", delimiter,
         int(element), int(array), alignment, storage, int(collation), called,
     )  # fmt: skip
 
 
 @cache
-def types_by_oid() -> Mapping[int, PgType]:
+def types_by_oid() -> Mapping[int, CatalogueType]:
     return {one.oid: one for one in system_types().values()}
 
 

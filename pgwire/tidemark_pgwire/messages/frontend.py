@@ -1,4 +1,4 @@
-"""Messages of clients, decoded and checked: lengths, ends and numbers. Whatever does not fit is a ProtocolError."""
+"""Messages of clients, decoded and checked: lengths, ends and numbers. Other bytes are a ClientProtocolError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidemark_pgwire.errors import ProtocolError
+from tidemark_pgwire.errors import ClientProtocolError
 
 SSL_REQUEST, GSSENC_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 T = TypeVar("T")
@@ -113,16 +113,16 @@ class _Body:
     def text(self) -> str:
         end = self._data.find(b"\0", self._at)
         if end < 0:
-            raise ProtocolError("a text of the message does not end")
+            raise ClientProtocolError("a text of the message does not end")
         taken, self._at = self._data[self._at : end], end + 1
         try:
             return taken.decode()
         except UnicodeDecodeError:
-            raise ProtocolError("a text of the message is not UTF-8") from None
+            raise ClientProtocolError("a text of the message is not UTF-8") from None
 
     def raw(self, size: int) -> bytes:
         if size < 0 or self._at + size > len(self._data):
-            raise ProtocolError("insufficient data left in message")
+            raise ClientProtocolError("insufficient data left in message")
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
@@ -137,7 +137,7 @@ class _Body:
     def formats(self) -> tuple[int, ...]:
         found = self.numbers("H", self.number("H"))
         if any(each > 1 for each in found):
-            raise ProtocolError("a format code is neither 0 (text) nor 1 (binary)")
+            raise ClientProtocolError("a format code is neither 0 (text) nor 1 (binary)")
         return found
 
     def value(self) -> bytes | None:
@@ -147,17 +147,17 @@ class _Body:
     def kind(self) -> bytes:
         found = self.raw(1)
         if found not in (b"S", b"P"):
-            raise ProtocolError("a statement is S and a portal is P, and the message has neither")
+            raise ClientProtocolError("a statement is S and a portal is P, and the message has neither")
         return found
 
     def end(self, message: T) -> T:
         if self._at != len(self._data):
-            raise ProtocolError("the message has more bytes than its fields")
+            raise ClientProtocolError("the message has more bytes than its fields")
         return message
 
 
 def decode_startup(packet: bytes) -> Startup | Cancel | Encryption:
-    """Raises ProtocolError."""
+    """Raises ClientProtocolError."""
     body = _Body(packet)
     code = body.number("I")
     if code in (SSL_REQUEST, GSSENC_REQUEST):
@@ -167,7 +167,7 @@ def decode_startup(packet: bytes) -> Startup | Cancel | Encryption:
         return body.end(Cancel(pid, secret))
     major, minor = code >> 16, code & 0xFFFF
     if major != 3:
-        raise ProtocolError(f"unsupported frontend protocol {major}.{minor}: the server supports 3.0")
+        raise ClientProtocolError(f"unsupported frontend protocol {major}.{minor}: the server supports 3.0")
     options: dict[str, str] = {}
     while name := body.text():
         options[name] = body.text()
@@ -175,18 +175,18 @@ def decode_startup(packet: bytes) -> Startup | Cancel | Encryption:
 
 
 def decode_password(kind: bytes, packet: bytes) -> str:
-    """Raises ProtocolError."""
+    """Raises ClientProtocolError."""
     if kind != b"p":
-        raise ProtocolError("expected a password")
+        raise ClientProtocolError("expected a password")
     body = _Body(packet)
     return body.end(body.text())
 
 
 def decode(kind: bytes, packet: bytes) -> Message:
-    """Raises ProtocolError."""
+    """Raises ClientProtocolError."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        raise ProtocolError(f"invalid frontend message type {kind[0]}")
+        raise ClientProtocolError(f"invalid frontend message type {kind[0]}")
     body = _Body(packet)
     return decoder(body)
 
@@ -200,7 +200,7 @@ def _bind(body: _Body) -> Message:
     portal, statement, formats = body.text(), body.text(), body.formats()
     values = tuple(body.value() for _ in range(body.number("H")))
     if len(formats) not in (0, 1, len(values)):
-        raise ProtocolError(f"the message has {len(formats)} formats and {len(values)} parameters")
+        raise ClientProtocolError(f"the message has {len(formats)} formats and {len(values)} parameters")
     return body.end(Bind(portal, statement, formats, values, body.formats()))
 
 

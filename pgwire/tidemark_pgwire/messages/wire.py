@@ -15,7 +15,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 
-from tidemark_pgwire.errors import ConnectionClosed, ProtocolError
+from tidemark_pgwire.errors import ClientProtocolError, ConnectionClosed
 
 READ_AHEAD_BYTES = 64 * 1024
 WRITE_AHEAD_BYTES = 256 * 1024
@@ -143,14 +143,14 @@ class Wire(asyncio.Protocol):
         self._wanted = 0
 
     async def startup_packet(self) -> bytes:
-        """The body of a packet before the session: it has no type. Raises ConnectionClosed, ProtocolError."""
+        """The body of a packet before the session: it has no type. Raises ConnectionClosed, ClientProtocolError."""
         (size,) = struct.unpack("!I", await self.exactly(4))
         if not 8 <= size <= MAX_STARTUP_BYTES:
-            raise ProtocolError(f"invalid length of startup packet: {size}")
+            raise ClientProtocolError(f"invalid length of startup packet: {size}")
         return await self.exactly(size - 4)
 
     async def frame(self, max_bytes: int) -> tuple[bytes, bytes]:
-        """The type and the body of the next message. Raises ConnectionClosed, ProtocolError."""
+        """The type and the body of the next message. Raises ConnectionClosed, ClientProtocolError."""
         kind, size = await self.head(max_bytes)
         return kind, await self.body(size)
 
@@ -161,7 +161,7 @@ class Wire(asyncio.Protocol):
             pass
         kind, size = _HEADER.unpack(await self.exactly(_HEADER.size))
         if not 4 <= size <= (COPY_BYTES_MAX if kind == COPY_DATA else max_bytes):
-            raise ProtocolError(f"invalid message length: {size} bytes, at most {max_bytes} are taken")
+            raise ClientProtocolError(f"invalid message length: {size} bytes, at most {max_bytes} are taken")
         self._left = size - 4
         return kind, self._left
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway import GatewayLink, call_errors
-from tidemark_pgwire.values.rows import Column, columns_of
+from tidemark_pgwire.values.rows import ResultColumn, columns_of
 from tidemark_pgwire.values.types import INT8, TEXT
 from tidemark_protocol.errors import BatchTooLarge, StreamBroken
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -31,7 +31,7 @@ from tidemark_protocol.times import EMPTY
 class StatementAnswer:
     """`as_of`: of a query. `endless`: rows come when something changes. `held`: ends the call behind it."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     batches: AsyncGenerator[pa.RecordBatch, None]
     as_of: int | None = None
     endless: bool = False
@@ -55,19 +55,19 @@ async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest)
     """Raises WireError."""
     async with AsyncExitStack() as stack:
         header, call = await stack.enter_async_context(link.subscribe(token, request))
-        time, diff = Column(TIME_COLUMN, INT8), Column(DIFF_COLUMN, INT8)
+        time, diff = ResultColumn(TIME_COLUMN, INT8), ResultColumn(DIFF_COLUMN, INT8)
         columns = (time, diff, *columns_of(header.column_names, header.column_types))
         return StatementAnswer(columns, _changes(call), header.as_of, endless=True, held=stack.pop_all())
     raise AssertionError
 
 
-def table(rows: pa.Table, columns: Sequence[Column]) -> StatementAnswer:
+def table(rows: pa.Table, columns: Sequence[ResultColumn]) -> StatementAnswer:
     return StatementAnswer(tuple(columns), _batches_of(rows))
 
 
 def texts(name: str, lines: Sequence[str]) -> StatementAnswer:
     """A column of texts."""
-    return table(pa.table({name: pa.array(lines, pa.string())}), [Column(name, TEXT)])
+    return table(pa.table({name: pa.array(lines, pa.string())}), [ResultColumn(name, TEXT)])
 
 
 async def _batches_of(rows: pa.Table) -> AsyncGenerator[pa.RecordBatch, None]:

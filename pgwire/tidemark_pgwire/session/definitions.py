@@ -12,7 +12,7 @@ from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.session.settings import BOOLS
-from tidemark_pgwire.session.statements import Session
+from tidemark_pgwire.session.statements import StatementSession
 from tidemark_pgwire.statements.definitions import ADD, CREATE, Define, Drop
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -23,7 +23,7 @@ def not_alone(tag: str) -> WireError:
     return WireError(errors.ACTIVE_TRANSACTION, f"{tag} cannot run inside a transaction block")
 
 
-async def define(session: Session, command: Define, parameters: Sequence[Parameter]) -> str:
+async def define(session: StatementSession, command: Define, parameters: Sequence[Parameter]) -> str:
     """Create or edit an object; returns the tag. Raises WireError."""
     _require_possible(session, command.tag, parameters)
     options = dict(command.options)
@@ -67,7 +67,7 @@ async def define(session: Session, command: Define, parameters: Sequence[Paramet
     return command.tag
 
 
-async def drop(session: Session, command: Drop, parameters: Sequence[Parameter]) -> str:
+async def drop(session: StatementSession, command: Drop, parameters: Sequence[Parameter]) -> str:
     """Delete an object; returns the tag. Raises WireError."""
     _require_possible(session, command.tag, parameters)
     request = pb.DropRequest(
@@ -88,7 +88,7 @@ async def drop(session: Session, command: Drop, parameters: Sequence[Parameter])
     return command.tag
 
 
-def _require_possible(session: Session, tag: str, parameters: Sequence[Parameter]) -> None:
+def _require_possible(session: StatementSession, tag: str, parameters: Sequence[Parameter]) -> None:
     session.require_writable(tag)
     if session.transaction.explicit or session.transaction.pending is not None:
         raise not_alone(tag)
@@ -96,7 +96,7 @@ def _require_possible(session: Session, tag: str, parameters: Sequence[Parameter
         raise WireError(errors.FEATURE_NOT_SUPPORTED, f"{tag} takes no parameters: write the values into the statement")
 
 
-def _wait(session: Session, given: str | None) -> bool:
+def _wait(session: StatementSession, given: str | None) -> bool:
     """Whether the statement waits: by its own option, else by the setting."""
     if given is None:
         return session.settings.wait
@@ -105,10 +105,10 @@ def _wait(session: Session, given: str | None) -> bool:
     return found == "on"
 
 
-def _warn(session: Session, text: str) -> None:
+def _warn(session: StatementSession, text: str) -> None:
     if text:
         session.wire.write(backend.notice(text, "01000", "WARNING"))
 
 
-def _notice(session: Session, sqlstate: str, text: str) -> None:
+def _notice(session: StatementSession, sqlstate: str, text: str) -> None:
     session.wire.write(backend.notice(text, sqlstate, "NOTICE"))

@@ -1,7 +1,7 @@
 """The extended protocol: prepared statements, and portals of them.
 
 Parse ──► Prepared: the command, the types of its parameters
-Bind ──► Bound: the values ──► Describe, Execute: its rows begin ──► suspended after max_rows, or complete
+Bind ──► BoundStatement: the values ──► Describe, Execute: its rows begin ──► suspended after max_rows, or complete
 Sync: outside a transaction, all portals end
 """
 
@@ -19,7 +19,7 @@ from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.statements import (
-    Session,
+    StatementSession,
     cursor,
     describe,
     is_endless,
@@ -37,7 +37,7 @@ from tidemark_pgwire.statements.lexer import split
 from tidemark_pgwire.statements.prepared import parameters_of
 from tidemark_pgwire.statements.words import MAX_NAME
 from tidemark_pgwire.values.parameters import UNKNOWN, Parameter, decoded, kind_of, null_of
-from tidemark_pgwire.values.rows import Column
+from tidemark_pgwire.values.rows import ResultColumn
 from tidemark_pgwire.values.types import TEXT
 from tidemark_pgwire.writes.body import by_thread
 
@@ -65,7 +65,7 @@ class Prepared:
 
 
 @dataclass
-class Bound:
+class BoundStatement:
     """A portal, of the statement `name`. `size`: bytes of the parameters. `rows`: once they have begun. `finished`: all
     were sent."""
 
@@ -85,10 +85,10 @@ class Bound:
 class Extended:
     """The prepared statements and portals of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: StatementSession) -> None:
         self._session = session
         self._prepared: dict[str, Prepared] = {}
-        self._portals: dict[str, Bound] = {}
+        self._portals: dict[str, BoundStatement] = {}
 
     async def parse(self, message: frontend.Parse) -> None:
         """Raises WireError."""
@@ -120,7 +120,7 @@ class Extended:
 
     def executed(self, command: Command) -> tuple[Command, tuple[Parameter, ...]]:
         """The statement that EXECUTE means, and its parameters; others are what they are. Raises WireError."""
-        if not isinstance(command, sql.Execute):
+        if not isinstance(command, sql.ExecuteStatement):
             return command, ()
         found = self._executable(command.name)
         assert found.command is not None
@@ -157,12 +157,12 @@ class Extended:
         if isinstance(prepared.command, Write):
             _require_types(prepared.types, formats, message.values)
         parameters = tuple(map(decoded, prepared.types, formats, message.values))
-        if isinstance(prepared.command, sql.Execute):
+        if isinstance(prepared.command, sql.ExecuteStatement):
             command, parameters = self.executed(prepared.command)
             prepared = replace(prepared, command=command, types=self._executable(prepared.command.name).types)
             size = sum(PARAMETER_BYTES + 2 * getsizeof(each.text) for each in parameters)
             self._require_room(size)
-        self._portals[message.portal] = Bound(message.statement, prepared, parameters, message.results, size)
+        self._portals[message.portal] = BoundStatement(message.statement, prepared, parameters, message.results, size)
         self._session.wire.write(backend.BIND_COMPLETE)
 
     async def describe(self, message: frontend.Describe) -> None:
@@ -294,12 +294,12 @@ class Extended:
             raise WireError(errors.FEATURE_NOT_SUPPORTED, "the dialect is another one now: prepare the statement again")
         return found
 
-    def _portal(self, name: str) -> Bound:
+    def _portal(self, name: str) -> BoundStatement:
         if (found := self._portals.get(name)) is None:
             raise WireError(errors.INVALID_CURSOR, f'portal "{name}" does not exist')
         return found
 
-    async def _rows(self, bound: Bound, known: bool = True) -> Portal | None:
+    async def _rows(self, bound: BoundStatement, known: bool = True) -> Portal | None:
         """The rows, which begin once; None: the command has none. `known`: the client reads them by the statement's
         Describe."""
         session, command = self._session, bound.of.command
@@ -319,14 +319,14 @@ class Extended:
             bound.rows.reformat(bound.formats)
         return bound.rows
 
-    def _remember(self, bound: Bound, rows: Portal) -> None:
+    def _remember(self, bound: BoundStatement, rows: Portal) -> None:
         """The client knows these columns, of the portal and of its statement."""
         named = self._prepared.get(bound.name) is bound.of
         bound.of = replace(bound.of, described=_shape(rows.columns))
         if named:
             self._prepared[bound.name] = bound.of
 
-    async def _require_described(self, prepared: Prepared, columns: Sequence[Column]) -> None:
+    async def _require_described(self, prepared: Prepared, columns: Sequence[ResultColumn]) -> None:
         """Raises WireError where rows of these columns would be read by the description of others. In Spark's dialect
         a name may have the parameter's value in it: such names are compared with those of a new description."""
         known, found = prepared.described, _shape(columns)
@@ -342,9 +342,9 @@ class Extended:
             routine="RevalidateCachedQuery",  # pgjdbc and asyncpg prepare anew by it
         )
 
-    async def _columns(self, prepared: Prepared) -> tuple[Column, ...] | None:
+    async def _columns(self, prepared: Prepared) -> tuple[ResultColumn, ...] | None:
         """Parameters are NULL. Where an untyped one is refused, it is a text."""
-        if isinstance(prepared.command, sql.Execute):
+        if isinstance(prepared.command, sql.ExecuteStatement):
             prepared = self._executable(prepared.command.name)
         if prepared.command is None:
             return None
@@ -396,7 +396,7 @@ def _read(text: str, dialect: str) -> tuple[Command | None, int, dict[int, int]]
         return None, 0, {}
     words = found[0].tokens
     command = parse(found[0])
-    if isinstance(command, sql.Prepare | sql.Execute):  # their $n are those of another statement
+    if isinstance(command, sql.Prepare | sql.ExecuteStatement):  # their $n are those of another statement
         return command, 0, {}
     return command, parameter_count(words), parameter_types_of(words)
 
@@ -418,7 +418,7 @@ def _require_name(name: str) -> None:
         raise WireError("42622", f"the name of a statement or portal has at most {MAX_NAME} characters")
 
 
-async def fetch(session: Session, rows: Portal, count: int) -> int:
+async def fetch(session: StatementSession, rows: Portal, count: int) -> int:
     """Send rows of a cursor; returns how many."""
     if not count:
         return 0
@@ -426,12 +426,12 @@ async def fetch(session: Session, rows: Portal, count: int) -> int:
     return sent
 
 
-def _shape(columns: Sequence[Column] | None) -> Shape | None:
+def _shape(columns: Sequence[ResultColumn] | None) -> Shape | None:
     if columns is None:
         return None
     oids, names = [column.type.oid for column in columns], [column.name for column in columns]
     return blake2b(repr(oids).encode()).digest(), blake2b(repr(names).encode()).digest()
 
 
-def _description(columns: Sequence[Column] | None) -> bytes:
+def _description(columns: Sequence[ResultColumn] | None) -> bytes:
     return backend.NO_DATA if columns is None else backend.row_description([c.field(backend.TEXT) for c in columns])

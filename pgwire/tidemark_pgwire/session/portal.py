@@ -26,7 +26,7 @@ from tidemark_pgwire.values.rows import (
     COPY_HEADER,
     COPY_TRAILER,
     SLICE_ROWS,
-    Column,
+    ResultColumn,
     data_rows,
     result_formats,
     text_columns,
@@ -51,7 +51,7 @@ class Portal:
         self._done = self._broken = False
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ResultColumn, ...]:
         return self.answer.columns
 
     def reformat(self, formats: Sequence[int]) -> None:

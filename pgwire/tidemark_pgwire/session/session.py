@@ -29,7 +29,7 @@ from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.startup import Login, ask_token, log_in, negotiate, require_confidential
-from tidemark_pgwire.session.statements import Session, cursor, is_endless, open_rows
+from tidemark_pgwire.session.statements import StatementSession, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
@@ -96,7 +96,7 @@ class ClientConnection:
         self._running: asyncio.Task[Any] | None = None
         self._canceled = False
         self._skipping = False
-        self._session: Session | None = None
+        self._session: StatementSession | None = None
         self._ending: WireError | None = None
         """The reason why the connection ends, once it is known."""
 
@@ -168,16 +168,16 @@ class ClientConnection:
         server.enter(self, login.user)
         return login
 
-    def _opened(self, login: Login) -> Session:
+    def _opened(self, login: Login) -> StatementSession:
         settings = SessionSettings(login.user, login.settings)
         facts = SessionFacts(login.user, login.namespace, self.pid, self._wire.peer, settings.values)
         server = self._server
         times = server.limits.idle_seconds, server.limits.transaction_seconds
-        session = Session(server.link, self._wire, login.token, facts, settings, server.spool, *times)
+        session = StatementSession(server.link, self._wire, login.token, facts, settings, server.spool, *times)
         self._extended = Extended(session)
         return session
 
-    def _greet(self, session: Session) -> None:
+    def _greet(self, session: StatementSession) -> None:
         self._reported = session.settings.reported()
         status = b"".join(backend.parameter_status(name, value) for name, value in self._reported.items())
         key = backend.backend_key(self.pid, self.secret)
@@ -196,7 +196,7 @@ class ClientConnection:
 
     # --- messages ---
 
-    async def _loop(self, session: Session) -> None:
+    async def _loop(self, session: StatementSession) -> None:
         while True:
             message = await self._next_in_time(session)
             if isinstance(message, frontend.Terminate):
@@ -219,7 +219,7 @@ class ClientConnection:
             if self._ending is not None and (answered or not self._wire.has_received):
                 raise self._ending
 
-    async def _next_in_time(self, session: Session) -> Message:
+    async def _next_in_time(self, session: StatementSession) -> Message:
         """Raises WireError where the client sends nothing for too long, or its transaction lasts for too long."""
         if self._ending is not None:
             return await self._next(session, CLOSE_SECONDS)
@@ -229,7 +229,7 @@ class ClientConnection:
         except TimeoutError:
             raise errors.late_transaction() from None
 
-    async def _next(self, session: Session, limit: float | None) -> Message:
+    async def _next(self, session: StatementSession, limit: float | None) -> Message:
         """`limit`: how many seconds the client may send nothing."""
         while True:
             async for _ in session.parts(self._wire.unread, limit):  # data of a COPY that was refused
@@ -238,7 +238,7 @@ class ClientConnection:
             if kind != COPY_DATA:
                 return decode(kind, b"".join([part async for part in session.parts(size, limit)]))
 
-    async def _handle(self, session: Session, message: Message) -> None:
+    async def _handle(self, session: StatementSession, message: Message) -> None:
         extended = self._extended
         match message:
             case frontend.Query(text):
@@ -259,7 +259,7 @@ class ClientConnection:
             case frontend.Sync():
                 await self._sync(session)
 
-    async def _sync(self, session: Session) -> None:
+    async def _sync(self, session: StatementSession) -> None:
         """The end of the statements since the last one: outside a transaction block their rows are written."""
         self._skipping = False
         if not session.transaction.explicit:
@@ -274,7 +274,7 @@ class ClientConnection:
             await self._extended.close_portals()
         self._ready(session)
 
-    async def _simple(self, session: Session, text: str) -> None:
+    async def _simple(self, session: StatementSession, text: str) -> None:
         await self._extended.close_portal("")
         found = await self._read(session, len(text), partial(split, text, session.settings.dialect))
         if not found:
@@ -294,7 +294,7 @@ class ClientConnection:
                 raise
             await self._wire.drain()
 
-    async def _read(self, session: Session, size: int, work: Callable[[], T]) -> T:
+    async def _read(self, session: StatementSession, size: int, work: Callable[[], T]) -> T:
         """The result of `work` on a text of `size` characters: within the time of a statement, where a thread reads
         it."""
         if size <= LONG:
@@ -307,9 +307,9 @@ class ClientConnection:
         await self._limited(session, read())
         return made[0]
 
-    async def _statement(self, session: Session, command: Command, last: bool) -> None:
+    async def _statement(self, session: StatementSession, command: Command, last: bool) -> None:
         """`last`: of its message, which writes the rows of them all, outside a transaction block."""
-        if isinstance(command, sql.Execute):
+        if isinstance(command, sql.ExecuteStatement):
             session.transaction.require_usable()
         command, parameters = self._extended.executed(command)
         if not isinstance(command, sql.Commit | sql.Rollback):
@@ -340,7 +340,9 @@ class ClientConnection:
 
     # --- the time of a statement ---
 
-    async def _limited(self, session: Session, work: Coroutine[Any, Any, object], endless: bool = False) -> None:
+    async def _limited(
+        self, session: StatementSession, work: Coroutine[Any, Any, object], endless: bool = False
+    ) -> None:
         """`endless`: the session's own limit alone holds. Raises WireError where the statement or its transaction takes
         too long, where it is canceled, or the connection ends; ConnectionClosed where its client goes."""
         if self._ending is not None:
@@ -372,7 +374,9 @@ class ClientConnection:
             raise late or WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Its call was ended: ask again.")
         task.result()
 
-    async def _until_late(self, session: Session, task: asyncio.Task[Any], limit: float | None) -> WireError | None:
+    async def _until_late(
+        self, session: StatementSession, task: asyncio.Task[Any], limit: float | None
+    ) -> WireError | None:
         """Wait until the statement or its client ends, or a limit of time; returns the error of that. The limit of the
         transaction does not end a call that writes its rows, which has an end of its own: its outcome counts."""
         clock = asyncio.get_running_loop().time
@@ -394,7 +398,7 @@ class ClientConnection:
     def _send(self, error: WireError) -> None:
         self._wire.write(backend.error(error))
 
-    def _ready(self, session: Session) -> None:
+    def _ready(self, session: StatementSession) -> None:
         if not session.transaction.explicit:
             session.transaction.since = None
         now = session.settings.reported()
@@ -405,7 +409,7 @@ class ClientConnection:
         self._wire.write(backend.ready_for_query(session.transaction.state))
 
 
-def _require_dialect(session: Session, statement: Statement) -> None:
+def _require_dialect(session: StatementSession, statement: Statement) -> None:
     """Raises WireError where an earlier statement of the message changed the rules that the client escaped texts by."""
     if statement.dialect != session.settings.dialect and "\\" in statement.sql:
         raise WireError(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ssl import SSLContext
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.errors import ProtocolError, WireError
+from tidemark_pgwire.errors import ClientProtocolError, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.frontend import Cancel, Encryption, Startup, decode_password, decode_startup
@@ -44,13 +44,15 @@ class Login:
 
 
 async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup | Cancel:
-    """Encrypt the connection, if the client asks for it, or begins with TLS. Raises ProtocolError, Gone."""
+    """Encrypt the connection, if the client asks for it, or begins with TLS. Raises ClientProtocolError, Gone."""
     if tls is not None and await wire.first_byte() == _HANDSHAKE:
         if wire.has_received:  # it would count as sent over TLS
-            raise ProtocolError("received unencrypted data before a direct SSL connection request")
+            raise ClientProtocolError("received unencrypted data before a direct SSL connection request")
         await wire.start_tls(tls())
         if wire.application != ALPN:  # as PostgreSQL: bytes for a server of another protocol are no session
-            raise ProtocolError("received direct SSL connection request without ALPN protocol negotiation extension")
+            raise ClientProtocolError(
+                "received direct SSL connection request without ALPN protocol negotiation extension"
+            )
     for _ in range(3):
         asked = decode_startup(await wire.startup_packet())
         if not isinstance(asked, Encryption):
@@ -59,10 +61,10 @@ async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup
             wire.write(b"N")
             continue
         if wire.has_received:  # it would count as sent over TLS
-            raise ProtocolError("received unencrypted data after SSL request")
+            raise ClientProtocolError("received unencrypted data after SSL request")
         wire.write(b"S")
         await wire.start_tls(tls())
-    raise ProtocolError("the client asks for encryption again and again")
+    raise ClientProtocolError("the client asks for encryption again and again")
 
 
 def require_confidential(wire: Wire, plain_allowed: bool) -> None:

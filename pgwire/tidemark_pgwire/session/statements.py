@@ -25,19 +25,19 @@ from tidemark_pgwire.session import answers
 from tidemark_pgwire.session.answers import StatementAnswer
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import SessionSettings
-from tidemark_pgwire.session.transaction import Transaction
+from tidemark_pgwire.session.transaction import SessionTransaction
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
 from tidemark_pgwire.statements.inserts import Write
-from tidemark_pgwire.statements.subjects import Subject, subject_of
+from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
 from tidemark_pgwire.values.parameters import RECEIVED, Parameter
-from tidemark_pgwire.values.rows import Column, columns_of_oids
+from tidemark_pgwire.values.rows import ResultColumn, columns_of_oids
 from tidemark_pgwire.values.types import TEXT, of_sql
 from tidemark_pgwire.values.types import modifier as modifier_of
 from tidemark_pgwire.writes.body import BodySpool, by_thread
 from tidemark_pgwire.writes.cells import parameter_oids
-from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_pgwire.writes.table import WritableTable
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.types import Column as TableColumn
 from tidemark_protocol.types import SqlType
@@ -51,7 +51,7 @@ Done = str
 
 
 @dataclass
-class Session:
+class StatementSession:
     """State that the statements of one connection share. `idle_seconds`: how long rows wait for a client that sends
     nothing; `transaction_seconds`: how long they wait in all; 0: for ever. `is_writing`: while the call that writes its
     rows runs."""
@@ -65,14 +65,14 @@ class Session:
     idle_seconds: float = 0
     transaction_seconds: float = 0
     is_writing: bool = False
-    transaction: Transaction = field(default_factory=Transaction)
+    transaction: SessionTransaction = field(default_factory=SessionTransaction)
     cursors: dict[str, tuple[Portal, bool]] = field(default_factory=dict)
     """Portals of DECLARE, and whether each outlives its transaction."""
 
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.facts)
         self._relations: tuple[float, tuple[CatalogueRelation, ...]] = (0.0, ())
-        self._table: tuple[float, tuple[str, str, str], WrittenTable | None] = (0.0, ("", "", ""), None)
+        self._table: tuple[float, tuple[str, str, str], WritableTable | None] = (0.0, ("", "", ""), None)
 
     @property
     def namespace(self) -> str:
@@ -91,7 +91,7 @@ class Session:
             self._relations = (now, found)
         return found
 
-    async def written_table(self, source: str, table: str, operation: str) -> WrittenTable:
+    async def written_table(self, source: str, table: str, operation: str) -> WritableTable:
         """A table whose rows the user may write by the operation, as it was a second ago at most. Raises
         WireError."""
         asked, name, found = self._table
@@ -102,7 +102,7 @@ class Session:
             reply = await self.link.table(self.token, request)
             described = zip(reply.column_names, reply.column_types, strict=True)
             columns = tuple(TableColumn(name, SqlType.parse(type)) for name, type in described)
-            found = WrittenTable(source, reply.table, columns, tuple(reply.primary_key), reply.table_id)
+            found = WritableTable(source, reply.table, columns, tuple(reply.primary_key), reply.table_id)
             self._table = (now, (source, table, operation), found)
         return found
 
@@ -186,7 +186,7 @@ class Session:
 
 
 async def open_rows(
-    session: Session, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]
+    session: StatementSession, command: sql.Source | sql.Explain, parameters: Sequence[Parameter]
 ) -> StatementAnswer:
     """The rows of a query, SUBSCRIBE or EXPLAIN. Raises WireError."""
     if isinstance(command, sql.Subscribe):
@@ -213,11 +213,13 @@ async def open_rows(
     return answer
 
 
-async def describe(session: Session, command: Command, parameters: Sequence[Parameter]) -> tuple[Column, ...] | None:
+async def describe(
+    session: StatementSession, command: Command, parameters: Sequence[Parameter]
+) -> tuple[ResultColumn, ...] | None:
     """The columns of a statement that does not run yet; None: it has no rows. Raises WireError."""
     match command:
         case sql.Explain():
-            return (Column("QUERY PLAN", TEXT),)
+            return (ResultColumn("QUERY PLAN", TEXT),)
         case sql.Fetch(name, _, False) if name in session.cursors:
             return session.cursors[name][0].columns
         case sql.Select(text) if _is_answered_here(session, text):
@@ -227,7 +229,7 @@ async def describe(session: Session, command: Command, parameters: Sequence[Para
             request = await query_request(session, text, parameters)
             with _positions(None if parameters else command.at):
                 found = await session.link.describe(session.token, request)
-            return tuple(Column(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
+            return tuple(ResultColumn(each.name, of_sql(each.type), modifier_of(each.type)) for each in found)
         case sql.Subscribe():
             answer = await open_rows(session, command, parameters)
             await answer.close()
@@ -247,7 +249,7 @@ def _positions(at: int | None) -> Iterator[None]:
         raise
 
 
-async def query_request(session: Session, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
+async def query_request(session: StatementSession, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
     settings, dialect = session.settings, session.settings.dialect
     as_of = settings.as_of if settings.as_of is not None else session.transaction.as_of
     return pb.QueryRequest(
@@ -260,7 +262,7 @@ async def query_request(session: Session, text: str, parameters: Sequence[Parame
     )
 
 
-async def run(session: Session, command: Command, parameters: Sequence[Parameter] = ()) -> Done:
+async def run(session: StatementSession, command: Command, parameters: Sequence[Parameter] = ()) -> Done:
     """A command that gives no rows of its own: its tag. Raises WireError."""
     match command:
         case sql.Begin() | sql.Commit() | sql.Rollback() | sql.Savepoint() | sql.Release():
@@ -286,7 +288,7 @@ async def run(session: Session, command: Command, parameters: Sequence[Parameter
     raise WireError(errors.INTERNAL_ERROR, f"{type(command).__name__} has no rows and is no command")
 
 
-def is_endless(session: Session, command: Command | None) -> bool:
+def is_endless(session: StatementSession, command: Command | None) -> bool:
     """Whether the command waits for changes of what it reads."""
     match command:
         case sql.Subscribe() | sql.CopyOut(sql.Subscribe()):
@@ -296,21 +298,21 @@ def is_endless(session: Session, command: Command | None) -> bool:
     return False
 
 
-def cursor(session: Session, name: str) -> Portal:
+def cursor(session: StatementSession, name: str) -> Portal:
     """Raises WireError."""
     if name not in session.cursors:
         raise WireError(errors.INVALID_CURSOR, f'cursor "{name}" does not exist')
     return session.cursors[name][0]
 
 
-async def _bound(session: Session, text: str, parameters: Sequence[Parameter]) -> str:
+async def _bound(session: StatementSession, text: str, parameters: Sequence[Parameter]) -> str:
     if not parameters:
         return text
     return await by_thread(session.spool, len(text), partial(bind, text, session.settings.dialect, parameters))
 
 
 async def _subscribe_request(
-    session: Session, command: sql.Subscribe, parameters: Sequence[Parameter]
+    session: StatementSession, command: sql.Subscribe, parameters: Sequence[Parameter]
 ) -> pb.SubscribeRequest:
     dialect, as_of = session.settings.dialect, command.as_of
     return pb.SubscribeRequest(
@@ -325,19 +327,19 @@ async def _subscribe_request(
     )
 
 
-def _is_answered_here(session: Session, text: str) -> bool:
+def _is_answered_here(session: StatementSession, text: str) -> bool:
     """Whether the session or the catalogue answers, and not the gateway."""
-    return subject_of(text, session.settings.dialect) is not Subject.ROWS
+    return subject_of(text, session.settings.dialect) is not StatementSubject.ROWS
 
 
-async def _relations_for(session: Session, text: str) -> tuple[CatalogueRelation, ...]:
+async def _relations_for(session: StatementSession, text: str) -> tuple[CatalogueRelation, ...]:
     """The user's relations; none where the statement cannot be about them. Raises WireError."""
-    if subject_of(text, session.settings.dialect) is Subject.SESSION:
+    if subject_of(text, session.settings.dialect) is StatementSubject.SESSION:
         return ()
     return await session.relations()
 
 
-async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parameter]) -> StatementAnswer:
+async def _of_catalogue(session: StatementSession, text: str, parameters: Sequence[Parameter]) -> StatementAnswer:
     relations = await _relations_for(session, text)
     try:
         found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
@@ -346,7 +348,7 @@ async def _of_catalogue(session: Session, text: str, parameters: Sequence[Parame
     return answers.table(found.rows, columns_of_oids(found.rows.column_names, found.oids))
 
 
-async def _described(session: Session, text: str) -> AnswerDescription:
+async def _described(session: StatementSession, text: str) -> AnswerDescription:
     relations = await _relations_for(session, text)
     try:
         return await session.catalogue.describe(text, relations)
@@ -354,7 +356,9 @@ async def _described(session: Session, text: str) -> AnswerDescription:
         raise WireError(error.sqlstate, str(error)) from None
 
 
-async def parameter_types(session: Session, command: Command | None, types: tuple[int, ...]) -> tuple[int, ...]:
+async def parameter_types(
+    session: StatementSession, command: Command | None, types: tuple[int, ...]
+) -> tuple[int, ...]:
     """The types that the client did not say, as far as the catalogue infers them. Raises WireError."""
     if isinstance(command, Write) and not all(types):
         table = await session.written_table(command.table.source, command.table.table, command.operation)
@@ -368,7 +372,7 @@ async def parameter_types(session: Session, command: Command | None, types: tupl
     return tuple(given or (oid if oid in RECEIVED else TEXT.oid) for given, oid in pairs)
 
 
-async def _transact(session: Session, command: Command) -> Done:
+async def _transact(session: StatementSession, command: Command) -> Done:
     transaction, settings = session.transaction, session.settings
     match command:
         case sql.Begin(tag, read_only):
@@ -401,11 +405,11 @@ async def _transact(session: Session, command: Command) -> Done:
     return "ROLLBACK"
 
 
-def _warn(session: Session, sqlstate: str, text: str) -> None:
+def _warn(session: StatementSession, sqlstate: str, text: str) -> None:
     session.wire.write(backend.notice(text, sqlstate, "WARNING"))
 
 
-async def _declare(session: Session, command: sql.Declare, parameters: Sequence[Parameter]) -> Done:
+async def _declare(session: StatementSession, command: sql.Declare, parameters: Sequence[Parameter]) -> Done:
     if not (session.transaction.explicit or command.hold):
         raise WireError(errors.NO_ACTIVE_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
     if command.name in session.cursors:
@@ -417,7 +421,7 @@ async def _declare(session: Session, command: sql.Declare, parameters: Sequence[
     return "DECLARE CURSOR"
 
 
-async def _close_cursor(session: Session, name: str) -> Done:
+async def _close_cursor(session: StatementSession, name: str) -> Done:
     if not name:
         await session.close_cursors()
         return "CLOSE CURSOR ALL"
@@ -426,7 +430,7 @@ async def _close_cursor(session: Session, name: str) -> Done:
     return "CLOSE CURSOR"
 
 
-async def _copy(session: Session, command: sql.CopyOut, parameters: Sequence[Parameter]) -> Done:
+async def _copy(session: StatementSession, command: sql.CopyOut, parameters: Sequence[Parameter]) -> Done:
     answer = await open_rows(session, command.source, parameters)
     portal = Portal(answer, (), session.settings.zone)
     try:

@@ -23,7 +23,7 @@ from tidemark_pgwire.errors import (
 from tidemark_pgwire.writes.binary_blocks import BinaryBlocks
 from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, Mark
-from tidemark_pgwire.writes.table import WrittenTable, other_table
+from tidemark_pgwire.writes.table import WritableTable, other_table
 
 MAX_SAVEPOINTS, MAX_OF_NAME = 200, 10
 """Savepoints of a transaction; and of those of one name that follow each other, as some drivers set one before each
@@ -62,7 +62,7 @@ class Pending:
     of their columns are kept; `header_size`: about how many bytes the sections have in a call. `others`: the rows of
     further tables of the same source, in the order of their first statements."""
 
-    table: WrittenTable
+    table: WritableTable
     body: Body
     key: str
     sections: list[Section]
@@ -106,7 +106,7 @@ class Pending:
             self.begin(section)
 
 
-class Transaction:
+class SessionTransaction:
     """The transaction of one session. `explicit`: between BEGIN and its end. `since`: when its first statement began,
     by the event loop's clock; None: there was none."""
 
@@ -143,7 +143,7 @@ class Transaction:
         if all(mark is None for _, _, mark in self._savepoints):
             self.forget_rows()
 
-    def rows_of(self, table: WrittenTable) -> Pending | None:
+    def rows_of(self, table: WritableTable) -> Pending | None:
         """The rows of the table that wait, if there are some. Raises WireError: there are rows of a table that is not
         written together with this one."""
         for each in self.pending.of_tables if self.pending is not None else ():

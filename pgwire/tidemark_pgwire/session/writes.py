@@ -14,10 +14,10 @@ from functools import partial
 from itertools import chain
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.errors import ConnectionClosed, ProtocolError, WireError
+from tidemark_pgwire.errors import ClientProtocolError, ConnectionClosed, WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import COPY_DATA
-from tidemark_pgwire.session.statements import Session
+from tidemark_pgwire.session.statements import StatementSession
 from tidemark_pgwire.session.transaction import Pending, Section
 from tidemark_pgwire.statements.commands import CopyIn
 from tidemark_pgwire.statements.copy_options import CopyOptions
@@ -28,7 +28,7 @@ from tidemark_pgwire.writes.blocks import Blocks
 from tidemark_pgwire.writes.body import Body, run_to_end
 from tidemark_pgwire.writes.cells import changed_columns, lines
 from tidemark_pgwire.writes.rows import csv_of, header_of
-from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_pgwire.writes.table import WritableTable
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.types import Column
 
@@ -45,7 +45,7 @@ MOST_TABLES = 16
 _ROW = re.compile(r"MALFORMED: row (\d+):")
 
 
-async def change(session: Session, command: Write, parameters: Sequence[Parameter]) -> str:
+async def change(session: StatementSession, command: Write, parameters: Sequence[Parameter]) -> str:
     """Have the rows wait, to be inserted, upserted, updated or deleted; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
     table = await _table(session, command.table, command.operation)
@@ -65,7 +65,7 @@ def _size(command: Write, parameters: Sequence[Parameter]) -> int:
     return size + sum(len(each.text or "") for each in parameters)
 
 
-async def copy(session: Session, command: CopyIn) -> str:
+async def copy(session: StatementSession, command: CopyIn) -> str:
     """Take the client's data, and have the rows wait; returns the tag. Raises WireError."""
     session.require_writable(command.tag)
     table = await _table(session, command.table, INSERT)
@@ -94,13 +94,13 @@ async def copy(session: Session, command: CopyIn) -> str:
     return f"COPY {body.rows - before}"
 
 
-def _blocks(table: WrittenTable, columns: tuple[Column, ...], options: CopyOptions) -> Blocks | BinaryBlocks:
+def _blocks(table: WritableTable, columns: tuple[Column, ...], options: CopyOptions) -> Blocks | BinaryBlocks:
     if options.binary:
         return BinaryBlocks(str(table), columns)
     return Blocks(str(table), tuple(column.name for column in columns), options)
 
 
-async def write(session: Session, tag: str = "") -> str:
+async def write(session: StatementSession, tag: str = "") -> str:
     """Write the rows that wait, if there are some; return once they are durable. `tag`: of the last statement, whose
     client does not have it yet; returns the one that it gets. Raises WireError: the rows are not durable, or nobody
     knows.
@@ -179,7 +179,7 @@ def _of_one(header: pb.InsertHeader, part: pb.WriteTable) -> None:
     header.sections.extend(part.sections)
 
 
-async def _data(session: Session) -> AsyncIterator[bytes]:
+async def _data(session: StatementSession) -> AsyncIterator[bytes]:
     """The data that the client sends, to their end. Raises WireError: the client breaks off, or sends nothing for too
     long."""
     wire, limit = session.wire, session.idle_seconds or None
@@ -198,10 +198,10 @@ async def _data(session: Session) -> AsyncIterator[bytes]:
         if kind == b"X":
             raise ConnectionClosed
         if kind not in (b"H", b"S"):
-            raise ProtocolError(f"unexpected message type 0x{kind.hex()} during COPY from stdin")
+            raise ClientProtocolError(f"unexpected message type 0x{kind.hex()} during COPY from stdin")
 
 
-async def _table(session: Session, name: TableName, operation: str) -> WrittenTable:
+async def _table(session: StatementSession, name: TableName, operation: str) -> WritableTable:
     pending = session.transaction.pending
     for each in pending.of_tables if pending is not None else ():
         if (each.table.source, each.table.name) == (name.source, name.table) and any(
@@ -211,7 +211,9 @@ async def _table(session: Session, name: TableName, operation: str) -> WrittenTa
     return await session.written_table(name.source, name.table, operation)
 
 
-def _body(session: Session, table: WrittenTable, operation: str, changed: tuple[str, ...] = (), size: int = 0) -> Body:
+def _body(
+    session: StatementSession, table: WritableTable, operation: str, changed: tuple[str, ...] = (), size: int = 0
+) -> Body:
     """Where the rows of the transaction wait, ready for rows of this operation. `changed`: the columns that it sets
     in rows that are there; empty: all. `size`: of the rows, in bytes. Raises WireError: there are rows of a table of
     another source, or too many for one call."""

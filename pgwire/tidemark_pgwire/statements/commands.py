@@ -125,7 +125,7 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Execute:
+class ExecuteStatement:
     name: str
     values: tuple[inserts.Cell, ...] = ()
 
@@ -170,7 +170,7 @@ class Nothing:
 
 Command = (
     Select | Subscribe | Begin | Commit | Rollback | Savepoint | Release | SetTo | Reset | Discard | Declare | Fetch
-    | CloseCursor | Prepare | Execute | Deallocate | CopyOut | Explain | Nothing | definitions.Define
+    | CloseCursor | Prepare | ExecuteStatement | Deallocate | CopyOut | Explain | Nothing | definitions.Define
     | definitions.Drop | inserts.Write | CopyIn
 )  # fmt: skip
 _WRITES = frozenset(
@@ -488,7 +488,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "CLOSE": _close,
     "DEALLOCATE": _deallocate,
     "PREPARE": _prepare,
-    "EXECUTE": lambda words: Execute(words.name(), prepared.values_of(words)),
+    "EXECUTE": lambda words: ExecuteStatement(words.name(), prepared.values_of(words)),
     "COPY": _copy,
     "INSERT": inserts.insert,
     "EXPLAIN": _explain,

@@ -60,7 +60,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Conflict:
+class OnConflict:
     """ON CONFLICT: the columns of the key, and those that are set to the new row's."""
 
     key: tuple[str, ...]
@@ -77,7 +77,7 @@ class Write:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     operation: str = INSERT
-    conflict: Conflict | None = None
+    conflict: OnConflict | None = None
     changed: int = 0
 
     @property
@@ -112,7 +112,7 @@ def insert(words: Words) -> Write:
     return Write(table, columns, tuple(rows), UPSERT if conflict else INSERT, conflict)
 
 
-def _conflict(words: Words) -> Conflict:
+def _conflict(words: Words) -> OnConflict:
     """The clause after the word ON: the one form that an upsert by key is."""
     words.require("CONFLICT")
     if words.peek().text != "(":
@@ -126,7 +126,7 @@ def _conflict(words: Words) -> Conflict:
         replaced.append(_excluded(words))
     if words.peek().word == "WHERE":
         raise _refusal("ON CONFLICT ... WHERE is not supported: the row that is there would have to be read")
-    return Conflict(key, tuple(replaced))
+    return OnConflict(key, tuple(replaced))
 
 
 def _excluded(words: Words) -> str:

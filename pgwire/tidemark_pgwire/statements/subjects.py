@@ -27,7 +27,7 @@ from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.statements.lexer import POSTGRES, Token, significant
 
 
-class Subject(Enum):
+class StatementSubject(Enum):
     ROWS = "users' relations: the gateway answers"
     SESSION = "the session: no relation of a user matters"
     CATALOGUE = "the catalogue: the user's relations are listed"
@@ -59,27 +59,29 @@ _VALUES = ("number", "text", "name", "parameter")
 
 
 @lru_cache(maxsize=64)
-def subject_of(text: str, dialect: str) -> Subject:
+def subject_of(text: str, dialect: str) -> StatementSubject:
     """The subject of a statement that is one query, or a SHOW of a setting."""
     if setting_of_show(text):
-        return Subject.SESSION
+        return StatementSubject.SESSION
     about_system = _SYSTEM_WORD.search(text) is not None
     if len(text) > (TEXT_MAX if about_system else SHORT) or (_FROM.search(text) and not about_system):
-        return Subject.ROWS
+        return StatementSubject.ROWS
     try:
         found = significant(text, POSTGRES)
     except WireError:
-        return Subject.ROWS
+        return StatementSubject.ROWS
     first = next((token.word for token in found if token.text != "("), "")
     if first not in ("SELECT", "WITH"):
-        return Subject.ROWS
+        return StatementSubject.ROWS
     relations = _relations(found)
     if relations:
-        return Subject.CATALOGUE if any(is_system(*relation) for relation in relations) else Subject.ROWS
+        return (
+            StatementSubject.CATALOGUE if any(is_system(*relation) for relation in relations) else StatementSubject.ROWS
+        )
     if dialect != POSTGRES and any(token.kind == "text" and "\\" in token.text for token in found):
-        return Subject.ROWS
+        return StatementSubject.ROWS
     if any(_is_of_catalogue(found, place, dialect) for place in range(len(found))):
-        return Subject.CATALOGUE
+        return StatementSubject.CATALOGUE
     return _of_session(found, dialect)
 
 
@@ -188,7 +190,7 @@ def _names_of_with(found: Sequence[Token]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _of_session(found: Sequence[Token], dialect: str) -> Subject:
+def _of_session(found: Sequence[Token], dialect: str) -> StatementSubject:
     """SESSION if the statement consists of literals and of calls about the session, else ROWS."""
     tokens = found[:-1] if found[-1].text == ";" else found
     names = SESSION_FUNCTIONS.keys() - (frozenset() if dialect == POSTGRES else _TIMES)
@@ -202,8 +204,8 @@ def _of_session(found: Sequence[Token], dialect: str) -> Subject:
         elif token.text == ")" and opened:
             opened.pop()
         elif not _is_of_session(tokens, place, names, calls, dialect, any(opened)):
-            return Subject.ROWS
-    return Subject.SESSION if len(tokens) > 1 and tokens[0].word == "SELECT" else Subject.ROWS
+            return StatementSubject.ROWS
+    return StatementSubject.SESSION if len(tokens) > 1 and tokens[0].word == "SELECT" else StatementSubject.ROWS
 
 
 def _is_of_session(

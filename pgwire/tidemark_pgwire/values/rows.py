@@ -28,7 +28,7 @@ _SIZE = struct.Struct("!i").pack
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """A column of an answer. `modifier`: the typmod."""
 
     name: str
@@ -39,18 +39,18 @@ class Column:
         return Field(self.name, self.type.oid, self.type.size, self.modifier, format)
 
 
-def columns_of(names: Sequence[str], types: Sequence[str]) -> tuple[Column, ...]:
+def columns_of(names: Sequence[str], types: Sequence[str]) -> tuple[ResultColumn, ...]:
     """The columns for names and SQL types, as the gateway sends them."""
     parsed = map(SqlType.parse, types)
-    return tuple(Column(name, of_sql(type), modifier(type)) for name, type in zip(names, parsed, strict=True))
+    return tuple(ResultColumn(name, of_sql(type), modifier(type)) for name, type in zip(names, parsed, strict=True))
 
 
-def columns_of_oids(names: Sequence[str], oids: Sequence[int]) -> tuple[Column, ...]:
-    return tuple(Column(name, of_oid(oid)) for name, oid in zip(names, oids, strict=True))
+def columns_of_oids(names: Sequence[str], oids: Sequence[int]) -> tuple[ResultColumn, ...]:
+    return tuple(ResultColumn(name, of_oid(oid)) for name, oid in zip(names, oids, strict=True))
 
 
 def data_rows(
-    batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequence[int], zone: str, kind: bytes = DATA_ROW
+    batch: pa.RecordBatch, columns: Sequence[ResultColumn], formats: Sequence[int], zone: str, kind: bytes = DATA_ROW
 ) -> list[bytes]:
     """A message for each row. `formats`: of each column; `kind`: COPY_DATA for a tuple of COPY in binary, which is the
     body of a DataRow in binary. Raises WireError where a text holds NUL."""
@@ -67,14 +67,14 @@ def data_rows(
     return rows
 
 
-def text_columns(batch: pa.RecordBatch, columns: Sequence[Column], zone: str) -> list[list[bytes | None]]:
+def text_columns(batch: pa.RecordBatch, columns: Sequence[ResultColumn], zone: str) -> list[list[bytes | None]]:
     """The texts of each column. Raises WireError where a text holds NUL."""
     for array in batch.columns:
         _require_no_nul(array)
     return [texts(array, column.type, zone) for array, column in zip(batch.columns, columns, strict=True)]
 
 
-def _fields(array: pa.Array, column: Column, format: int, zone: str) -> list[bytes]:
+def _fields(array: pa.Array, column: ResultColumn, format: int, zone: str) -> list[bytes]:
     """The values of a column, each with its length before it."""
     _require_no_nul(array)
     found = binaries(array, column.type) if format == BINARY else texts(array, column.type, zone)

@@ -14,7 +14,7 @@ from tidemark_pgwire.errors import BAD_COPY, LIMIT_EXCEEDED, WireError
 from tidemark_pgwire.values.rows import COPY_HEADER, COPY_TRAILER
 from tidemark_pgwire.writes.binary_values import BadValue, texts
 from tidemark_pgwire.writes.blocks import BLOCK_BYTES, ROW_BYTES_MAX, Texts
-from tidemark_pgwire.writes.tuples import COUNT_BYTES, NULL_SIZE, SIZE_BYTES, Fields, tuples
+from tidemark_pgwire.writes.tuples import COUNT_BYTES, NULL_SIZE, SIZE_BYTES, TupleFields, tuples
 from tidemark_protocol.types import Column
 
 _SIGNATURE = COPY_HEADER[:11]
@@ -73,7 +73,7 @@ class BinaryBlocks:
             raise self._refused(BAD_COPY, "unexpected EOF in COPY data")
         return found
 
-    def _texts(self, block: bytes, data: pa.Array, fields: Sequence[Fields]) -> Texts:
+    def _texts(self, block: bytes, data: pa.Array, fields: Sequence[TupleFields]) -> Texts:
         found, refused = Texts(), list[tuple[int, int, BadValue]]()
         for number, (column, places) in enumerate(zip(self._columns, fields, strict=True)):
             try:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidemark_pgwire.errors import INVALID_BINARY, NOT_IN_REPERTOIRE, OUT_OF_RANGE, PROTOCOL_VIOLATION
 from tidemark_pgwire.values.binary import EPOCH_DAYS, EPOCH_US
-from tidemark_pgwire.writes.tuples import Fields, unsigned
+from tidemark_pgwire.writes.tuples import TupleFields, unsigned
 from tidemark_protocol.types import SqlType
 
 DATETIME_OUT_OF_RANGE = "22008"
@@ -36,7 +36,7 @@ class BadValue(Exception):
         self.row, self.sqlstate = row, sqlstate
 
 
-def texts(block: bytes, data: pa.Array, fields: Fields, type: SqlType) -> pa.Array:
+def texts(block: bytes, data: pa.Array, fields: TupleFields, type: SqlType) -> pa.Array:
     """The texts of a column, NULL as null. `data`: the bytes of the block. Raises BadValue."""
     if type.name == "string":
         return _strings(block, fields)
@@ -53,7 +53,7 @@ def _require(good: pa.Array, sqlstate: str, text: str) -> None:
         raise BadValue(pc.index(good, pa.scalar(False)).as_py(), sqlstate, text)
 
 
-def _require_size(fields: Fields, wanted: pa.Array) -> None:
+def _require_size(fields: TupleFields, wanted: pa.Array) -> None:
     """Raises BadValue where a value has other than so many bytes."""
     sizes = pc.if_else(pc.less(fields.sizes, 0), pa.scalar(None, pa.int64()), fields.sizes)
     wrong = pc.not_equal(sizes, wanted)
@@ -70,7 +70,7 @@ _LONG = INVALID_BINARY, "incorrect binary data format"
 # --- texts ---
 
 
-def _strings(block: bytes, fields: Fields) -> pa.Array:
+def _strings(block: bytes, fields: TupleFields) -> pa.Array:
     """The strings, as slices of the block: each second one of its parts, between which the other bytes are."""
     rows = len(fields.starts)
     if not rows:
@@ -150,7 +150,7 @@ _FIXED: dict[str, tuple[int, Callable[[pa.Array], pa.Array]]] = {
 # --- numeric ---
 
 
-def _numerics(data: pa.Array, fields: Fields, scale: int) -> pa.Array:
+def _numerics(data: pa.Array, fields: TupleFields, scale: int) -> pa.Array:
     """`scale`: of the column: as many digits are behind the point where the others are zeros."""
     small = pc.and_(pc.greater_equal(fields.sizes, 0), pc.less(fields.sizes, _HEAD_BYTES))
     _require(pc.invert(small), *_SHORT)

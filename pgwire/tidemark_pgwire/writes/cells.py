@@ -19,7 +19,7 @@ from tidemark_pgwire.statements.inserts import Cell, Write
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_pgwire.values.types import of_sql
 from tidemark_pgwire.writes.rows import ZONE, csv_of
-from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_pgwire.writes.table import WritableTable
 from tidemark_protocol.types import Column
 
 _INTEGRAL = ("tinyint", "smallint", "int", "bigint")
@@ -42,7 +42,7 @@ KEYED_CHARACTERS = 8 << 20
 each key."""
 
 
-def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:
+def lines(table: WritableTable, command: Write, parameters: Sequence[Parameter], zone: str) -> tuple[bytes, int]:
     """The rows of the statement as csv, and how many. `zone`: of the session. Raises WireError."""
     columns = target(table, command)
     rows = [
@@ -61,7 +61,7 @@ def lines(table: WrittenTable, command: Write, parameters: Sequence[Parameter], 
     return csv_of(table, columns, texts, zone), len(rows)
 
 
-def target(table: WrittenTable, command: Write) -> tuple[Column, ...]:
+def target(table: WritableTable, command: Write) -> tuple[Column, ...]:
     """The columns that the rows have values for. Raises WireError: there are no such ones, or the statement is more
     than a call by the primary key does."""
     require_key(table, command)
@@ -71,7 +71,7 @@ def target(table: WrittenTable, command: Write) -> tuple[Column, ...]:
     return columns[:width]
 
 
-def require_key(table: WrittenTable, command: Write) -> None:
+def require_key(table: WritableTable, command: Write) -> None:
     """Check that an upsert, a delete or an update finds its rows by the primary key, that an upsert sets something
     else, and that an update keeps their keys. Raises WireError."""
     key, name = {each.lower() for each in table.primary_key}, str(table)
@@ -111,7 +111,7 @@ def require_key(table: WrittenTable, command: Write) -> None:
             )
 
 
-def changed_columns(table: WrittenTable, command: Write) -> tuple[str, ...]:
+def changed_columns(table: WritableTable, command: Write) -> tuple[str, ...]:
     """The columns that the statement sets in rows that are there, in the table's order; none where it sets all, or is
     of another kind."""
     conflict = command.conflict
@@ -121,7 +121,7 @@ def changed_columns(table: WrittenTable, command: Write) -> tuple[str, ...]:
     return () if conflict is not None and len(changed) + len(key) == len(table.columns) else changed
 
 
-def parameter_oids(table: WrittenTable, command: Write) -> dict[int, int]:
+def parameter_oids(table: WritableTable, command: Write) -> dict[int, int]:
     """The oids of the columns' types, by the numbers of the parameters that are their values. Raises WireError."""
     columns = target(table, command)
     return {

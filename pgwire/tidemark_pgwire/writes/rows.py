@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
-from tidemark_pgwire.writes.table import WrittenTable
+from tidemark_pgwire.writes.table import WritableTable
 from tidemark_protocol.types import Column
 
 _TRUE = pa.array(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"))
@@ -26,13 +26,13 @@ ZONE = r"(?i)(z|utc|[ T]\d\d:\d\d.*[+-]\d\d(:?\d\d)?)$"
 _LINES = pa_csv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
-def header_of(table: WrittenTable) -> bytes:
+def header_of(table: WritableTable) -> bytes:
     """The first line of a body."""
     names = ['"' + column.name.replace('"', '""') + '"' for column in table.columns]
     return ",".join(names).encode() + b"\n"
 
 
-def csv_of(table: WrittenTable, given: Sequence[Column], texts: Sequence[pa.Array], zone: str) -> bytes:
+def csv_of(table: WritableTable, given: Sequence[Column], texts: Sequence[pa.Array], zone: str) -> bytes:
     """Lines with all columns of the table. `texts`: of each given column; `zone`: of the session. Raises WireError."""
     found = {column.name: text for column, text in zip(given, texts, strict=True)}
     rows = len(texts[0])

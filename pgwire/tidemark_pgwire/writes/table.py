@@ -10,7 +10,7 @@ from tidemark_protocol.types import Column
 
 
 @dataclass(frozen=True)
-class WrittenTable:
+class WritableTable:
     """`name`: of the table in `source`. `id`: another table of the name has another one."""
 
     source: str
@@ -35,7 +35,7 @@ class WrittenTable:
         return tuple(known[name.lower()] for name in names)
 
 
-def other_table(first: WrittenTable, other: WrittenTable) -> WireError:
+def other_table(first: WritableTable, other: WritableTable) -> WireError:
     """The error of a transaction that would write both, of two DataSources, or a table that was made anew."""
     if first.source == other.source:
         text = f"this transaction has rows for {first} as it was before, and it is another table now"

@@ -24,7 +24,7 @@ _SIZE = struct.Struct("!i")
 
 
 @dataclass(frozen=True)
-class Fields:
+class TupleFields:
     """The values of a column. `starts`: where they begin in the bytes; `sizes`: in bytes, NULL_SIZE for NULL. Both are
     int64[rows]."""
 
@@ -46,14 +46,14 @@ def unsigned(data: pa.Array, places: pa.Array, width: int) -> pa.Array:
     return found
 
 
-def tuples(data: pa.Array, columns: int) -> tuple[list[Fields], int]:
+def tuples(data: pa.Array, columns: int) -> tuple[list[TupleFields], int]:
     """The fields of each column, of the whole tuples from the first byte on, and where the last one ends. `data`:
     uint8[bytes]. A tuple of another number of columns, and one with a size below NULL_SIZE, is none."""
     rows, end = _rows(data, columns)
-    fields, places = list[Fields](), pc.add(rows, COUNT_BYTES)
+    fields, places = list[TupleFields](), pc.add(rows, COUNT_BYTES)
     for _ in range(columns):
         sizes, starts = _sizes(data, places), pc.add(places, SIZE_BYTES)
-        fields.append(Fields(starts, sizes))
+        fields.append(TupleFields(starts, sizes))
         places = pc.add(starts, pc.max_element_wise(sizes, 0))
     return fields, end
 

@@ -38,7 +38,7 @@ from tidemark_planner.hir.nodes import (
     project,
 )
 from tidemark_planner.lir.imports import Imports
-from tidemark_planner.lir.joins import JoinInput, join_plan
+from tidemark_planner.lir.joins import PlannedInput, join_plan
 from tidemark_planner.lir.joins.order import KnownRows, known_rows
 from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
 from tidemark_planner.lir.reduce_before_join import reduce_before_joins
@@ -88,11 +88,11 @@ def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
     )
 
 
-def _join_input(node: Hir, imports: Imports, inputs: int) -> JoinInput:
+def _join_input(node: Hir, imports: Imports, inputs: int) -> PlannedInput:
     """An input of a join of so many `inputs`. Two have one order, so nothing needs to be known of their rows."""
     plan = _to_lir(node, imports)
     known = known_rows(node, plan, imports.rows) if inputs > 2 else KnownRows()
-    return JoinInput(plan, imports.indexed_input(*fuse(node)), known)
+    return PlannedInput(plan, imports.indexed_input(*fuse(node)), known)
 
 
 def _with_mfp(plan: lir.Plan, fused: FilterProject) -> lir.Plan:

@@ -51,7 +51,7 @@ from tidemark_protocol.types import BOOLEAN, INTERVAL_TYPES, SqlType
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ReductionCandidate:
     """An input of a join that could be reduced first: by its columns `key`. `is_arranged`: the join can read it in an
     arrangement that is there anyway.
     """
@@ -62,7 +62,7 @@ class Candidate:
     is_arranged: bool
 
 
-def choose(candidates: Sequence[Candidate]) -> Candidate | None:
+def choose(candidates: Sequence[ReductionCandidate]) -> ReductionCandidate | None:
     """The candidate that saves most, where one is known to save enough."""
     paying = (c for c in candidates if not c.is_arranged and pays(c.reduced.gain))
     return max(paying, key=lambda c: c.reduced.gain or 0, default=None)
@@ -106,7 +106,7 @@ class _AggregatedJoin:
     values: tuple[ScalarExpr, ...]
     totals: tuple[PartialTotal, ...]
 
-    def candidates(self, imports: Imports) -> Iterator[Candidate]:
+    def candidates(self, imports: Imports) -> Iterator[ReductionCandidate]:
         """The inputs that may be reduced first: the aggregates read such an input alone, and group some of its rows."""
         read = frozenset[int]().union(*map(columns_of, self.values))
         kept = frozenset[int]().union(*map(columns_of, (*self.join.predicates, *self.conditions, *self.keys)))
@@ -118,7 +118,7 @@ class _AggregatedJoin:
                 gain = None if rows is None or groups is None else rows - groups
                 reduced = ReducedInput(each, frozenset(self._lookups(at)), gain)
                 is_arranged = reduced in imports.reduced_inputs.kept or _on_index(each, key, imports)
-                yield Candidate(at, key, reduced, is_arranged)
+                yield ReductionCandidate(at, key, reduced, is_arranged)
 
     @property
     def _starts(self) -> list[int]:
@@ -149,7 +149,7 @@ class _AggregatedJoin:
             if other != at:
                 yield each, [(a - ranges[at].start, b - own.start) for a, b in both if a in ranges[at] and b in own]
 
-    def reduced_before(self, chosen: Candidate) -> Hir:
+    def reduced_before(self, chosen: ReductionCandidate) -> Hir:
         """The aggregate, of the join of the groups of the chosen input."""
         inputs, start = list(self.join.inputs), self._starts[chosen.input]
         width = len(inputs[chosen.input].schema)
@@ -172,7 +172,7 @@ class _AggregatedJoin:
         totals = (t.shown(column) for t, column in zip(self.totals, row[keys:], strict=True))
         return project(whole, (*row[:keys], *totals))
 
-    def groups(self, chosen: Candidate) -> Aggregate:
+    def groups(self, chosen: ReductionCandidate) -> Aggregate:
         """The groups of the chosen input, and the parts of the aggregates."""
         reduced, start, key = self.join.inputs[chosen.input], self._starts[chosen.input], chosen.key
         values: dict[ScalarExpr, int] = {}

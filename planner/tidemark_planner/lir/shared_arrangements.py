@@ -58,7 +58,7 @@ def share_arrangements(plan: Plan) -> Plan:
 
 
 @dataclass(frozen=True)
-class Side:
+class SharedSide:
     """An input of a linear join, the key by which the join arranges it, and the columns of it that the join keeps."""
 
     input: Plan
@@ -93,16 +93,16 @@ class Side:
         return tuple(dict.fromkeys(k for k in self.key if not isinstance(k, ColumnRef)))
 
 
-def _side(input: Plan, key: tuple[ScalarExpr, ...], thinning: tuple[int, ...]) -> Side | None:
+def _side(input: Plan, key: tuple[ScalarExpr, ...], thinning: tuple[int, ...]) -> SharedSide | None:
     """The side; None where it is an index, has no key, or has a part of the key twice."""
     row = refs(input.schema)
     over = tuple(row[k.index] if isinstance(k, ColumnRef) else k for k in key)
     if not over or len(set(over)) < len(over) or (isinstance(input, Get) and input.key is not None):
         return None
-    return Side(input, over, tuple(sorted({*thinning, *(k.index for k in over if isinstance(k, ColumnRef))})))
+    return SharedSide(input, over, tuple(sorted({*thinning, *(k.index for k in over if isinstance(k, ColumnRef))})))
 
 
-def sides_of(join: Join) -> dict[int, Side]:
+def sides_of(join: Join) -> dict[int, SharedSide]:
     """The sides of a linear join that are inputs, by the input; none of a delta join."""
     if not isinstance(join.plan, LinearJoin):
         return {}
@@ -113,7 +113,7 @@ def sides_of(join: Join) -> dict[int, Side]:
     return {at: side for at, side in found.items() if side is not None}
 
 
-def _sides(plan: Plan, unclear: _Names, seen: set[Side]) -> Iterator[Side]:
+def _sides(plan: Plan, unclear: _Names, seen: set[SharedSide]) -> Iterator[SharedSide]:
     """Yield the sides of all linear joins outside of recursions. A read of a side counts once, as the side does.
 
     A side that reads a name of several meanings is left out.
@@ -142,10 +142,10 @@ class _Binding:
 class _Sharing:
     """Replaces the shared sides of one plan by Gets, and binds what they read as far outside as its names allow."""
 
-    def __init__(self, shared: frozenset[Side], bound: _Names) -> None:
+    def __init__(self, shared: frozenset[SharedSide], bound: _Names) -> None:
         self._shared = shared
         self._names = (name for n in count() if (name := LocalId(f"arranged{n}")) not in bound)
-        self._gets: dict[Side, Get] = {}
+        self._gets: dict[SharedSide, Get] = {}
         self._waiting: list[_Binding] = []
         """Each after those that it reads."""
 
@@ -188,7 +188,7 @@ class _Sharing:
         inputs = tuple(self._get(sides[at]) if at in sides else self._rewritten(i) for at, i in enumerate(join.inputs))
         return Join(inputs, _over(join.plan, sides) if isinstance(join.plan, LinearJoin) else join.plan)
 
-    def _get(self, side: Side) -> Get:
+    def _get(self, side: SharedSide) -> Get:
         """The arrangement of a side, bound at the first call."""
         if side not in self._gets:
             value = self._rewritten(side.arranged)
@@ -198,7 +198,7 @@ class _Sharing:
         return self._gets[side]
 
 
-def _over(linear: LinearJoin, sides: Mapping[int, Side]) -> LinearJoin:
+def _over(linear: LinearJoin, sides: Mapping[int, SharedSide]) -> LinearJoin:
     """The join over the arrangements of these sides."""
     first, *later = (_looking_up(stage, sides.get(stage.lookup)) for stage in linear.stages)
     if (source := sides.get(linear.source)) is not None:
@@ -207,7 +207,7 @@ def _over(linear: LinearJoin, sides: Mapping[int, Side]) -> LinearJoin:
     return LinearJoin(linear.source, (first, *later))
 
 
-def _looking_up(stage: JoinStage, side: Side | None) -> JoinStage:
+def _looking_up(stage: JoinStage, side: SharedSide | None) -> JoinStage:
     if side is None:
         return stage
     return replace(stage, lookup_key=side.key_of_arranged, lookup_thinning=side.thinned(stage.lookup_thinning))

@@ -35,7 +35,7 @@ _FIRST_KEY = 1 << 50
 
 
 @dataclass(frozen=True)
-class SortKey:
+class AttributeOrder:
     """One key of an ORDER BY, over the attributes of the rows."""
 
     expression: CatalystNode
@@ -47,7 +47,7 @@ class SortKey:
 class OrderAndLimit:
     """`shown`: ids and names of the columns of the result, where these are fewer than those of the rows."""
 
-    order: tuple[SortKey, ...] = ()
+    order: tuple[AttributeOrder, ...] = ()
     limit: int | None = None
     offset: int = 0
     shown: tuple[tuple[int, str], ...] | None = None
@@ -98,7 +98,9 @@ def _limit_below_project(node: CatalystNode) -> CatalystNode | None:
     return replace(at, children=(limited,))
 
 
-def _order_above_project(project: CatalystNode, keys: tuple[SortKey, ...]) -> tuple[CatalystNode, tuple[SortKey, ...]]:
+def _order_above_project(
+    project: CatalystNode, keys: tuple[AttributeOrder, ...]
+) -> tuple[CatalystNode, tuple[AttributeOrder, ...]]:
     """The Project below its Sort, with the keys of the order among its outputs; and the order by these."""
     names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
     made = [CatalystNode("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
@@ -126,19 +128,19 @@ def lower_sort(node: CatalystNode, context: Context) -> Lowered:
     return context.lower(node.children[0])
 
 
-def sort_keys(node: CatalystNode) -> tuple[SortKey, ...]:
+def sort_keys(node: CatalystNode) -> tuple[AttributeOrder, ...]:
     if not node.fields.get("global"):
         unsupported("SORT BY", "write ORDER BY")
     return tuple(map(sort_key, node.expressions("order")))
 
 
-def sort_key(node: CatalystNode) -> SortKey:
+def sort_key(node: CatalystNode) -> AttributeOrder:
     descending = "Descending" in str(node.fields["direction"])
-    return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
+    return AttributeOrder(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
 
 
 def append_order_keys(
-    below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[SortKey, ...]
+    below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[AttributeOrder, ...]
 ) -> tuple[tuple[ScalarExpr, ...], tuple[OrderKey, ...]]:
     """The expressions, followed by order keys that are not among them; and the order over all of them."""
     placed: list[ScalarExpr] = list(exprs)

@@ -35,7 +35,7 @@ _FIRST_STAND_IN_RIGHT = _FIRST_STAND_IN + (1 << 20)
 
 
 @dataclass(frozen=True)
-class Membership:
+class SubqueryMembership:
     """`values IN (subquery)`, as conditions over the left rows and the rows of the subquery, side by side.
 
     `conditions` must hold for a match. `equal[i]` compares the i-th value; its result is unknown where one of
@@ -79,12 +79,12 @@ def correlation(node: CatalystNode, left: Lowered, right: Lowered) -> tuple[Scal
     return tuple(lower_expression(node.children[p], both.columns) for p in positions)
 
 
-def membership(node: CatalystNode, left: Lowered, right: Lowered) -> Membership:
+def membership(node: CatalystNode, left: Lowered, right: Lowered) -> SubqueryMembership:
     """The parts of an IN (subquery); its values are over the left rows."""
     *values, query = node.children
     both = columns(Join((left.hir, right.hir)))
     pairs = [(left.expression(v), both[len(left.attributes) + at]) for at, v in enumerate(values)]
-    return Membership(
+    return SubqueryMembership(
         correlation(query, left, right),
         tuple(call("=", with_first_type(pair), BOOLEAN) for pair in pairs),
         tuple(tuple(call("is_null", (e,), BOOLEAN) for e in pair if is_nullable(e)) for pair in pairs),

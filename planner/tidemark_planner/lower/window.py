@@ -19,7 +19,7 @@ from tidemark_planner.hir.nodes import Project, Window
 from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.lower.aggregates.calls import fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.lower.row_order import OrderAndLimit, SortKey, sort_key, split_order_and_limit
+from tidemark_planner.lower.row_order import AttributeOrder, OrderAndLimit, sort_key, split_order_and_limit
 from tidemark_planner.lower.subquery import select_columns
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.functions.windows import signature
@@ -109,7 +109,7 @@ class _WindowCalls:
     def column_of(self, node: CatalystNode) -> int:
         return self.column(self.below.expression(node))
 
-    def order(self, key: SortKey) -> OrderKey:
+    def order(self, key: AttributeOrder) -> OrderKey:
         return OrderKey(self.column_of(key.expression), key.descending, key.nulls_last)
 
     def call(self, node: CatalystNode) -> WindowCall:

@@ -21,7 +21,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Token:
+class SqlToken:
     """A word, a sign or a literal, and its position: offsets in code points (`end` is exclusive), line and column from
     1.
     """
@@ -48,9 +48,9 @@ class Limit:
 class WithQuery:
     """One `name (columns) AS (query)`; `columns`: the text between the parentheses, `column_tokens`: its tokens."""
 
-    name: Token
+    name: SqlToken
     columns: str | None
-    column_tokens: tuple[Token, ...]
+    column_tokens: tuple[SqlToken, ...]
     query: str
     arms: tuple[str, ...]
     """The parts between the outermost UNIONs, each as a query."""
@@ -68,7 +68,7 @@ class WithQuery:
             self._refuse_columns(self.column_tokens[-1] if self.column_tokens else self.name, "")
         return tuple(split_name(token.text)[0] for token in self.column_tokens[::2])
 
-    def _refuse_columns(self, at: Token, instead: str) -> NoReturn:
+    def _refuse_columns(self, at: SqlToken, instead: str) -> NoReturn:
         message = f"expected {self.plain_name} (column, ...) with names alone{instead}"
         refuse("SYNTAX", message, at.line, at.column, at.text)
 
@@ -99,7 +99,7 @@ def split_recursive_query(jvm: Any, sql: str) -> RecursiveBlock | None:
 
 
 class _Splitter:
-    def __init__(self, sql: str, tokens: Sequence[Token], *, mutually: bool) -> None:
+    def __init__(self, sql: str, tokens: Sequence[SqlToken], *, mutually: bool) -> None:
         self._sql, self._tokens, self._mutually = sql, tokens, mutually
         self._at = 0
 
@@ -135,7 +135,7 @@ class _Splitter:
         if len(split_name(name.text)) != 1:
             self._refuse(name, f"expected a name instead of {name.text}", "SYNTAX")
         self._at += 1
-        columns, column_tokens = None, list[Token]()
+        columns, column_tokens = None, list[SqlToken]()
         inside = self._parenthesised() if self._next_is("(") else None
         if inside is not None and self._next_is("AS", "("):
             columns, column_tokens = self._blank_outside(inside[0].start, inside[-1].end) if inside else "", inside
@@ -153,7 +153,7 @@ class _Splitter:
         query = self._blank_outside(inside[0].start, inside[-1].end)
         return WithQuery(name, columns, tuple(column_tokens), query, arms)
 
-    def _parenthesised(self) -> list[Token]:
+    def _parenthesised(self) -> list[SqlToken]:
         """The tokens between this parenthesis and the one that closes it."""
         opens = self._peek("(")
         if not opens.is_("("):
@@ -169,9 +169,9 @@ class _Splitter:
     def _next_is(self, *words: str) -> bool:
         return self._at < len(self._tokens) and self._tokens[self._at].is_(*words)
 
-    def _peek(self, wanted: str) -> Token:
+    def _peek(self, wanted: str) -> SqlToken:
         if self._at == len(self._tokens):
-            last = self._tokens[-1] if self._tokens else Token("", 0, 0, 1, 1)
+            last = self._tokens[-1] if self._tokens else SqlToken("", 0, 0, 1, 1)
             self._refuse(last, f"the text ends where {wanted} is expected", "SYNTAX")
         return self._tokens[self._at]
 
@@ -180,17 +180,17 @@ class _Splitter:
         blank = "".join(c if c == "\n" else " " for c in self._sql[:start])
         return blank + self._sql[start:end]
 
-    def _refuse(self, at: Token, message: str, code: str) -> NoReturn:
+    def _refuse(self, at: SqlToken, message: str, code: str) -> NoReturn:
         refuse(code, message, at.line, at.column, at.text)
 
 
-def _is_name(token: Token) -> bool:
+def _is_name(token: SqlToken) -> bool:
     return token.text.startswith("`") or (_WORD.fullmatch(token.text) is not None and not token.text.isdecimal())
 
 
-def _split_at_unions(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split_at_unions(tokens: Sequence[SqlToken]) -> list[list[SqlToken]]:
     """The tokens between the outermost UNIONs."""
-    arms: list[list[Token]] = [[]]
+    arms: list[list[SqlToken]] = [[]]
     depth, after_union = 0, False
     for token in tokens:
         if depth == 0 and token.is_("UNION"):
@@ -202,7 +202,7 @@ def _split_at_unions(tokens: Sequence[Token]) -> list[list[Token]]:
     return arms
 
 
-def _tokens(jvm: Any, sql: str) -> Iterator[Token]:
+def _tokens(jvm: Any, sql: str) -> Iterator[SqlToken]:
     """The tokens of the text, without spaces and comments."""
     antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
     lexer = grammar.SqlBaseLexer(grammar.UpperCaseCharStream(antlr.CharStreams.fromString(sql)))
@@ -210,4 +210,4 @@ def _tokens(jvm: Any, sql: str) -> Iterator[Token]:
     for token in lexer.getAllTokens().toArray():
         if token.getChannel() == 0:
             line, column = token.getLine(), token.getCharPositionInLine() + 1
-            yield Token(token.getText(), token.getStartIndex(), token.getStopIndex() + 1, line, column)
+            yield SqlToken(token.getText(), token.getStartIndex(), token.getStopIndex() + 1, line, column)

@@ -28,7 +28,7 @@ from tidemark_planner.hir.nodes import (
     Window,
     inputs_of,
 )
-from tidemark_planner.recursion.cut import Token
+from tidemark_planner.recursion.cut import SqlToken
 from tidemark_protocol.ids import GlobalId
 
 _HINT = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
@@ -41,7 +41,7 @@ _WORDS: dict[type, str] = {
 }
 
 
-def check_linear(value: Hir, of: GlobalId, name: Token) -> None:
+def check_linear(value: Hir, of: GlobalId, name: SqlToken) -> None:
     """Raise Refusal unless the recursion is linear."""
     root = value
     while isinstance(root, Project):
@@ -53,7 +53,7 @@ def check_linear(value: Hir, of: GlobalId, name: Token) -> None:
 @dataclass(frozen=True)
 class _Check:
     of: GlobalId
-    name: Token
+    name: SqlToken
     distinct: bool
 
     def reads(self, node: Hir) -> bool:

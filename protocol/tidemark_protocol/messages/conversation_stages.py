@@ -13,7 +13,7 @@ from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete
 
 
-class Stage(Enum):
+class ConversationStage(Enum):
     """CREATION has two steps: before Hello, and between Hello and CreateInstance (GREETED)."""
 
     CREATION = "creation"
@@ -22,10 +22,10 @@ class Stage(Enum):
     COMPUTATION = "computation"
 
 
-_NEXT: dict[Stage, tuple[type, Stage]] = {
-    Stage.CREATION: (Hello, Stage.GREETED),
-    Stage.GREETED: (CreateInstance, Stage.INITIALIZATION),
-    Stage.INITIALIZATION: (InitializationComplete, Stage.COMPUTATION),
+_NEXT: dict[ConversationStage, tuple[type, ConversationStage]] = {
+    ConversationStage.CREATION: (Hello, ConversationStage.GREETED),
+    ConversationStage.GREETED: (CreateInstance, ConversationStage.INITIALIZATION),
+    ConversationStage.INITIALIZATION: (InitializationComplete, ConversationStage.COMPUTATION),
 }
 _ONCE = (Hello, CreateInstance, InitializationComplete)
 
@@ -34,20 +34,20 @@ class Stages:
     """The stage that the commands so far have led to."""
 
     def __init__(self) -> None:
-        self.stage = Stage.CREATION
+        self.stage = ConversationStage.CREATION
 
-    def accept(self, command: Command) -> Stage:
+    def accept(self, command: Command) -> ConversationStage:
         """Advance by one command; returns the stage after it. Raises StageViolation and keeps the stage where it is not
         allowed.
         """
         step = _NEXT.get(self.stage)
         if step is not None and isinstance(command, step[0]):
             self.stage = step[1]
-        elif isinstance(command, _ONCE) or self.stage in (Stage.CREATION, Stage.GREETED):
+        elif isinstance(command, _ONCE) or self.stage in (ConversationStage.CREATION, ConversationStage.GREETED):
             raise StageViolation(f"{type(command).__name__} is not allowed in the stage {self.stage.value}")
         return self.stage
 
     @property
     def may_respond(self) -> bool:
         """The replica sends nothing before CreateInstance."""
-        return self.stage not in (Stage.CREATION, Stage.GREETED)
+        return self.stage not in (ConversationStage.CREATION, ConversationStage.GREETED)

@@ -30,7 +30,7 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
 from tidemark_replica.events.jobs import Failed, Outcome, Pool
 from tidemark_replica.options import ReplicaOptions
-from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
+from tidemark_replica.spark.executor_pods import ExecutorPods, PodRefusal
 
 LOG = logging.getLogger(__name__)
 KIND = "executors"
@@ -85,7 +85,7 @@ class Executors:
             return ExecutorState(_registered(session), missing=True)
         return ExecutorState(_registered(session), missing=True, asked=True, refused=refused)
 
-    def _refusal_of_missing(self, session: Any) -> Refusal | None:
+    def _refusal_of_missing(self, session: Any) -> PodRefusal | None:
         """The refusal of a missing executor, if any. Tells Spark how many to request. Raises PodsUnknown."""
         there, refused = self.pods.count(self.labels), None
         if there < self.wanted and (refused := self._try_pod()):
@@ -95,7 +95,7 @@ class Executors:
             request_executors(session, self.wanted if refused is None else there)
         return refused
 
-    def _try_pod(self) -> Refusal | None:
+    def _try_pod(self) -> PodRefusal | None:
         if not self.template.is_file():
             return None
         return self.pods.refusal(json.loads(self.template.read_text()))
@@ -109,7 +109,7 @@ class ExecutorState:
     missing: bool = False
     asked: bool = False
     """Whether the API server was asked and answered."""
-    refused: Refusal | None = None
+    refused: PodRefusal | None = None
 
 
 class ExecutorWatch:

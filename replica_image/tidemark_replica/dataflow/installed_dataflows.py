@@ -38,7 +38,14 @@ from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDesc
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
 from tidemark_replica.dataflow.recomputation_pauses import RecomputationPauses
-from tidemark_replica.dataflow.reconciliation import NO_TERMS, Candidate, Terms, Verdict, export_set, reconcile
+from tidemark_replica.dataflow.reconciliation import (
+    NO_TERMS,
+    ReuseCandidate,
+    ReuseDecision,
+    Terms,
+    export_set,
+    reconcile,
+)
 from tidemark_replica.errors import DataflowRefused
 
 LOG = logging.getLogger(__name__)
@@ -288,7 +295,7 @@ class InstalledDataflows:
         wanted: Sequence[DataflowDescription],
         allowed: Mapping[GlobalId, Frontier],
         terms: Terms = NO_TERMS,
-    ) -> tuple[Verdict, ...]:
+    ) -> tuple[ReuseDecision, ...]:
         """Keeps the dataflows that `wanted` reuses and drops the others; the caller creates the rest. `allowed` and
         `terms` are the client's sinces and writer terms by export. Raises StageViolation, with nothing done, where an
         id is created twice."""
@@ -312,11 +319,11 @@ class InstalledDataflows:
         self._collect()
         return verdicts
 
-    def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
+    def _candidate(self, dataflow: InstalledDataflow) -> ReuseCandidate:
         driver = self._installed[dataflow]
         superseded = driver is not None and driver.is_superseded
         outdated = dataflow.outdated is not None
-        return Candidate(
+        return ReuseCandidate(
             dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, superseded, outdated
         )
 

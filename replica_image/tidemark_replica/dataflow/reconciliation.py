@@ -29,7 +29,7 @@ NO_TERMS: Terms = {}
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ReuseCandidate:
     """An installed dataflow. `since`: of each export, empty if dropped. `reads_from`: the earliest time that it needs
     of its inputs. `terms`: the writer terms of its exports. `superseded`: another revision has written the table of one
     of its views. `outdated`: another program has changed a table of it."""
@@ -43,7 +43,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReuseDecision:
     """The decision about a wanted dataflow. `reason` says why it is created anew; None: it is reused."""
 
     wanted: DataflowDescription
@@ -59,11 +59,11 @@ def export_set(description: DataflowDescription) -> ExportIds:
 
 
 def reconcile(
-    installed: Iterable[Candidate],
+    installed: Iterable[ReuseCandidate],
     wanted: Sequence[DataflowDescription],
     allowed: Mapping[GlobalId, Frontier],
     terms: Terms = NO_TERMS,
-) -> tuple[Verdict, ...]:
+) -> tuple[ReuseDecision, ...]:
     """One verdict per wanted dataflow, in their order. Installed dataflows that no verdict reuses are to be dropped.
     `allowed`: how far the client allows exports to be compacted. `terms`: the writer terms that the client gives."""
     old = {export_set(i.description): i for i in installed}
@@ -73,12 +73,12 @@ def reconcile(
         reason = _obstacle(old.get(export_set(new)), new, reused, allowed, terms)
         if reason is None:
             reused |= export_set(new)
-        verdicts.append(Verdict(new, reason))
+        verdicts.append(ReuseDecision(new, reason))
     return tuple(verdicts)
 
 
 def _obstacle(
-    old: Candidate | None,
+    old: ReuseCandidate | None,
     new: DataflowDescription,
     reused: set[GlobalId],
     allowed: Mapping[GlobalId, Frontier],

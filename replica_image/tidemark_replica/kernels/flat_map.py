@@ -62,7 +62,7 @@ class FlatMapSpec:
     carried: int = 0
 
 
-class Values(Protocol):
+class TableFunctionValues(Protocol):
     """The values of a table function for each row of a batch."""
 
     @property
@@ -96,7 +96,7 @@ def _output_types(batch: Updates, spec: FlatMapSpec) -> list[pa.DataType]:
     return [*types, spec.produced, *(batch.column(c).type for c in range(end - spec.carried, end))]
 
 
-def _failures(oks: Updates, values: Values, types: Sequence[pa.DataType]) -> Iterator[Updates]:
+def _failures(oks: Updates, values: TableFunctionValues, types: Sequence[pa.DataType]) -> Iterator[Updates]:
     for error, failed in values.failed.items():
         rows = np.flatnonzero(failed)
         if len(rows):
@@ -105,7 +105,7 @@ def _failures(oks: Updates, values: Values, types: Sequence[pa.DataType]) -> Ite
             yield make_updates(nothing, times(oks)[rows], diffs(oks)[rows], texts)
 
 
-def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: Values) -> Iterator[Updates]:
+def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: TableFunctionValues) -> Iterator[Updates]:
     counts = values.counts
     if spec.outer:
         failed = np.zeros(len(counts), np.bool_)
@@ -119,7 +119,7 @@ def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: Val
 
 
 def _chunk(
-    spec: FlatMapSpec, oks: Updates, columns: Sequence[Array], values: Values, rows: Ints, places: Ints
+    spec: FlatMapSpec, oks: Updates, columns: Sequence[Array], values: TableFunctionValues, rows: Ints, places: Ints
 ) -> Updates:
     made = [
         pa.nulls(len(rows), k) if isinstance(k, pa.DataType) else take([columns[k]], rows)[0]
@@ -206,4 +206,7 @@ def _magnitude(step: Ints) -> np.ndarray:
     return np.where(step < 0, ~bits + np.uint64(1), bits)
 
 
-_FUNCTIONS: dict[str, Callable[[Sequence[Array], FlatMapSpec], Values]] = {"explode": _Elements, "sequence": _Steps}
+_FUNCTIONS: dict[str, Callable[[Sequence[Array], FlatMapSpec], TableFunctionValues]] = {
+    "explode": _Elements,
+    "sequence": _Steps,
+}

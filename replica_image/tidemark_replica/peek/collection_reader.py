@@ -168,19 +168,19 @@ def _read(
 
 
 @dataclass(frozen=True)
-class Bound:
+class AnswerBound:
     """The largest size of an answer. `but`: what the user can do besides asking for less."""
 
     bytes: int
     but: str
 
 
-def _bound(asked: int, by_job: bool, ordered: bool) -> Bound:
-    bounds = [Bound(asked, "raise spec.maxResultSize")]
+def _bound(asked: int, by_job: bool, ordered: bool) -> AnswerBound:
+    bounds = [AnswerBound(asked, "raise spec.maxResultSize")]
     if by_job:
-        bounds.append(Bound(JOB_BYTES_MAX, "compute its expressions in a view: in a query they need Spark"))
+        bounds.append(AnswerBound(JOB_BYTES_MAX, "compute its expressions in a view: in a query they need Spark"))
     if ordered:
-        bounds.append(Bound(SORTED_BYTES_MAX, "leave ORDER BY to the client: the replica sorts in memory"))
+        bounds.append(AnswerBound(SORTED_BYTES_MAX, "leave ORDER BY to the client: the replica sorts in memory"))
     return min(bounds, key=lambda bound: bound.bytes)
 
 
@@ -365,7 +365,9 @@ def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[
         yield make_updates([row[c] for c in columns], at, diffs(batch), errors(batch))
 
 
-def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound, skipped: SkippedErrors) -> Iterator[Any]:
+def _answer(
+    batches: Iterable[Any], columns: Sequence[Column], bound: AnswerBound, skipped: SkippedErrors
+) -> Iterator[Any]:
     """The rows with the peek's column names. Counts the errors that they leave out; raises the error that replaces
     them."""
     schema = arrow_schema(columns)
@@ -381,7 +383,7 @@ def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound, ski
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _error(error: str, bound: Bound) -> CollectionInError | ResultTooLarge:
+def _error(error: str, bound: AnswerBound) -> CollectionInError | ResultTooLarge:
     if json.loads(error)["code"] == TOO_LARGE:
         return ResultTooLarge(f"result exceeds max size of {bound.bytes} bytes: filter it, limit it, or {bound.but}")
     return CollectionInError(f"the result is in error: {readable_error(error)}")

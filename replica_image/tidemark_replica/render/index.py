@@ -25,7 +25,7 @@ class IndexTrace:
         self.store = store
         self._mutex = threading.Lock()
         self._allowed = self.manifest.since
-        self._holds: dict[Hold, int] = {}
+        self._holds: dict[IndexHold, int] = {}
 
     @property
     def manifest(self) -> Manifest:
@@ -45,10 +45,10 @@ class IndexTrace:
         with self._mutex:
             self._allowed = max(self._allowed, since.encode())
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> IndexHold:
         """Keep the index readable from `time` on until the hold is advanced or released."""
         with self._mutex:
-            hold = Hold(self)
+            hold = IndexHold(self)
             self._holds[hold] = time
             return hold
 
@@ -58,7 +58,7 @@ class IndexTrace:
         with self._mutex:
             return min([self._allowed, *self._holds.values()])
 
-    def _move(self, hold: Hold, time: int | None) -> None:
+    def _move(self, hold: IndexHold, time: int | None) -> None:
         with self._mutex:
             if time is None:
                 self._holds.pop(hold, None)
@@ -71,7 +71,7 @@ def compacted(manifest: Manifest, indexes: Iterable[IndexTrace]) -> Manifest:
     return manifest.allow_compaction(min([manifest.upper - 1, *(index.wanted for index in indexes)]))
 
 
-class Hold:
+class IndexHold:
     """A reader's hold on an index."""
 
     def __init__(self, index: IndexTrace) -> None:

@@ -60,12 +60,12 @@ from tidemark_protocol.wire.frames import (
 )
 from tidemark_replica.errors import (
     AddressNotUsable,
+    ClientStreamBroken,
     ClientTooSlow,
     EpochRefused,
     SourceNotReadable,
     SourceNotReleased,
     StashNotFound,
-    StreamBroken,
 )
 from tidemark_replica.events.client import Client
 from tidemark_replica.events.mailbox import ClientDisconnected, CommandsArrived, Mailbox
@@ -122,7 +122,7 @@ class Conversation:
                 if self.outbox.failure is not None:
                     return
                 self.accept_frame(data)
-        except StreamBroken as broken:
+        except ClientStreamBroken as broken:
             self._refusals.log(str(broken))
         except (ProtocolError, EpochRefused) as error:
             failure = error
@@ -156,11 +156,11 @@ class Conversation:
 
 
 def read_frames(requests: Iterator[bytes]) -> Iterator[bytes]:
-    """The client's frames. Raises StreamBroken: gRPC raises a bare Exception where a stream breaks off."""
+    """The client's frames. Raises ClientStreamBroken: gRPC raises a bare Exception where a stream breaks off."""
     try:
         yield from requests
     except Exception:
-        raise StreamBroken("the stream broke off, or a message was larger than gRPC's limit") from None
+        raise ClientStreamBroken("the stream broke off, or a message was larger than gRPC's limit") from None
 
 
 class ComputeService:

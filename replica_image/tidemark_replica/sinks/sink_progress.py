@@ -39,7 +39,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Append:
+class AppendAttempt:
     """One attempt to append. It is retried with the same commit id and term until its outcome is known.
 
     Updates are moved up to `no_earlier`, at or beyond the expected upper: with `correct`, after comparing with the
@@ -119,7 +119,7 @@ class SinkProgress:
         """`synced`: the sink never compares with the shard."""
         self._as_of, self._new_commit_id = as_of, new_commit_id
         self._staged: deque[Staged] = deque()
-        self._pending: Append | None = None
+        self._pending: AppendAttempt | None = None
         self.frontier = as_of
         self.upper: int | None = None
         self.term: int | None = None
@@ -215,21 +215,23 @@ class SinkProgress:
         if self._has_released and self._observed_term == self.term and not self._seems_diverged:
             self._synced_term = self._observed_term
 
-    def next(self) -> Append | None:
+    def next(self) -> AppendAttempt | None:
         """The append to make now, or None. The same append until it is `resolved`."""
         if self._pending is None and self.upper is not None and not self.has_diverged:
             self._pending = self._next(self.upper)
         return self._pending
 
-    def _next(self, upper: int) -> Append | None:
+    def _next(self, upper: int) -> AppendAttempt | None:
         start = max(upper, self._as_of)  # contents before the as_of are unknown
         if self.reach <= start:
             return None
         staged = tuple(s for s in self._staged if s.upper > upper or not self.synced)
         since = start if start > upper else None
-        return Append(upper, self.reach, start, not self.synced, staged, self._new_commit_id(), self.term or 0, since)
+        return AppendAttempt(
+            upper, self.reach, start, not self.synced, staged, self._new_commit_id(), self.term or 0, since
+        )
 
-    def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
+    def resolved(self, append: AppendAttempt, *, won: bool, upper: int, term: int) -> None:
         """Ends the append: it has landed, or another came first."""
         self._pending = None
         if won and append.syncs:

@@ -41,7 +41,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
-class Refusal:
+class PodRefusal:
     """The reason why a pod is not admitted. The message is the API server's."""
 
     reason: str
@@ -80,7 +80,7 @@ class ExecutorPods:
         alive = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
         return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in alive)
 
-    def refusal(self, pod: Mapping[str, Any]) -> Refusal | None:
+    def refusal(self, pod: Mapping[str, Any]) -> PodRefusal | None:
         """The reason why such a pod would not be admitted, or None. A dry run: it creates nothing. Raises
         PodsUnknown."""
         metadata = {**pod["metadata"], "generateName": "try-"}
@@ -90,7 +90,7 @@ class ExecutorPods:
             message = _message(error)
             if error.code not in _ABOUT_THE_POD or NO_DRY_RUN in message:
                 raise PodsUnknown(f"cannot tell whether an executor pod is admitted: {error.code} {message}") from None
-            return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
+            return PodRefusal(QUOTA if "exceeded quota" in message else REFUSED, message)
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise PodsUnknown(f"cannot tell whether an executor pod is admitted: {error}") from None
         return None

@@ -43,7 +43,7 @@ class FrontierPair:
 
 
 @dataclass
-class Shard:
+class TrackedShard:
     """One shard. `frontiers`: None before the first report. `found`: a replica has seen the shard and reported its
     since. `readers`: dataflows that import it, without a hold too: a new replica may have to compute one again.
     `ownerless`: no owner is registered, so the shard is forgotten with its last reader. `asked`, `asked_at_ms`,
@@ -99,13 +99,13 @@ class ShardBook:
     """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds."""
 
     def __init__(self) -> None:
-        self._shards: dict[ShardId, Shard] = {}
+        self._shards: dict[ShardId, TrackedShard] = {}
         self._news: dict[ShardId, asyncio.Event] = {}
         """Set at the next report of a shard; of those that somebody waits for."""
 
-    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, owned: bool = False) -> Shard:
+    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, owned: bool = False) -> TrackedShard:
         """Return the shard, known from now on. Only its owner gives `lag_ms` (milliseconds) or `owned`."""
-        shard = self._shards.setdefault(id, Shard(id, location))
+        shard = self._shards.setdefault(id, TrackedShard(id, location))
         if lag_ms is not None:
             shard.lag_ms = lag_ms
         if lag_ms is not None or owned:
@@ -123,11 +123,11 @@ class ShardBook:
             shard.ownerless = True
             self._unless_read(shard)
 
-    def _unless_read(self, shard: Shard) -> None:
+    def _unless_read(self, shard: TrackedShard) -> None:
         if shard.ownerless and not shard.holds and not shard.readers:
             del self._shards[shard.id]
 
-    def get(self, id: ShardId) -> Shard | None:
+    def get(self, id: ShardId) -> TrackedShard | None:
         """The shard, where it is registered."""
         return self._shards.get(id)
 
@@ -141,7 +141,7 @@ class ShardBook:
         while (known := self.frontiers(id)) is None or known.upper.less_equal(Time(time)):
             await self._news.setdefault(id, asyncio.Event()).wait()
 
-    def all(self) -> list[Shard]:
+    def all(self) -> list[TrackedShard]:
         """All registered shards."""
         return list(self._shards.values())
 

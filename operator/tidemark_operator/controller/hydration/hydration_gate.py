@@ -46,7 +46,7 @@ MOST_OCCUPANTS = 64
 
 
 @dataclass(frozen=True)
-class OutOfMemory:
+class MemoryExhaustion:
     """A hydration ran out of memory. `alone`: no other dataflow was in a slot; `attempt`: the replica's count."""
 
     owner: str
@@ -99,7 +99,7 @@ class HydrationGate:
         self._admitted: dict[_Group, None] = {}  # this and the next are in order of arrival
         self._waiting: dict[_Group, None] = {}
         self._cleared: list[str] = []
-        self._out_of_memory: list[OutOfMemory] = []
+        self._out_of_memory: list[MemoryExhaustion] = []
         self._failing: dict[GlobalId, _Group] = {}
         """Exports that have failed and gave their slot back."""
         self._unhydrated: dict[GlobalId, Frontier] = {}
@@ -125,7 +125,7 @@ class HydrationGate:
         cleared, self._cleared = self._cleared, []
         return cleared
 
-    def out_of_memory(self) -> list[OutOfMemory]:
+    def out_of_memory(self) -> list[MemoryExhaustion]:
         """Return the hydrations that ran out of memory since the last call, and clear the list. The caller records the
         blame before the next `admit` lets them in again."""
         found, self._out_of_memory = self._out_of_memory, []
@@ -245,7 +245,7 @@ class HydrationGate:
             group.missing.add(export)
         self._admitted.pop(group, None)
         self._record(group, RAN_OUT)
-        self._out_of_memory.append(OutOfMemory(group.owner, not self._admitted, attempt))
+        self._out_of_memory.append(MemoryExhaustion(group.owner, not self._admitted, attempt))
         group.admitted = group.released = group.known = False
         group.outcome = ""
         group.moved, group.stalled_ms = True, 0

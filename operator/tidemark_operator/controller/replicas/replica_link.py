@@ -24,7 +24,7 @@ from tidemark_protocol.messages.responses import Response
 MAX_OUTBOX = 100_000
 
 
-class Link:
+class ReplicaLink:
     """The outbox and the hydration gate of one connection."""
 
     def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:

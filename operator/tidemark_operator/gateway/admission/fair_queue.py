@@ -65,7 +65,7 @@ class FairQueue:
             raise TooMany(f"{self._capacity} {self._name} run already, the most at a time: {self._advice}")
 
     @asynccontextmanager
-    async def hold(self, caller: str, units: int = 1) -> AsyncIterator[Hold]:
+    async def hold(self, caller: str, units: int = 1) -> AsyncIterator[QueueHold]:
         """Hold `units`, or the caller's whole share where that is less, until the block ends.
 
         Raises:
@@ -77,7 +77,7 @@ class FairQueue:
         finally:
             hold.shrink(0)
 
-    async def acquire(self, caller: str, units: int = 1) -> Hold:
+    async def acquire(self, caller: str, units: int = 1) -> QueueHold:
         """Hold units like `hold`, until the caller releases them by `shrink(0)`."""
         units = min(units, self._share)
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,7 +102,7 @@ class FairQueue:
                     f"{place}: {self._advice}"
                 ) from None
             raise
-        return Hold(self, caller, units)
+        return QueueHold(self, caller, units)
 
     def release(self, caller: str, units: int) -> None:
         """Give units back, and grant the requests that fit now."""
@@ -175,7 +175,7 @@ class FairQueue:
                 del self._waiting[caller]
 
 
-class Hold:
+class QueueHold:
     """Units of a FairQueue that one call holds."""
 
     def __init__(self, queue: FairQueue, caller: str, units: int) -> None:

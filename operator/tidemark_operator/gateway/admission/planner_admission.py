@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Refused
 
@@ -81,7 +81,7 @@ class PlannerAdmission:
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
-    async def _ask(self, key: Key, ask: Callable[[], Awaitable[P | Refused]], hold: Hold) -> P | Refused:
+    async def _ask(self, key: Key, ask: Callable[[], Awaitable[P | Refused]], hold: QueueHold) -> P | Refused:
         try:
             answer = await ask()
             self._remember(key, answer)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, QueryNotReady, QueryRefused
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
-from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
@@ -75,7 +75,7 @@ async def when_possible(attempt: Callable[[], T], seconds: float | None = None, 
 @asynccontextmanager
 async def hold_when_possible(
     memory: FairQueue, most: int, caller: str, attempt: Callable[[], T], slot: WaitSlot = nullcontext
-) -> AsyncIterator[tuple[T, Hold]]:
+) -> AsyncIterator[tuple[T, QueueHold]]:
     """Hold `most` bytes of memory, and yield what `attempt` makes at the moment in which they are held.
 
     The statement gives the memory back while it waits, so that a lost replica delays no statement on another one.

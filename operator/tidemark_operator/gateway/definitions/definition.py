@@ -55,7 +55,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Definition(Asked):
+class ExportDefinition(Asked):
     """`kind`: materializedView or index. `key`: columns of an index; empty: as the planner chooses."""
 
     resource: ClassVar[Resource] = DATAFLOWS
@@ -64,7 +64,7 @@ class Definition(Asked):
     key: tuple[str, ...]
 
     @classmethod
-    def parse(cls, request: Any) -> Definition:
+    def parse(cls, request: Any) -> ExportDefinition:
         """Raises DefinitionRefused: the name, kind, id or key cannot be."""
         require_name(request.name, DATAFLOWS)
         require_id(request.id)

@@ -27,7 +27,7 @@ from tidemark_operator.gateway.definitions.definition import (
     ADD,
     KINDS_OF_SQL,
     TABLE,
-    Definition,
+    ExportDefinition,
     is_of,
     require_name,
     require_single,
@@ -58,7 +58,7 @@ from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refu
 CREATED, REPLACED, EXISTS, ABSENT, DELETED = "created", "replaced", "exists", "absent", "deleted"
 ACTIONS = ("create", "replace", "createOrReplace", ADD)
 ATTEMPTS = 5
-AnyDefinition = Definition | TableDefinition | AddedColumns
+AnyDefinition = ExportDefinition | TableDefinition | AddedColumns
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Definitions:
         return await settled(self._context, self._limits, access.caller, key)
 
     async def _create(
-        self, access: Access, definition: Definition | TableDefinition, key: Key, request: Any
+        self, access: Access, definition: ExportDefinition | TableDefinition, key: Key, request: Any
     ) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
         asked = definition.options.get("instance") or request.instance
@@ -253,7 +253,7 @@ class Definitions:
                 f"namespace {key.namespace} does not have exactly one ComputeInstance: name one, WITH (instance = ...)",
             )
         spec, resource = definition.spec(instance), key.resource
-        if isinstance(definition, Definition):
+        if isinstance(definition, ExportDefinition):
             await self._plan(access, definition, instance)
         annotations = definition.annotations(access.caller)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": annotations}
@@ -281,7 +281,7 @@ class Definitions:
         if isinstance(definition, AddedColumns) and not definition.new(found):
             return EXISTS, found
         patch, generation = definition.patch(found), found["metadata"]["generation"]
-        if isinstance(definition, Definition):
+        if isinstance(definition, ExportDefinition):
             await self._plan(access, definition, found["spec"]["instance"])
         await access.check_definition(key.resource, key.namespace, "patch", key.name)  # rights may change, as above
         for _ in range(ATTEMPTS):
@@ -302,7 +302,7 @@ class Definitions:
             await asyncio.sleep(0)
         raise changed(key)
 
-    async def _plan(self, access: Access, definition: Definition, instance: str) -> None:
+    async def _plan(self, access: Access, definition: ExportDefinition, instance: str) -> None:
         """Refuse what the planner refuses before anything is written. Its inputs may change until it is planned again,
         and then its conditions tell."""
         registry, namespace, name = self._context.registry, definition.namespace, definition.name
@@ -321,5 +321,5 @@ class Definitions:
 def _parsed(request: Any) -> AnyDefinition:
     """Raises DefinitionRefused."""
     if request.kind != TABLE:
-        return Definition.parse(request)
+        return ExportDefinition.parse(request)
     return AddedColumns.parse(request) if request.action == "replace" else TableDefinition.parse(request)

@@ -102,7 +102,7 @@ class HttpReads:
         async with self._limits.calls.hold(access.caller):
             traced = request.headers.get(tracing.HEADER, "")
             asked = replace(await _query_request(request), trace_context=traced)
-            client = HttpQuery(Reply(request, type), text, self._run, self._limits)
+            client = HttpQuery(HttpReply(request, type), text, self._run, self._limits)
             if failure := await _failure(self._queries.serve(access, asked, client)):
                 await client.fail(failure)
         return await client.reply.end()
@@ -115,7 +115,7 @@ class HttpReads:
             asked, resumed, has_all = _subscribe_request(request, progress=type == EVENTS)
             if has_all:
                 return web.Response(status=204)
-            client = HttpSubscriber(Reply(request, type), text, self._run, asked, resumed)
+            client = HttpSubscriber(HttpReply(request, type), text, self._run, asked, resumed)
             async with client.reply.beating() if type == EVENTS else contextlib.nullcontext():
                 serve = self._subscribes.serve(access, lambda: self._admit(request), asked, client)
                 if failure := await _failure(serve):
@@ -136,7 +136,7 @@ Run = Callable[..., Any]
 """Runs a function in the thread for text; returns an awaitable of its result."""
 
 
-class Reply:
+class HttpReply:
     """The answer to one request: its status and headers with the first byte. `broken`: the body is not whole."""
 
     def __init__(self, request: web.Request, type: str) -> None:
@@ -207,7 +207,7 @@ def _complete(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
 class HttpQuery:
     """The client of one query over HTTP."""
 
-    def __init__(self, reply: Reply, text: type[QueryText], run: Run, limits: GatewayLimits) -> None:
+    def __init__(self, reply: HttpReply, text: type[QueryText], run: Run, limits: GatewayLimits) -> None:
         self.reply, self._make, self._run = reply, text, run
         self.large: FairQueue | None = limits.texts
         self._text: QueryText | None = None
@@ -249,7 +249,7 @@ class HttpSubscriber:
     """The client of one subscribe over HTTP. `resumed`: the fingerprint of what it read before; None: it begins."""
 
     def __init__(
-        self, reply: Reply, text: type[SubscribeText], run: Run, asked: SubscribeRequest, resumed: str | None
+        self, reply: HttpReply, text: type[SubscribeText], run: Run, asked: SubscribeRequest, resumed: str | None
     ) -> None:
         self.reply, self._make, self._run, self._asked, self._resumed = reply, text, run, asked, resumed
         self._text: SubscribeText | None = None

@@ -25,7 +25,7 @@ from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.server.http_body import pieces
 from tidemark_operator.gateway.server.http_server import HttpRefused, failure
-from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget, Written
+from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
 
 BODY_BYTES_MAX = 8 << 20
 _INSTEAD = "divide it, or use kubectl tidemark insert"
@@ -44,7 +44,7 @@ class HttpRows:
 
     def __init__(self, inserts: Inserts, door: Authenticator, limits: GatewayLimits) -> None:
         self._inserts, self._door, self._limits = inserts, door, limits
-        self._writes = set[asyncio.Task[Written]]()
+        self._writes = set[asyncio.Task[WriteReceipt]]()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         router.add_post(PATH, self._post)
@@ -70,7 +70,7 @@ class HttpRows:
         answer = {"table": written.table, "time": written.time, "rows": written.rows, "repeated": written.repeated}
         return web.json_response(answer)
 
-    async def _write(self, access: Access, target: WriteTarget, body: _Body) -> Written:
+    async def _write(self, access: Access, target: WriteTarget, body: _Body) -> WriteReceipt:
         async with self._limits.calls.hold(access.caller):
             return await self._inserts.write(access, target, body.pieces())
 

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterable
 from typing import Any
 
 from tidemark_operator.errors import AnswerNotRead
-from tidemark_operator.gateway.admission.fair_queue import Hold
+from tidemark_operator.gateway.admission.fair_queue import QueueHold
 
 CHUNK_SECONDS = 10.0
 
 
-async def send_answer(rpc: Any, messages: AsyncIterable[Any], held: Hold) -> None:
+async def send_answer(rpc: Any, messages: AsyncIterable[Any], held: QueueHold) -> None:
     """Send every message.
 
     Raises:

@@ -16,7 +16,12 @@ from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.query.plan_again import plan_again
-from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
+from tidemark_operator.gateway.streams.stream_dataflow import (
+    PlannedSubject,
+    StreamSubject,
+    build_dataflow,
+    plan_subject,
+)
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.copy_location import FORMATS, copies_folder, copy_location
 from tidemark_protocol.ids import Time
@@ -51,7 +56,7 @@ class Copies:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow, str]:
         await access.check_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
-        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        subject = StreamSubject(request.namespace, request.subject, request.instance, as_of)
         ready = await plan_subject(self._context, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)

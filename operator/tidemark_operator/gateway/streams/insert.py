@@ -123,7 +123,7 @@ def _require_bounded(asked: gateway_pb2.InsertHeader) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteReceipt:
     """The answer: the rows are visible at `time`. `table`: its name, or the names of several."""
 
     table: str
@@ -149,7 +149,7 @@ class Inserts:
         found = next(each for each in pinned.source.tables if each.name == stored)
         return replace(found, name=name), _id_of(pinned, name)
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
         """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
         where it is not.
 
@@ -183,7 +183,7 @@ class Inserts:
         stored = [_stored(pinned, table) for table in tables]
         shards = [each.shard.shard_id for each in pinned.tables if each.table.name in stored]
         await _until_visible(running, shards, answer.time)
-        return Written(", ".join(tables), answer.time, answer.rows, answer.repeated)
+        return WriteReceipt(", ".join(tables), answer.time, answer.rows, answer.repeated)
 
     def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
         """The DataSource, its stored description, and the table's name."""

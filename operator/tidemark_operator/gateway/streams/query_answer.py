@@ -15,7 +15,7 @@ from tidemark_operator.errors import AnswerIsError
 from tidemark_operator.fleet.clients.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access
@@ -111,7 +111,11 @@ class Queries:
 
 
 async def _send(
-    client: QueryClient, caller: str, query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed, held: Hold
+    client: QueryClient,
+    caller: str,
+    query: GatewayQuery | OperatorQuery,
+    result: PeekRows | PeekStashed,
+    held: QueueHold,
 ) -> None:
     async with AsyncExitStack() as stack:
         if isinstance(result, PeekRows):

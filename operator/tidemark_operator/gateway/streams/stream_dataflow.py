@@ -38,7 +38,7 @@ RESULT = "result"
 
 
 @dataclass(frozen=True)
-class Subject:
+class StreamSubject:
     """The request: `text` is SQL, or the name of a table or export. `instance`: where it runs; empty: the only one.
     `as_of`: ms since 1970; None: the freshest time. `dialect`: whose SQL it is."""
 
@@ -64,7 +64,7 @@ class PlannedSubject:
 
 
 async def plan_subject(
-    context: ReconcileContext, limits: GatewayLimits, access: Access, subject: Subject, what: str
+    context: ReconcileContext, limits: GatewayLimits, access: Access, subject: StreamSubject, what: str
 ) -> PlannedSubject:
     """Plan a subject, check the caller's rights, and wait for a replica. `what`: a prefix of the dataflow's name.
 

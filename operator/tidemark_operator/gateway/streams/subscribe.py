@@ -28,7 +28,12 @@ from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
-from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
+from tidemark_operator.gateway.streams.stream_dataflow import (
+    PlannedSubject,
+    StreamSubject,
+    build_dataflow,
+    plan_subject,
+)
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import MAX_TIME, GlobalId, ReplicaId, Time
@@ -78,7 +83,7 @@ class Subscribes:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         dialect = request.dialect or SPARK
-        subject = Subject(request.namespace, request.subject, request.instance, as_of, dialect)
+        subject = StreamSubject(request.namespace, request.subject, request.instance, as_of, dialect)
         ready = await plan_subject(self._context, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await build_dataflow(self._context, ready, sink, as_of)

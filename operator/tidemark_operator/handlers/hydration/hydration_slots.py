@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
-from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
+from tidemark_operator.controller.hydration.hydration_gate import MemoryExhaustion
 from tidemark_operator.controller.hydration.quarantine import Death, HydrationStanding, Suspicion, blamed
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.publish.status_documents import suspects_status
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
@@ -55,7 +55,7 @@ class Process:
 class HydrationSlots:
     """The records of all replicas. `hydrated` and `greeted` are called on the event loop and never wait."""
 
-    def __init__(self, context: ReconcileContext, publisher: Publisher) -> None:
+    def __init__(self, context: ReconcileContext, publisher: StatusPublisher) -> None:
         self._context, self._publisher = context, publisher
         self._records: dict[Process, SlotRecord] = {}
         self._writers: dict[Process, asyncio.Task[None]] = {}
@@ -90,7 +90,7 @@ class HydrationSlots:
         if found := self._mark(running, owner):
             found[0].obstacles.suspicions.pop(found[1].name, None)
 
-    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: OutOfMemory) -> None:
+    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: MemoryExhaustion) -> None:
         """A hydration ran out of memory: blamed as for a death, which it is where all processes share their memory."""
         state = running.replicas.get(replica)
         found = self._mark(running, ran_out.owner)

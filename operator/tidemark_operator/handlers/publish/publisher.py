@@ -39,7 +39,7 @@ async def _nothing(key: Key, body: Body, status: dict[str, Any]) -> None:
     pass
 
 
-class Publisher:
+class StatusPublisher:
     """`build`: the status that an object should have, or None. `settled`: whether its instance's replicas have
     answered. `before`: called with the object and the new status before each write; it must do no harm when it is
     called twice."""

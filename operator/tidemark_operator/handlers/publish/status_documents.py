@@ -75,7 +75,7 @@ class ReplicaExport:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedTable:
+class PublishedTableStatus:
     """The ordinary table of a view. `report`: None before a replica has told about it."""
 
     location: str
@@ -118,7 +118,7 @@ class ExportStatus:
     output_frontier: Reported = None
     hydrated: bool = False
     replicas: tuple[ReplicaExport, ...] = ()
-    published: PublishedTable | None = None
+    published: PublishedTableStatus | None = None
     destinations: tuple[DestinationStatus, ...] = ()
 
     def document(self, now_ms: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tidemark_operator.handlers.deletion.upstream_release import keeps_upstream
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.reconcile.source_addresses import address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
@@ -59,7 +59,7 @@ class DataSourceReconciler:
     """`again`: puts a DataSource into the work queue."""
 
     def __init__(
-        self, context: ReconcileContext, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]
+        self, context: ReconcileContext, publisher: StatusPublisher, deleter: TableDeleter, again: Callable[[Key], None]
     ) -> None:
         self._context, self._publisher, self._again = context, publisher, again
         self._requesting = asyncio.Lock()

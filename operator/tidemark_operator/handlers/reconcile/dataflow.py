@@ -26,7 +26,7 @@ from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs
 from tidemark_operator.handlers.hydration.suspicions import load_suspicions, release_suspicions
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import install, learn_task_tables
 from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
@@ -80,7 +80,7 @@ class DataflowReconciler:
     """`again`: puts a Dataflow first in the work queue."""
 
     def __init__(
-        self, context: ReconcileContext, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]
+        self, context: ReconcileContext, publisher: StatusPublisher, deleter: TableDeleter, again: Callable[[Key], None]
     ) -> None:
         self._context = context
         self._marks = RevisionMarks(context, publisher)

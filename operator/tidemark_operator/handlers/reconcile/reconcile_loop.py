@@ -29,7 +29,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.publish.ready_event import note_ready
 from tidemark_operator.handlers.publish.recomputation_event import RecomputationEvents
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
@@ -68,7 +68,7 @@ class ReconcileLoop:
         self._context, self.stop = context, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         ready = partial(note_ready, context.events)
-        self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled, ready)
+        self.publisher = StatusPublisher(context.kube, context.cache, self._status_of, self._settled, ready)
         self.deleter = TableDeleter(context.kube, context.fleet, context.registry, context.cache)
         self._slots = HydrationSlots(context, self.publisher)
         self._recomputations = RecomputationEvents(context.events)

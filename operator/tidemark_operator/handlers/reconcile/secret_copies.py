@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidemark_operator.certificates.files import FileStore
+from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.cache import Cache
@@ -47,7 +47,7 @@ class SecretCopies:
         self,
         kube: Kube,
         cache: Cache,
-        stores: FileStore,
+        stores: FolderStore,
         source_secrets: Path,
         problems: dict[tuple[str, str], SecretProblem],
     ) -> None:
@@ -121,7 +121,7 @@ class SecretCopies:
                 continue
             folder = source_secrets_folder(self._source_secrets, instance.meta.namespace, instance.meta.name)
             folders.add(folder)
-            files = FileStore(folder)
+            files = FolderStore(folder)
             for name in instance.source_secrets:
                 copied = await self._copy_source(files, instance.meta.namespace, name)
                 self._absent = self._absent or not copied
@@ -130,7 +130,7 @@ class SecretCopies:
         if all_read:
             await asyncio.to_thread(_retain, self._source_secrets, folders)
 
-    async def _copy_source(self, files: FileStore, namespace: str, name: str) -> bool:
+    async def _copy_source(self, files: FolderStore, namespace: str, name: str) -> bool:
         """Whether the Secret exists and its files are its present content. Where the API server does not answer, the
         last files stay."""
         try:
@@ -145,7 +145,7 @@ class SecretCopies:
         return body is not None
 
 
-async def _write(files: FileStore, place: SecretLocation, bag: Mapping[str, bytes]) -> None:
+async def _write(files: FolderStore, place: SecretLocation, bag: Mapping[str, bytes]) -> None:
     kept = await files.load(place)
     if kept is None:
         await files.create(place, bag)

@@ -19,7 +19,7 @@ from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceI
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.revisions import Owner
+from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.adoption import SourceTables, all_nullable, last_tables, newest_source
 from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
@@ -94,7 +94,7 @@ class SourcePinning:
             if locations.adopted and not isinstance(source.source, GeneratedSource):
                 tables = tuple(map(_adopted, tables))
             pinned = pinned_ingestion(_named(source, last), locations, version, tables)
-            owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+            owner = RevisionOwner(state.key.resource.api_version, state.key.resource.kind, source.meta)
             await self._context.revisions.store(owner, FIRST, pinned)
         except (Waiting, Rejected) as error:
             state.failure = IngestionFailure(error.reason, str(error), passes=isinstance(error, Waiting))

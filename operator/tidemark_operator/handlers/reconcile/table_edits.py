@@ -36,7 +36,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
-from tidemark_operator.kube.revisions import Owner
+from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
     MAX_TABLES,
@@ -207,7 +207,7 @@ class TableEdits:
         before = state.pinned
         assert before is not None
         now = edited(before, removed, added.source, added.tables, changed)
-        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+        owner = RevisionOwner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         try:
             await self._context.revisions.store(owner, state.pinned_number + 1, now)
         except Conflict:  # an earlier edit has this number: it was stored, and the answer was lost

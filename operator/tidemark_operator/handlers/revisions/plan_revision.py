@@ -47,7 +47,14 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, RowCount, Written, view_shards
+from tidemark_operator.planning.revision import (
+    ActiveRevision,
+    DataflowRevision,
+    Parent,
+    RowCount,
+    WrittenShard,
+    view_shards,
+)
 from tidemark_operator.planning.shards import (
     HasEnded,
     ShardLocations,
@@ -235,7 +242,7 @@ class RevisionPlanner:
         named: Named,
         planned: Planned,
         running: RunningInstance,
-        given: Mapping[str, Sequence[Written]],
+        given: Mapping[str, Sequence[WrittenShard]],
     ) -> dict[str, ShardMetadata]:
         """Where each view and task is written. Tables that are adopted are held from here on."""
         adopts, look_up = state.active is None and dataflow.adopt, shard_lookup(running)
@@ -265,7 +272,7 @@ class RevisionPlanner:
         description: DataflowDescription,
         shards: dict[str, ShardMetadata],
         running: RunningInstance,
-        given: Mapping[str, Sequence[Written]],
+        given: Mapping[str, Sequence[WrittenShard]],
     ) -> dict[str, ShardMetadata]:
         """The same, with the next version of each table that is finished."""
         locations, look_up = await self._locations(state, running), shard_lookup(running)
@@ -295,7 +302,7 @@ def _followed(
     return [*newest, active.revision] if active is not None and follows_active else newest
 
 
-def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:
+def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[WrittenShard]:
     pending = state.pending.mark.revision if state.pending else None
     return given_before(export, pending, stored, state.spec.digest)
 

@@ -18,7 +18,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionEn
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.as_of import sinces
 from tidemark_operator.controller.frontiers.dataflow_end import end_of, has_passed
-from tidemark_operator.controller.frontiers.shards import Shard
+from tidemark_operator.controller.frontiers.shards import TrackedShard
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -121,17 +121,17 @@ def _has_finished_table(running: RunningInstance, mark: ActiveRevision) -> bool:
     return any(_is_reported_finished(shard) for id in ids if (shard := running.shards.get(id)) is not None)
 
 
-def _written(running: RunningInstance, mark: ActiveRevision) -> list[Shard]:
+def _written(running: RunningInstance, mark: ActiveRevision) -> list[TrackedShard]:
     """Tables that it writes, as far as they are known, without those that it keeps as it found them."""
     ids = (s.shard_id for s in view_shards(mark.revision.description) if s.shard_id not in mark.revision.kept)
     return [shard for id in ids if (shard := running.shards.get(id)) is not None]
 
 
-def _is_reported_finished(shard: Shard) -> bool:
+def _is_reported_finished(shard: TrackedShard) -> bool:
     return shard.end_term is not None or _is_finished(shard)
 
 
-def _is_finished(shard: Shard) -> bool:
+def _is_finished(shard: TrackedShard) -> bool:
     return shard.frontiers is not None and shard.frontiers.upper.is_empty
 
 

@@ -27,12 +27,12 @@ from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import RevisionUnreadable, Waiting
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs, retire
-from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.publish.status_documents import Revision
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.kube.revisions import Owner, parse_revision
+from tidemark_operator.kube.revisions import RevisionOwner, parse_revision
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
 from tidemark_operator.resources.conditions.frontier import parse_frontier
 from tidemark_operator.resources.manifest.meta import Meta
@@ -43,7 +43,7 @@ LOG = logging.getLogger(__name__)
 
 
 class RevisionMarks:
-    def __init__(self, context: ReconcileContext, publisher: Publisher) -> None:
+    def __init__(self, context: ReconcileContext, publisher: StatusPublisher) -> None:
         self._context, self._publisher = context, publisher
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -114,7 +114,7 @@ class RevisionMarks:
         same = [n for n, known in stored.items() if known.identity == revision.identity and n > floor]
         number = max(same) if same else 1 + max(stored, default=0)
         revision = stored[number] if same else revision
-        owner = Owner(state.key.resource.api_version, state.key.resource.kind, meta)
+        owner = RevisionOwner(state.key.resource.api_version, state.key.resource.kind, meta)
         name = await self._context.revisions.store(owner, number, revision)
         return ActiveRevision(name, number, meta.generation, revision.spec_digest, revision, revision.replan)
 

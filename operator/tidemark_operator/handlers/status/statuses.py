@@ -301,12 +301,12 @@ def _exports(
 
 def _published_table(
     description: DataflowDescription, id: str | None, c: Collection | None
-) -> status_documents.PublishedTable | None:
+) -> status_documents.PublishedTableStatus | None:
     """The ordinary table that an export is published as, if it is."""
     publish = next((sink.publish for sink in _views(description, id)), None)
     if publish is None:
         return None
-    return status_documents.PublishedTable(publish.location, None if c is None else _publication(c, PUBLISHED))
+    return status_documents.PublishedTableStatus(publish.location, None if c is None else _publication(c, PUBLISHED))
 
 
 def _destinations(

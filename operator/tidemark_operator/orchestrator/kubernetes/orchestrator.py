@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from tidemark_operator.kube.client import SECRETS, ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, resource_of
-from tidemark_operator.orchestrator.interface import Observation, Owner, Problem, ReplicaSpec
+from tidemark_operator.orchestrator.interface import Observation, Owner, ProcessProblem, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes import pod_observation, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import KeyedBackoff
 from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
@@ -59,13 +59,13 @@ class KubernetesOrchestrator:
         self._starting: dict[Shape, float] = {}
         """Shapes with pods that are not ready yet, and since when."""
         self._taken_over: set[Shape] = set()
-        self._refused: dict[Shape, Problem] = {}
+        self._refused: dict[Shape, ProcessProblem] = {}
         self._applied: dict[Shape, float] = {}
         self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
         self._backoff: KeyedBackoff[Shape] = KeyedBackoff()
         self._deletions: KeyedBackoff[str] = KeyedBackoff()
-        self._undeleted: dict[str, Problem] = {}
+        self._undeleted: dict[str, ProcessProblem] = {}
         """Refused deletions, by uid of the StatefulSet, as is `_deletions`."""
 
     def _concerns(self, found: OwnedStatefulSet) -> bool:
@@ -125,7 +125,7 @@ class KubernetesOrchestrator:
 
     def _blocking_problem(
         self, newest: Observation, others: Iterable[OwnedStatefulSet], *, recreates: bool
-    ) -> Problem | None:
+    ) -> ProcessProblem | None:
         """The reason why a process that must end before `newest` is made does not end; None: nothing blocks it."""
         if newest.incarnation is not None:
             return None

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, Problem, Workers
+from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, ProcessProblem, Workers
 
 MAX_MESSAGE = 512
 # waiting reasons of a container that is starting normally
@@ -33,7 +33,7 @@ def observe(
     shape: str,
     pod: Body | None,
     ending_seconds: float,
-    refused: Problem | None = None,
+    refused: ProcessProblem | None = None,
     executors: Workers | None = None,
     before: Exit | None = None,
 ) -> Observation:
@@ -73,7 +73,7 @@ def is_up(pod: Body) -> bool:
     return _pod_phase(pod) == "Running" and all(container.get("ready") for container in containers)
 
 
-def problem_of(pod: Body) -> Problem | None:
+def problem_of(pod: Body) -> ProcessProblem | None:
     """The reason why the pod does not run; None: it runs, or it is starting normally."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
@@ -88,7 +88,7 @@ def problem_of(pod: Body) -> Problem | None:
     return None
 
 
-def lost(pod: Body, ending_seconds: float) -> Problem | None:
+def lost(pod: Body, ending_seconds: float) -> ProcessProblem | None:
     """NodeLost, if the pod has been ending for a minute more than its grace period; else None.
 
     The StatefulSet makes no other pod meanwhile: only the node, or a person who knows that the node is off, can tell
@@ -108,7 +108,7 @@ def lost(pod: Body, ending_seconds: float) -> Problem | None:
     )
 
 
-def refusal(events: Iterable[Body]) -> Problem | None:
+def refusal(events: Iterable[Body]) -> ProcessProblem | None:
     """The reason why a StatefulSet could not make its pod: the last of its FailedCreate events; None: there is none."""
     failed = [event for event in events if event.get("reason") == "FailedCreate"]
     if not failed:
@@ -117,9 +117,9 @@ def refusal(events: Iterable[Body]) -> Problem | None:
     return problem("QuotaExceeded" if "exceeded quota" in note else "FailedCreate", note)
 
 
-def problem(reason: str, message: str | None) -> Problem:
-    """A Problem whose reason and message are cut to the size of a condition."""
-    return Problem(reason[:128], " ".join((message or reason).split())[:MAX_MESSAGE])
+def problem(reason: str, message: str | None) -> ProcessProblem:
+    """A ProcessProblem whose reason and message are cut to the size of a condition."""
+    return ProcessProblem(reason[:128], " ".join((message or reason).split())[:MAX_MESSAGE])
 
 
 def milliseconds(timestamp: str | None) -> int | None:
@@ -175,7 +175,7 @@ def _exit(ended: dict[str, Any]) -> Exit:
     return Exit(code, milliseconds(ended.get("finishedAt")) or 0, reason)
 
 
-def problem_of_executor(pod: Body) -> Problem | None:
+def problem_of_executor(pod: Body) -> ProcessProblem | None:
     """The problem of an executor's pod that failed or does not run; None: it has none.
 
     A reason that the node gives for the whole pod (Evicted, OutOfcpu, NodeShutdown) takes precedence: it is the cause,

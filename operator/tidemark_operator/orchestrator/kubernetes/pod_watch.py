@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tidemark_operator.kube.client import EVENTS, ApiError, Body, Kube, Resource
 from tidemark_operator.kube.objects import PODS, STATEFUL_SETS
-from tidemark_operator.orchestrator.interface import Exit, Observation, Problem
+from tidemark_operator.orchestrator.interface import Exit, Observation, ProcessProblem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
@@ -35,7 +35,7 @@ class PodWatch:
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
         self._exits: dict[Shape, Exit] = {}
-        self._refusals: dict[Shape, Problem | None] = {}
+        self._refusals: dict[Shape, ProcessProblem | None] = {}
         self._asked: dict[Shape, float] = {}
         self._ending: dict[str, float] = {}
         """The time when a driver's pod was first observed with a deletion timestamp, by its uid."""
@@ -110,7 +110,7 @@ class PodWatch:
                         error,
                     )
 
-    async def _refusal(self, found: OwnedStatefulSet) -> Problem | None:
+    async def _refusal(self, found: OwnedStatefulSet) -> ProcessProblem | None:
         fields = f"regarding.uid={found.uid},reason=FailedCreate"
         return pod_observation.refusal(await self._kube.list(EVENTS, fields=fields, namespace=found.namespace))
 

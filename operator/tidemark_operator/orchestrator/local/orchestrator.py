@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tidemark_operator.certificates.files import FileStore, path_of
+from tidemark_operator.certificates.files import FolderStore, path_of
 from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import SecretLocation
@@ -76,7 +76,7 @@ class ProcessOrchestrator:
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
         self._store = {name: environment[name] for name in STORE if name in environment}
         self._store_credentials = {name: environment[name] for name in STORE_CREDENTIALS if name in environment}
-        self.stores = FileStore(self._state / "stores")
+        self.stores = FolderStore(self._state / "stores")
         self.source_secrets = self._state / "source-secrets"
         for folder in (self._state, self._replicas):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -16,7 +16,7 @@ from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.instance import ReadPolicy
 from tidemark_operator.resources.manifest.meta import REPLAN, InstanceName, Meta, annotation, spec_of
-from tidemark_operator.resources.manifest.publish import Publish
+from tidemark_operator.resources.manifest.publish import PublishSpec
 from tidemark_operator.resources.manifest.refresh import RefreshPolicy, parse_refresh
 from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
 from tidemark_protocol.ids import Time
@@ -56,7 +56,7 @@ class Dataflow:
     """None: the controller chooses."""
     until: Time | None
     """Results are complete before it, and then finished; None: they go on."""
-    publishes: Mapping[str, Publish]
+    publishes: Mapping[str, PublishSpec]
     """The materialized views that are published as ordinary tables, by export."""
     sinks: Mapping[str, ViewSinks]
     """The materialized views that have other destinations, by export."""
@@ -117,9 +117,9 @@ def _materialized_views(spec: Fields, name: str) -> dict[str, Fields]:
     return {name: export.child(MATERIALIZED_VIEW) for name, export in exports.items() if export.has(MATERIALIZED_VIEW)}
 
 
-def _publishes(spec: Fields, name: str) -> dict[str, Publish]:
+def _publishes(spec: Fields, name: str) -> dict[str, PublishSpec]:
     views = _materialized_views(spec, name)
-    return {name: Publish.parse(view.child("publish")) for name, view in views.items() if view.has("publish")}
+    return {name: PublishSpec.parse(view.child("publish")) for name, view in views.items() if view.has("publish")}
 
 
 def _sinks(spec: Fields, meta: Meta) -> dict[str, ViewSinks]:

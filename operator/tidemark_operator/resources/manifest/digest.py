@@ -12,7 +12,7 @@ import json
 from typing import Any, NewType
 
 from tidemark_operator.resources.manifest.dataflow import Dataflow
-from tidemark_operator.resources.manifest.publish import OnError, Publish
+from tidemark_operator.resources.manifest.publish import OnError, PublishSpec
 from tidemark_operator.resources.manifest.refresh import RefreshPolicy
 from tidemark_protocol.messages.planning import ExportRequest
 from tidemark_protocol.plan.codec import digest
@@ -54,7 +54,7 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
     return fields
 
 
-def _publish(publish: Publish) -> list[Any]:
+def _publish(publish: PublishSpec) -> list[Any]:
     """A published table. Later fields are left out where they have their default."""
     later: list[Any] = [publish.on_error.value] if publish.on_error is not OnError.KEEP else []
     later += ["changeDataFeed"] if publish.change_data_feed else []

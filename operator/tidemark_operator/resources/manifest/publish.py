@@ -33,7 +33,7 @@ class OnError(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishSpec:
     """`every_ms`: 0 for each change. `retention_hours`: how long replaced files stay, in whole hours. `partition_by`:
     the partition columns. `file_bytes`: the wished size of files; 0 where the manifest does not say. `location`: of the
     table; empty: in the storage of the instance."""
@@ -47,7 +47,7 @@ class Publish:
     location: str = ""
 
     @classmethod
-    def parse(cls, publish: Fields) -> Publish:
+    def parse(cls, publish: Fields) -> PublishSpec:
         return cls(
             every_ms=every_ms(publish, DEFAULT_EVERY),
             retention_hours=-(-duration_ms(publish, "retention", DEFAULT_RETENTION) // _HOUR_MS),

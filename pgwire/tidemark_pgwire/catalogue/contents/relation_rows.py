@@ -15,7 +15,7 @@ from tidemark_pgwire.catalogue.contents.entries import (
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.contents.server_rows import OPERATOR_CLASSES
 from tidemark_pgwire.catalogue.system_relations import system_relations
-from tidemark_pgwire.catalogue.types import PgType, system_types
+from tidemark_pgwire.catalogue.types import CatalogueType, system_types
 from tidemark_pgwire.values.types import modifier, of_sql
 from tidemark_protocol.types import Column
 
@@ -26,7 +26,7 @@ _OPERATOR_CLASSES = {type: oid for _, oid, _, type in OPERATOR_CLASSES}
 _ANY_ARRAY = 2_277
 
 
-def type_of(column: Column) -> PgType:
+def type_of(column: Column) -> CatalogueType:
     return system_types()[of_sql(column.type).name]
 
 
@@ -91,7 +91,7 @@ def _attribute_of(relation: int, column: Column, number: int, nullable: bool) ->
     return _attribute(relation, column.name, type_of(column), number, modifier(column.type), nullable)
 
 
-def _attribute(relation: int, name: str, type: PgType, number: int, modifier: int, nullable: bool) -> Row:
+def _attribute(relation: int, name: str, type: CatalogueType, number: int, modifier: int, nullable: bool) -> Row:
     return {
         "attrelid": relation, "attname": name, "atttypid": type.oid, "attstattarget": -1, "attlen": type.length,
         "attnum": number, "attndims": int(type.category == "A" and type.name.startswith("_")), "attcacheoff": -1,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidemark_pgwire.catalogue.contents.entries import KEYWORDS, OWNER_OID, SCHEMA_OIDS, CatalogueContents
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG
-from tidemark_pgwire.catalogue.types import PgType, system_types
+from tidemark_pgwire.catalogue.types import CatalogueType, system_types
 
 UTF8, TABLESPACE = 6, 1_663
 _SYSTEM = SCHEMA_OIDS[PG_CATALOG]
@@ -38,7 +38,7 @@ def system_type_rows() -> Iterator[Row]:
         yield _type(one)
 
 
-def _type(one: PgType) -> Row:
+def _type(one: CatalogueType) -> Row:
     functions = {column: oid for column, (oid, _) in zip(_FUNCTIONS, one.functions, strict=True)}
     return {
         "oid": one.oid, "typname": one.name, "typnamespace": _SYSTEM, "typowner": OWNER_OID, "typlen": one.length,

@@ -16,7 +16,7 @@ SAME, ARRAY, ELEMENT = "=", "[]", "."
 
 
 @dataclass(frozen=True)
-class Function:
+class CatalogueFunction:
     """`result`: a type of pg_type, or one of the signs above. `bodies`: of the macro, one for each number of arguments;
     empty: DuckDB has the function under `native`. `lookups`: the lookups that the bodies read."""
 
@@ -26,15 +26,15 @@ class Function:
     native: str = ""
 
 
-def _macro(result: str, *bodies: str, lookups: str = "") -> Function:
-    return Function(result, bodies, tuple(lookups.split()))
+def _macro(result: str, *bodies: str, lookups: str = "") -> CatalogueFunction:
+    return CatalogueFunction(result, bodies, tuple(lookups.split()))
 
 
-def _native(result: str, name: str) -> Function:
-    return Function(result, native=name)
+def _native(result: str, name: str) -> CatalogueFunction:
+    return CatalogueFunction(result, native=name)
 
 
-def _lookup(result: str, name: str, more: str = "") -> Function:
+def _lookup(result: str, name: str, more: str = "") -> CatalogueFunction:
     """A macro that looks its first argument up. `more`: further arguments that may be left out one after the other."""
     bodies = []
     for count in range(len(more.split()) + 1):
@@ -43,27 +43,27 @@ def _lookup(result: str, name: str, more: str = "") -> Function:
     return _macro(result, *bodies, lookups=name)
 
 
-def _nothing(result: str, *arities: int) -> Function:
+def _nothing(result: str, *arities: int) -> CatalogueFunction:
     """NULL, as there is nothing of the kind."""
     return _macro(result, *(f"({', '.join('abcdefgh'[:n])}) AS NULL" for n in arities))
 
 
-def _nothing_unnested(stored: str) -> Function:
+def _nothing_unnested(stored: str) -> CatalogueFunction:
     """No rows, as there is nothing of the kind."""
     return _macro("record", f"(a) AS unnest([]::{stored}[])")
 
 
-def _constant(result: str, value: str, *arities: int) -> Function:
+def _constant(result: str, value: str, *arities: int) -> CatalogueFunction:
     return _macro(result, *(f"({', '.join('abcdefgh'[:n])}) AS {value}" for n in arities))
 
 
-def _privilege(granted: str, *arguments: str) -> Function:
+def _privilege(granted: str, *arguments: str) -> CatalogueFunction:
     """Whether one of the privileges `p` is `granted`."""
     found = f"regexp_matches(upper(p), '(^|,)\\s*({granted})\\s*(,|$)')"
     return _macro("bool", *(f"({each}) AS CASE WHEN p IS NOT NULL THEN {found} END" for each in arguments))
 
 
-def _visible() -> Function:
+def _visible() -> CatalogueFunction:
     return _macro("bool", "(k) AS k IS NOT NULL OR NULL")
 
 
@@ -81,7 +81,7 @@ _TYPE_NAME = """CASE
     ELSE coalesce(getvariable('types')[k], '???') END"""
 
 
-def _shown(lookup: str) -> Function:
+def _shown(lookup: str) -> CatalogueFunction:
     """An oid as its name, as `oid::regclass` prints it."""
     body = f"CASE WHEN k = 0 THEN '-' ELSE coalesce(getvariable('{lookup}')[k], k::VARCHAR) END"
     return _macro("text", f"(k) AS {body}", lookups=lookup)
@@ -108,7 +108,7 @@ _FORMAT = (
 """For printf, whose widths would make texts of any length."""
 
 
-def _format() -> Function:
+def _format() -> CatalogueFunction:
     bodies = []
     for names in (("a",), ("a", "b"), ("a", "b", "c")):
         values = ", ".join(_formatted(number, name) for number, name in enumerate(names, 1))
@@ -116,7 +116,7 @@ def _format() -> Function:
     return _macro("text", *bodies, lookups="reserved")
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: Mapping[str, CatalogueFunction] = {
     # types
     "format_type": _macro("text", f"(k, m) AS {_TYPE_NAME}", lookups="types"),
     "pg_typeof": _nothing("regtype", 1),

@@ -19,8 +19,8 @@ from functools import cache
 
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import (
-    JoinInput,
     Key,
+    PlannedInput,
     arrangement_count,
     indexes_used,
     join_problem,
@@ -39,7 +39,7 @@ from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.plan.expr import ScalarExpr, map_columns
 from tidemark_protocol.plan.lir import Join, LinearJoin, refs
 
-__all__ = ["JoinInput", "join_plan"]
+__all__ = ["PlannedInput", "join_plan"]
 # Orders are tried by each of these rules. The last ones are the query's order: no choice keeps more state than it does.
 FIRST_INPUTS = (first_input, query_first)
 PREFERENCES = (fewest_rows, fewest_arrangements, query_order)
@@ -49,7 +49,7 @@ _MOST_COMPARED = 16
 _Inputs = frozenset[int]
 
 
-def join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
+def join_plan(candidates: Sequence[PlannedInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
     """Join the inputs; `predicates` and `after` are over all their columns, side by side."""
     return _Planner(candidates, predicates, after).plan()
 
@@ -64,7 +64,9 @@ class _Attempt:
 
 
 class _Planner:
-    def __init__(self, candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> None:
+    def __init__(
+        self, candidates: Sequence[PlannedInput], predicates: Sequence[ScalarExpr], after: FilterProject
+    ) -> None:
         self._candidates, self._predicates, self._after = candidates, predicates, after
         self._first_inputs, self._attempt = cache(self._find_first_inputs), cache(self._make_attempt)
 
@@ -117,7 +119,7 @@ class _Planner:
         return moved(self._predicates), FilterProject(moved(self._after.predicates), moved(self._after.outputs))
 
 
-def _name_indexes(plan: Join, candidates: Sequence[JoinInput], met: Mapping[int, Key]) -> Join:
+def _name_indexes(plan: Join, candidates: Sequence[PlannedInput], met: Mapping[int, Key]) -> Join:
     """The join, with each indexed input naming the first index that a lookup uses."""
     inputs = list(plan.inputs)
     for at, key in met.items():

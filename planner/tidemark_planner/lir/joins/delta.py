@@ -24,7 +24,7 @@ from tidemark_planner.lir.joins.equalities import (
 )
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.linear import over_row
-from tidemark_planner.lir.joins.order import Lookup, Preference, fewest_rows, next_lookup
+from tidemark_planner.lir.joins.order import PossibleLookup, Preference, fewest_rows, next_lookup
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
 from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
@@ -84,10 +84,10 @@ class _Planner:
             left.remove(step[0])
         return steps
 
-    def _lookup(self, step: _Step) -> Lookup:
+    def _lookup(self, step: _Step) -> PossibleLookup:
         """A step as the next one. A filter of an input with an index runs at the end of the join."""
         at, bound = _arrangement(step)
-        return Lookup(
+        return PossibleLookup(
             at,
             len(bound),
             any(bound.issuperset(key) for key in self._problem.row_keys[at]),

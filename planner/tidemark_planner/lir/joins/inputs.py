@@ -41,7 +41,7 @@ class IndexedInput:
 
 
 @dataclass(frozen=True)
-class JoinInput:
+class PlannedInput:
     """An input as `plan`, or as `indexed` where the collection that it reads has indexes."""
 
     plan: Plan
@@ -122,7 +122,7 @@ class JoinProblem:
 
 
 def join_problem(
-    candidates: Sequence[JoinInput], indexed: frozenset[int], predicates: Sequence[ScalarExpr], after: FilterProject
+    candidates: Sequence[PlannedInput], indexed: frozenset[int], predicates: Sequence[ScalarExpr], after: FilterProject
 ) -> JoinProblem:
     """The problem in which the inputs `indexed` have the form of their indexes."""
     forms = [c.indexed if i in indexed else None for i, c in enumerate(candidates)]

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_by_input, equalities_on_index
 from tidemark_planner.lir.joins.inputs import JoinProblem
-from tidemark_planner.lir.joins.order import Lookup, Preference, fewest_rows, next_lookup
+from tidemark_planner.lir.joins.order import PossibleLookup, Preference, fewest_rows, next_lookup
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, columns_of, map_columns
@@ -29,7 +29,7 @@ def linear_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join:
     return _Planner(problem, prefer).plan()
 
 
-def lookups_after_each(problem: JoinProblem) -> list[list[Lookup]]:
+def lookups_after_each(problem: JoinProblem) -> list[list[PossibleLookup]]:
     """For each input the lookups that follow it, if it is the first."""
     planner = _Planner(problem, fewest_rows)
     return [planner.lookups(first) for first in range(len(problem.inputs))]
@@ -55,7 +55,7 @@ class _Planner:
             stages.append(stage)
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
 
-    def lookups(self, first: int) -> list[Lookup]:
+    def lookups(self, first: int) -> list[PossibleLookup]:
         """The lookups of the other inputs, in the order in which they follow the input `first`."""
         order, known, left = [], self._columns[first], [i for i in range(len(self._inputs)) if i != first]
         while left:
@@ -65,12 +65,12 @@ class _Planner:
             left.remove(chosen.input)
         return order
 
-    def _lookup(self, known: frozenset[int], at: int) -> Lookup:
+    def _lookup(self, known: frozenset[int], at: int) -> PossibleLookup:
         """An input as the next one. All its equalities hold for the rows that are met, on an index or as filters."""
         possible = self._key_equalities(known, at)
         bound = frozenset(m.lookup.index for m in possible if isinstance(m.lookup, ColumnRef))
         met = frozenset(m.stream.index for m in possible if isinstance(m.stream, ColumnRef))
-        return Lookup(
+        return PossibleLookup(
             at,
             len(possible),
             any(bound.issuperset(key) for key in self._problem.row_keys[at]),

@@ -41,7 +41,7 @@ class KnownRows:
 
 
 @dataclass(frozen=True)
-class Lookup:
+class PossibleLookup:
     """A lookup of `input` that may come next: by `columns` columns, 0 for a cross join.
 
     `unique`: a row meets one row at most. `arranged`: by an arrangement that exists. `rows`: of the input, as far as
@@ -69,7 +69,7 @@ class Lookup:
 
 
 # The lookup with the least value goes first.
-Preference = Callable[[Lookup], tuple[int, ...]]
+Preference = Callable[[PossibleLookup], tuple[int, ...]]
 
 
 def known_rows(node: Hir, plan: Plan, known: Exponents) -> KnownRows:
@@ -80,32 +80,32 @@ def known_rows(node: Hir, plan: Plan, known: Exponents) -> KnownRows:
     return KnownRows(unique_keys(node), share_kept(row.predicates), one, before)
 
 
-def fewest_rows(lookup: Lookup) -> tuple[int, ...]:
+def fewest_rows(lookup: PossibleLookup) -> tuple[int, ...]:
     """Prefers lookups that make few rows: where two are alike, the query's order."""
     return lookup.columns == 0, not lookup.unique, not lookup.arranged, *_by_rows(lookup)
 
 
-def fewest_arrangements(lookup: Lookup) -> tuple[int, ...]:
+def fewest_arrangements(lookup: PossibleLookup) -> tuple[int, ...]:
     """Ranks like `fewest_rows`, but prefers arrangements that exist to unique keys."""
     return lookup.columns == 0, not lookup.arranged, not lookup.unique, *_by_rows(lookup)
 
 
-def query_order(lookup: Lookup) -> tuple[int, ...]:
+def query_order(lookup: PossibleLookup) -> tuple[int, ...]:
     """Prefers arrangements that exist, then the query's order: of some joins this needs the fewest arrangements."""
     return lookup.columns == 0, not lookup.arranged, lookup.input
 
 
-def _by_rows(lookup: Lookup) -> tuple[int, ...]:
+def _by_rows(lookup: PossibleLookup) -> tuple[int, ...]:
     growth, columns = lookup.growth, 0 if lookup.unique else -lookup.columns
     return growth is None, growth or 0, columns, not lookup.rows.is_one, lookup.rows.share, lookup.input
 
 
-def next_lookup(lookups: Iterable[Lookup], prefer: Preference) -> Lookup:
+def next_lookup(lookups: Iterable[PossibleLookup], prefer: Preference) -> PossibleLookup:
     """The lookup that goes next."""
     return min(lookups, key=prefer)
 
 
-def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
+def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[PossibleLookup]]) -> int:
     """The input that the join begins with: the query's first one, unless another one is known to make fewer rows.
 
     `known`: the rows of each input as they are read. `orders`: the lookups that follow each input, if it is the first.
@@ -121,17 +121,17 @@ def first_input(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) 
     return next((at for at in left if known[at].is_one and orders[at][0].columns), left[0])
 
 
-def query_first(known: Sequence[KnownRows], orders: Sequence[Sequence[Lookup]]) -> int:
+def query_first(known: Sequence[KnownRows], orders: Sequence[Sequence[PossibleLookup]]) -> int:
     """The query's first input, whatever is known."""
     return 0
 
 
-def _crossings(lookups: Sequence[Lookup]) -> tuple[int, bool]:
+def _crossings(lookups: Sequence[PossibleLookup]) -> tuple[int, bool]:
     """The number of lookups that are cross joins, and whether the first one is, with all rows of an input."""
     return sum(lookup.columns == 0 for lookup in lookups), lookups[0].columns == 0
 
 
-def _rows_made(first: KnownRows, lookups: Sequence[Lookup]) -> int | None:
+def _rows_made(first: KnownRows, lookups: Sequence[PossibleLookup]) -> int | None:
     """The rows that a join has met after its first input and after each lookup, together; None: unknown."""
     rows = first.rows
     if rows is None:

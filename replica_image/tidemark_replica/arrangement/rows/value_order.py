@@ -25,7 +25,7 @@ _FEW = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class SortKey:
+class ColumnOrder:
     """A column to sort by."""
 
     column: Array
@@ -50,7 +50,7 @@ class Ordered:
         return result
 
 
-def sort_rows(groups: Hashes, keys: Iterable[SortKey]) -> Ordered:
+def sort_rows(groups: Hashes, keys: Iterable[ColumnOrder]) -> Ordered:
     """Rows ascending by their group, then by `keys`."""
     order = order_by_hash(groups)
     begins = np.ones(len(order), np.bool_)
@@ -69,16 +69,16 @@ def _tells_none_apart(column: Array, order: Ints, begins: Bools) -> bool:
     return len(after) <= _FEW and bool(equal_at([column], order[after - 1], [column], order[after]).all())
 
 
-def row_keys(columns: Sequence[Array], order: Sequence[OrderKey], left_out: Sequence[int] = ()) -> list[SortKey]:
+def row_keys(columns: Sequence[Array], order: Sequence[OrderKey], left_out: Sequence[int] = ()) -> list[ColumnOrder]:
     """Sort keys of whole rows: the `order` columns, then all others but those left out, ascending, NULL first."""
-    keys = [SortKey(columns[k.column], k.descending, k.nulls_last) for k in order]
+    keys = [ColumnOrder(columns[k.column], k.descending, k.nulls_last) for k in order]
     covered = {*left_out, *(k.column for k in order)}
-    return keys + [SortKey(c) for i, c in enumerate(columns) if i not in covered]
+    return keys + [ColumnOrder(c) for i, c in enumerate(columns) if i not in covered]
 
 
 def file_order(rows: Any, layout: Layout) -> Ordered:
     """The order of rows in a value-ordered file, down to identity."""
-    return sort_rows(file_hashes(rows), [*_keys(rows, layout), *map(SortKey, _tag_and_time(rows, layout))])
+    return sort_rows(file_hashes(rows), [*_keys(rows, layout), *map(ColumnOrder, _tag_and_time(rows, layout))])
 
 
 def rows_before(rows: Any, pivot: Any, layout: Layout) -> Bools:
@@ -88,11 +88,11 @@ def rows_before(rows: Any, pivot: Any, layout: Layout) -> Bools:
     return np.asarray(ranks[:-1] < ranks[-1])
 
 
-def _keys(rows: Any, layout: Layout) -> list[SortKey]:
+def _keys(rows: Any, layout: Layout) -> list[ColumnOrder]:
     columns = rows.columns[1 : layout.time]
     assert layout.order is not None, "only the files of value-ordered arrangements are sorted by value"
     values = row_keys(columns, layout.order, layout.key)
-    return [*map(SortKey, _colliding(file_hashes(rows), layout.key_columns(columns))), *values]
+    return [*map(ColumnOrder, _colliding(file_hashes(rows), layout.key_columns(columns))), *values]
 
 
 def _colliding(hashes: Hashes, keys: list[Array]) -> list[Array]:
@@ -107,7 +107,7 @@ def _tag_and_time(rows: Any, layout: Layout) -> tuple[Array, Array]:
     return rows.column(layout.tag), rows.column(layout.time)
 
 
-def _refine(order: Ints, begins: Bools, key: SortKey) -> None:
+def _refine(order: Ints, begins: Bools, key: ColumnOrder) -> None:
     """Sort tied rows by one more column, in place."""
     tied = np.flatnonzero(~begins | ~np.append(begins[1:], True))
     run, rows = np.cumsum(begins[tied]), order[tied]

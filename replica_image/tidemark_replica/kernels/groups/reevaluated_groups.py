@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, group_versions
-from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, Piece, TouchedGroups, pieces
+from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, GroupPiece, TouchedGroups, pieces
 from tidemark_replica.kernels.kernel_input import consume_oks
 from tidemark_replica.kernels.reduce.accumulator_output import first_failure
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
@@ -118,7 +118,7 @@ def _evaluated(context: StepContext, spec: ReevaluatedGroupsSpec, runs: StepRuns
             yield from _in_parts(context, spec, piece, trace)
 
 
-def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
+def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: GroupPiece, trace: Trace) -> Iterator[Updates]:
     """The output changes of a piece; of a piece that is too large, half by half."""
     try:
         yield _changes(context, spec, piece, trace)
@@ -127,7 +127,7 @@ def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, t
             yield from _in_parts(context, spec, half, trace)
 
 
-def _changes(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Updates:
+def _changes(context: StepContext, spec: ReevaluatedGroupsSpec, piece: GroupPiece, trace: Trace) -> Updates:
     """The output changes of a piece, time by time."""
     columns, group, version, diffs = _contents(piece, trace)
     versions, negative = group_versions(columns, group, version, diffs, piece.group_of_version)
@@ -152,7 +152,7 @@ def _changes(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, tr
     )
 
 
-def _produced(function: GroupFunction, versions: GroupVersions, piece: Piece) -> GroupOutput:
+def _produced(function: GroupFunction, versions: GroupVersions, piece: GroupPiece) -> GroupOutput:
     try:
         return function(versions)
     except VersionsTooLarge:
@@ -183,7 +183,7 @@ def _one_by_one(function: GroupFunction, versions: GroupVersions) -> GroupOutput
     return GroupOutput(version, columns, diffs, tuple(failures))
 
 
-def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
+def _contents(piece: GroupPiece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
     """(columns, group, version, diff) of a piece's groups: the delta's rows and the arranged ones."""
     layout, touched = piece.touched.layout, piece.touched
     positions = [*range(1, 1 + len(layout.types)), layout.weights[0]]
@@ -202,7 +202,7 @@ def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints
 
 
 def _differences(
-    piece: Piece, version: Ints, columns: list[Array], diffs: Ints, errors: Array | None
+    piece: GroupPiece, version: Ints, columns: list[Array], diffs: Ints, errors: Array | None
 ) -> Iterator[Updates]:
     """Rows of versions as updates: +1 at the version's time, -1 at that of the next version of its group."""
     begins, ends = np.flatnonzero(~piece.is_first[version]), np.flatnonzero(~piece.is_last[version])

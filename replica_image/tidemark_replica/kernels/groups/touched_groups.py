@@ -63,14 +63,14 @@ class TouchedGroups:
 
 
 @dataclass(frozen=True)
-class Piece:
+class GroupPiece:
     """Neighbouring groups over all their touched times, or one group over some of them."""
 
     touched: TouchedGroups
     groups: slice
     cells: slice
 
-    def halves(self) -> list["Piece"]:
+    def halves(self) -> list["GroupPiece"]:
         """The piece in two halves, of its groups or of its only group's times; empty for one group at one time."""
         groups, cells = self.groups, self.cells
         if groups.stop - groups.start > 1:
@@ -81,8 +81,8 @@ class Piece:
         else:
             return []
         return [
-            Piece(self.touched, first, slice(cells.start, cut)),
-            Piece(self.touched, second, slice(cut, cells.stop)),
+            GroupPiece(self.touched, first, slice(cells.start, cut)),
+            GroupPiece(self.touched, second, slice(cut, cells.stop)),
         ]
 
     def _first_cell(self, group: int) -> int:
@@ -147,7 +147,7 @@ class Piece:
         return result
 
 
-def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[Piece]:
+def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[GroupPiece]:
     """Divide the touched groups into pieces of about `entries` entries."""
     stored = trace.sizes(Keys.sorted(touched.hashes, touched.keys))
     rows = stored + np.diff(touched.starts)
@@ -159,5 +159,5 @@ def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[Piece
         cells = slice(int(touched.first_cells[begin]), int(touched.first_cells[end]))
         step = max(entries // max(int(rows[begin]), 1) - 1, 1) if end == begin + 1 else cells.stop - cells.start
         for first in range(cells.start, cells.stop, step):
-            yield Piece(touched, slice(begin, end), slice(first, min(first + step, cells.stop)))
+            yield GroupPiece(touched, slice(begin, end), slice(first, min(first + step, cells.stop)))
         begin = end

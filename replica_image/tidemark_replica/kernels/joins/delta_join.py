@@ -40,7 +40,7 @@ from tidemark_replica.arrangement.spines.trace import file_updates
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.joins.half_join import HalfJoin, Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup, HalfJoin
 from tidemark_replica.kernels.kernel_input import net_oks
 
 
@@ -54,7 +54,7 @@ class DeltaInput:
 
     types: tuple[pa.DataType, ...]
     arrangements: tuple[ArrangementId, ...]
-    path: tuple[Lookup, ...]
+    path: tuple[ArrangementLookup, ...]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tidemark_replica.kernels.joins.join import check_shared, multiply_diffs, pa
 
 
 @dataclass(frozen=True)
-class Lookup:
+class ArrangementLookup:
     """The input that is looked up, the arrangement of it, and the key columns of the stream."""
 
     input: int
@@ -50,7 +50,7 @@ class HalfJoin:
     """One lookup during one step, on the path of the input `source`."""
 
     def __init__(
-        self, context: StepContext, source: int, lookup: Lookup, runs: Mapping[ArrangementId, StepRuns]
+        self, context: StepContext, source: int, lookup: ArrangementLookup, runs: Mapping[ArrangementId, StepRuns]
     ) -> None:
         self._context, self._source, self._lookup = context, source, lookup
         self._trace = context.trace(lookup.arrangement)

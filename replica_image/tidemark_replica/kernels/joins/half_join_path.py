@@ -20,7 +20,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.joins.half_join import HalfJoin, Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup, HalfJoin
 from tidemark_replica.kernels.kernel_input import net_oks, ok_and_err_chunks
 
 
@@ -39,7 +39,7 @@ class ArrangeInputSpec:
 class HalfJoinSpec:
     """A lookup on the first path."""
 
-    lookup: Lookup
+    lookup: ArrangementLookup
     stream_types: tuple[pa.DataType, ...]
     output_types: tuple[pa.DataType, ...]
     arranged_input: ArrangeInputSpec | None

@@ -53,15 +53,15 @@ from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.kernel_input import net_oks
 
 
-class Side(Enum):
+class JoinSide(Enum):
     """The input of the join that a batch belongs to."""
 
     LEFT = "left"
     RIGHT = "right"
 
     @property
-    def other(self) -> "Side":
-        return Side.RIGHT if self is Side.LEFT else Side.LEFT
+    def other(self) -> "JoinSide":
+        return JoinSide.RIGHT if self is JoinSide.LEFT else JoinSide.LEFT
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class JoinSpec:
     null_safe: tuple[int, ...] = ()
     """Key positions at which NULL equals NULL."""
 
-    def input(self, side: Side) -> JoinInput:
-        return self.left if side is Side.LEFT else self.right
+    def input(self, side: JoinSide) -> JoinInput:
+        return self.left if side is JoinSide.LEFT else self.right
 
 
-def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[Side, Updates]]) -> Iterator[Updates]:
+def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[JoinSide, Updates]]) -> Iterator[Updates]:
     """Yield the joined updates. Sides may interleave; a hydration is cheaper with long stretches of one side.
 
     Raises MalformedUpdates, DiffOverflow; OutOfFrontier for a shared arrangement without this step's updates.
@@ -106,32 +106,32 @@ class JoinStage:
     def __init__(self, context: StepContext, spec: JoinSpec) -> None:
         self._context = context
         self._spec = spec
-        self._layouts = {side: context.manifest(spec.input(side).arrangement).layout for side in Side}
-        maintained = {side: spec.input(side).arrangement for side in Side if not spec.input(side).shared}
+        self._layouts = {side: context.manifest(spec.input(side).arrangement).layout for side in JoinSide}
+        maintained = {side: spec.input(side).arrangement for side in JoinSide if not spec.input(side).shared}
         runs = {arrangement: StepRuns(context, arrangement) for arrangement in maintained.values()}
         self._runs = {side: runs[arrangement] for side, arrangement in maintained.items()}
         self._joins_itself = len(runs) < len(maintained)
         self._right_has_come = False
         _check_keys(self._layouts)
-        for side in Side:
+        for side in JoinSide:
             if spec.input(side).shared:
                 check_shared(context, spec.input(side).arrangement)
-        output = [(side, c) for side in Side for c in spec.input(side).output_columns]
+        output = [(side, c) for side in JoinSide for c in spec.input(side).output_columns]
         self._types = [self._layouts[side].types[c] for side, c in output]
 
-    def check(self, side: Side, updates: Updates) -> None:
+    def check(self, side: JoinSide, updates: Updates) -> None:
         """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step; in the only
         step also for a left one after a right one.
         """
         if self._context.is_only_step and not self._joins_itself:
-            if side is Side.LEFT and self._right_has_come:
+            if side is JoinSide.LEFT and self._right_has_come:
                 raise MalformedUpdates(
                     "in a dataflow's only step, all of a join's left input comes before its right one"
                 )
-            self._right_has_come = side is Side.RIGHT
+            self._right_has_come = side is JoinSide.RIGHT
         check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
 
-    def feed(self, side: Side, chunk: Updates) -> Iterator[Updates]:
+    def feed(self, side: JoinSide, chunk: Updates) -> Iterator[Updates]:
         """Yield the matches of a chunk, then add it to its side; in a self-join, as left alone."""
         oks, errs = split_errors(chunk)
         if errs.num_rows:
@@ -151,13 +151,13 @@ class JoinStage:
         for runs in dict.fromkeys(self._runs.values()):
             runs.commit_state()
 
-    def _is_read_again(self, side: Side) -> bool:
+    def _is_read_again(self, side: JoinSide) -> bool:
         """Whether the join keeps a chunk of this side: for later steps, or in the only step for the right input."""
-        if side not in self._runs or (self._joins_itself and side is Side.RIGHT):
+        if side not in self._runs or (self._joins_itself and side is JoinSide.RIGHT):
             return False
-        return not self._context.is_only_step or (side is Side.LEFT and Side.RIGHT in self._runs)
+        return not self._context.is_only_step or (side is JoinSide.LEFT and JoinSide.RIGHT in self._runs)
 
-    def _keys(self, side: Side, rows: Any) -> Keys:
+    def _keys(self, side: JoinSide, rows: Any) -> Keys:
         """The keys of a sorted chunk, without those with a NULL at a position that is not null-safe."""
         columns = [rows.column(1 + k) for k in self._layouts[side].key]
         strict = [c for position, c in enumerate(columns) if position not in self._spec.null_safe]
@@ -167,29 +167,29 @@ class JoinStage:
         able = np.flatnonzero(~barred)
         return Keys(file_hashes(rows)[able], take(columns, able), able)
 
-    def _meet(self, side: Side, keys: Keys, slice_rows: int) -> Iterator[Hits]:
+    def _meet(self, side: JoinSide, keys: Keys, slice_rows: int) -> Iterator[Hits]:
         """The matches of this side's keys in the other side that this side has to find."""
         other = self._spec.input(side.other)
         columns = self._fetched(side.other)
         trace = self._context.trace(other.arrangement)
         before: int | None = None
         if other.shared:
-            meets_all = side in self._runs or side is Side.LEFT
+            meets_all = side in self._runs or side is JoinSide.LEFT
             before = self._context.limit if meets_all else self._context.before
         yield from trace.probe(keys, columns=columns, before=before, slice_rows=slice_rows)
         if side in self._runs and side.other in self._runs:
             segments = self._runs[side.other].segments()
             yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=slice_rows)
 
-    def _fetched(self, side: Side) -> list[int]:
+    def _fetched(self, side: JoinSide) -> list[int]:
         """File positions of a side's output columns, time and diff."""
         layout = self._layouts[side]
         return [*(1 + c for c in self._spec.input(side).output_columns), layout.time, layout.weights[0]]
 
-    def _joined(self, side: Side, rows: Any, hits: Hits) -> Updates:
+    def _joined(self, side: JoinSide, rows: Any, hits: Hits) -> Updates:
         own = take([rows.column(i) for i in self._fetched(side)], hits.delta)
         met = hits.stored.columns
-        left, right = (own, met) if side is Side.LEFT else (met, own)
+        left, right = (own, met) if side is JoinSide.LEFT else (met, own)
         time = np.maximum(_ints(left[-2]), _ints(right[-2]))
         return make_updates([*left[:-2], *right[:-2]], time, multiply_diffs(_ints(left[-1]), _ints(right[-1])))
 
@@ -211,7 +211,7 @@ def _ints(column: Array) -> Ints:
     return np.asarray(column.to_numpy())
 
 
-def _check_keys(layouts: dict[Side, Layout]) -> None:
+def _check_keys(layouts: dict[JoinSide, Layout]) -> None:
     left, right = ([layout.types[k] for k in layout.key] for layout in layouts.values())
     if left != right:
         raise ValueError(f"a join's keys must have the same types: left has {_names(left)}, right {_names(right)}")

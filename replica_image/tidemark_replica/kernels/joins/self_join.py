@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tidemark_replica.arrangement.rows.updates import Updates, rechunk
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, JoinStage, Side
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, JoinStage
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class SelfJoinSpec:
 def self_join(context: StepContext, spec: SelfJoinSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """Yield the joined updates of a collection with itself. Raises MalformedUpdates, DiffOverflow."""
     stage = JoinStage(context, spec.sides)
-    chunks = rechunk(((Side.LEFT, batch) for batch in updates), context.run_rows, stage.check)
-    joined = (out for _, chunk in chunks for side in Side for out in stage.feed(side, chunk))
+    chunks = rechunk(((JoinSide.LEFT, batch) for batch in updates), context.run_rows, stage.check)
+    joined = (out for _, chunk in chunks for side in JoinSide for out in stage.feed(side, chunk))
     for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
         yield packed
     stage.commit()

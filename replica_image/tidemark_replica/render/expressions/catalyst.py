@@ -11,8 +11,8 @@ from functools import reduce
 from typing import Any
 
 from tidemark_protocol.plan.lir import Schema
-from tidemark_replica.render.expressions.failable_sql import Binding
-from tidemark_replica.render.expressions.mfp import TAGS, Select
+from tidemark_replica.render.expressions.failable_sql import ColumnBinding
+from tidemark_replica.render.expressions.mfp import TAGS, MfpSelect
 
 SLOT = "__slot"
 
@@ -23,7 +23,7 @@ def spark_schema(schema: Schema) -> str:
     return ", ".join([*columns, "__time bigint", "__diff bigint", "__error string"])
 
 
-def apply(frame: Any, select: Select) -> Any:
+def apply(frame: Any, select: MfpSelect) -> Any:
     """Apply the projections and the filter to a DataFrame."""
     for projection in select.before:
         frame = _add(frame, projection)
@@ -64,14 +64,14 @@ def side_by_side(inputs: Sequence[tuple[Any, Schema]]) -> Any:
     return union(frames)
 
 
-def _add(frame: Any, projection: Sequence[Binding]) -> Any:
+def _add(frame: Any, projection: Sequence[ColumnBinding]) -> Any:
     from pyspark.sql import functions as F
 
     added = [_guarded(b).alias(b.name) if b.guarded else F.expr(b.text).alias(b.name) for b in projection]
     return frame.select("*", *added)
 
 
-def _guarded(binding: Binding) -> Any:
+def _guarded(binding: ColumnBinding) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.classic.column import Column
 

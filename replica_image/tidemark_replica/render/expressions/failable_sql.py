@@ -35,7 +35,7 @@ _FAILED = "raise_error('failed')"
 
 
 @dataclass(frozen=True)
-class Binding:
+class ColumnBinding:
     """A column that a projection adds. `guarded`: NULL where evaluating the text raises."""
 
     name: str
@@ -61,7 +61,7 @@ class Lifter:
     """
 
     column: Callable[[int], Lifted]
-    projections: list[list[Binding]] = field(default_factory=list)
+    projections: list[list[ColumnBinding]] = field(default_factory=list)
     least_level: int = 0
     """New columns are added to this projection or a later one."""
     _stand_ins: dict[int, Lifted] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Lifter:
             self.projections.append([])
         name = f"__x{self._names}"
         self._names += 1
-        self.projections[at].append(Binding(name, text, guarded))
+        self.projections[at].append(ColumnBinding(name, text, guarded))
         return Lifted(name, None, at + 1)
 
     def keep(self, lifted: Lifted) -> Lifted:

@@ -22,23 +22,23 @@ from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.functions.sql_text import error_of, string_sql
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of
 from tidemark_protocol.plan.lir import MapFilterProject
-from tidemark_replica.render.expressions.failable_sql import Binding, Lifted, Lifter
+from tidemark_replica.render.expressions.failable_sql import ColumnBinding, Lifted, Lifter
 from tidemark_replica.values.error_text import error_text
 
 TAGS = ("__time", "__diff", "__error")
 
 
 @dataclass(frozen=True)
-class Select:
+class MfpSelect:
     """Projections that add columns, a filter, more projections, and the output as (name, text)."""
 
-    before: tuple[tuple[Binding, ...], ...]
+    before: tuple[tuple[ColumnBinding, ...], ...]
     keep: str | None
-    after: tuple[tuple[Binding, ...], ...]
+    after: tuple[tuple[ColumnBinding, ...], ...]
     output: tuple[tuple[str, str], ...]
 
 
-def compile_mfp(mfp: MapFilterProject) -> Select:
+def compile_mfp(mfp: MapFilterProject) -> MfpSelect:
     """The MapFilterProject as text over `c0 ... cn-1` and the tags."""
     return _Compiler(mfp).compile()
 
@@ -58,7 +58,7 @@ class _Compiler:
         self._mapped: dict[int, Lifted] = {}
         self._errors: dict[int, str] = {}
 
-    def compile(self) -> Select:
+    def compile(self) -> MfpSelect:
         lifter = self._lifter
         predicates = [lifter.lift(p) for p in self._mfp.predicates]
         errors = [
@@ -76,7 +76,7 @@ class _Compiler:
         texts = [self._shown(at, column, error) for at, column in zip(self._projection, shown, strict=True)]
         output = [(f"c{i}", text) for i, text in enumerate(texts)]
         tags = [("__time", "__time"), ("__diff", "__diff"), ("__error", error)]
-        return Select(projections[:filtered], _keep(predicates), projections[filtered:], (*output, *tags))
+        return MfpSelect(projections[:filtered], _keep(predicates), projections[filtered:], (*output, *tags))
 
     @property
     def _projection(self) -> tuple[int, ...]:

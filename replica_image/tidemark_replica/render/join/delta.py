@@ -21,7 +21,7 @@ from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, Ma
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.joins.delta_join import DeltaInput, DeltaSpec
-from tidemark_replica.kernels.joins.half_join import Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.join.indexes import columns_of, index_of, indexes_of
@@ -75,22 +75,22 @@ def _projected(scope: Scope, stream: Stream, columns: Columns) -> Stream:
     return scope.streams.mfp(stream, MapFilterProject(stream.schema, projection=columns))
 
 
-def _path(scope: Scope, plan: Join, path: DeltaPath, inputs: list[_Input]) -> tuple[Lookup, ...]:
+def _path(scope: Scope, plan: Join, path: DeltaPath, inputs: list[_Input]) -> tuple[ArrangementLookup, ...]:
     source = inputs[path.source]
     # the plan's column numbers, and where the stream has these columns
     place = {column: at for at, column in enumerate(source.columns)}
-    lookups: list[Lookup] = []
+    lookups: list[ArrangementLookup] = []
     for stage in path.stages:
         lookups.append(_lookup(scope, stage, inputs[stage.lookup], place, _width(source, lookups)))
         place = {column: column for column in range(len(stage.closure.output))}
     return tuple(lookups)
 
 
-def _width(source: _Input, lookups: list[Lookup]) -> int:
+def _width(source: _Input, lookups: list[ArrangementLookup]) -> int:
     return len(lookups[-1].output) if lookups else len(source.columns)
 
 
-def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], width: int) -> Lookup:
+def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], width: int) -> ArrangementLookup:
     """One half-join, its key in the order of the arrangement's key."""
     stream_key, lookup_key = columns_of(stage.stream_key), columns_of(stage.lookup_key)
     chosen = projection_of(stage.closure)
@@ -102,7 +102,7 @@ def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], 
     order = [lookup_key.index(column) for column in key]
     looked_up = {c: c for c in stage.lookup_thinning} if index else {c: at for at, c in enumerate(met.columns)}
     carried = [*(place[c] for c in stage.stream_thinning), *(width + looked_up[c] for c in stage.lookup_thinning)]
-    return Lookup(
+    return ArrangementLookup(
         stage.lookup,
         index.arrangement if index is not None else _own(scope, met, key),
         tuple(place[stream_key[n]] for n in order),

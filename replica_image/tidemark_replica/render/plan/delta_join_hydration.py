@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
 from tidemark_replica.kernels.joins.delta_join import DeltaSpec, of_first_path
-from tidemark_replica.kernels.joins.half_join import Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, HalfJoinSpec
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.jvm_frames import Frame, nodes_of
@@ -77,7 +77,7 @@ def hydration_path(
     return p.Concat((stream, *others))
 
 
-def _arranged_input(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> ArrangeInputSpec | None:
+def _arranged_input(spec: DeltaSpec, lookup: ArrangementLookup, output: p.Types) -> ArrangeInputSpec | None:
     if lookup.shared:
         return None
     errors = _comes_out(spec, lookup.input, lookup.arrangement)
@@ -89,7 +89,7 @@ def _comes_out(spec: DeltaSpec, at: int, arrangement: ArrangementId) -> bool:
     return at > 0 and arrangement == spec.inputs[at].arrangements[0]
 
 
-def _output(lookup: Lookup, types: p.Types, layout: Layout) -> p.Types:
+def _output(lookup: ArrangementLookup, types: p.Types, layout: Layout) -> p.Types:
     width = len(types)
     return tuple(types[c] if c < width else layout.types[c - width] for c in lookup.output)
 

@@ -37,7 +37,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
 from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
-from tidemark_replica.kernels.joins.join import JoinSpec, Side
+from tidemark_replica.kernels.joins.join import JoinSide, JoinSpec
 from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.partial_first_rows import PartialFirstRowsSpec
@@ -146,8 +146,8 @@ class _Cutter:
                     raise OneTaskOnly
                 return tree
             case p.JoinKernel(spec, left, right):
-                left = self._partitioned(left, self._side(spec, Side.LEFT), builder)
-                return p.JoinKernel(spec, left, self._partitioned(right, self._side(spec, Side.RIGHT), builder))
+                left = self._partitioned(left, self._side(spec, JoinSide.LEFT), builder)
+                return p.JoinKernel(spec, left, self._partitioned(right, self._side(spec, JoinSide.RIGHT), builder))
             case p.DeltaKernel() if self._single_time:
                 path = hydration_path(tree, self._layouts, builder.below, only_step=self._only_step)
                 return self._rewrite(path, builder)
@@ -220,7 +220,7 @@ class _Cutter:
                 return _map_key(self._layouts[spec.arrangement].key, kept.index)
             case p.JoinKernel(spec):
                 kept = [*spec.left.output_columns, *(None for _ in spec.right.output_columns)]
-                return _map_key(self._side(spec, Side.LEFT), kept.index)
+                return _map_key(self._side(spec, JoinSide.LEFT), kept.index)
             case p.Project(input, columns):
                 return _project_key(self._partition_key(input), columns)
             case p.Compute(input, mfp):
@@ -231,7 +231,7 @@ class _Cutter:
             case _:
                 return None
 
-    def _side(self, spec: JoinSpec, side: Side) -> Key:
+    def _side(self, spec: JoinSpec, side: JoinSide) -> Key:
         return self._layouts[spec.input(side).arrangement].key
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark_protocol.plan.lir import Schema
-from tidemark_replica.render.expressions.mfp import Select
+from tidemark_replica.render.expressions.mfp import MfpSelect
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.plan.pipeline import nodes_of as nodes_of_tree
 
@@ -34,7 +34,7 @@ class SelectFrame:
     """A MapFilterProject in Catalyst."""
 
     input: Frame
-    select: Select
+    select: MfpSelect
     schema: Schema
 
 

@@ -29,7 +29,7 @@ from tidemark_replica.kernels.arrange import arrange
 from tidemark_replica.kernels.continual_task import continual_task
 from tidemark_replica.kernels.joins.delta_join import delta_join
 from tidemark_replica.kernels.joins.half_join_path import half_join
-from tidemark_replica.kernels.joins.join import Side, join
+from tidemark_replica.kernels.joins.join import JoinSide, join
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.kernel_registry import KERNELS
 from tidemark_replica.render.task.description import (
@@ -211,8 +211,8 @@ class Stage:
         return chain.from_iterable(self.evaluate(i) for i in node.inputs)
 
     def _join(self, node: p.JoinKernel) -> Iterator[Updates]:
-        left = ((Side.LEFT, batch) for batch in self.evaluate(node.left))
-        right = ((Side.RIGHT, batch) for batch in self.evaluate(node.right))
+        left = ((JoinSide.LEFT, batch) for batch in self.evaluate(node.left))
+        right = ((JoinSide.RIGHT, batch) for batch in self.evaluate(node.right))
         return join(self._context, node.spec, chain(left, right))
 
     def _delta_join(self, node: p.DeltaKernel) -> Iterator[Updates]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
-from tidemark_replica.kernels.joins.half_join import Lookup
+from tidemark_replica.kernels.joins.half_join import ArrangementLookup
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
@@ -187,7 +187,7 @@ class OperatorCosts:
         return max((self._owners[a] for a in _mentioned(_names(node), self._own) if a in self._owners), default=None)
 
 
-def _lookup_key(lookup: Lookup) -> _Key:
+def _lookup_key(lookup: ArrangementLookup) -> _Key:
     return "Lookup", id(lookup)
 
 

@@ -24,7 +24,7 @@ _JSON = JsonFormat()
 
 
 @dataclass(frozen=True)
-class Records:
+class EnvelopeRecords:
     """Keys, and the values beside them; NULL is no value. large_string, or large_binary."""
 
     keys: pa.Array
@@ -53,7 +53,7 @@ class Envelope:
         """The key of each row, as its bytes. Raises DestinationStopped."""
         return self.format.keys(self.key, [_array(rows, name) for name in self.key])
 
-    def records(self, changes: pa.Table, time: Time, *, snapshot: bool = False) -> Records:
+    def records(self, changes: pa.Table, time: Time, *, snapshot: bool = False) -> EnvelopeRecords:
         """The records of one time. `changes`: the net changes of the time, with `__diff` 1 or -1; each key has one of
         each at most."""
         is_new = pc.greater(changes.column(DIFF), 0)
@@ -65,7 +65,7 @@ class Envelope:
         rows = self._rows(new)
         if self.kind == UPSERT:
             values = self.format.values(rows)
-            return Records(pa.concat_arrays([new_keys, gone]), pa.concat_arrays([values, tombstones]))
+            return EnvelopeRecords(pa.concat_arrays([new_keys, gone]), pa.concat_arrays([values, tombstones]))
         before = self._rows(old)
         met = before.take(pc.index_in(new_keys, value_set=old_keys))
         created = pa.scalar("r" if snapshot else "c", TEXT)
@@ -73,7 +73,7 @@ class Envelope:
         lost = before.filter(goes)
         deleted = self.format.events(lost, tombstones, pa.repeat(pa.scalar("d", TEXT), len(lost)), time)
         keys = pa.concat_arrays([new_keys, gone, gone])
-        return Records(keys, pa.concat_arrays([changed, deleted, tombstones]))
+        return EnvelopeRecords(keys, pa.concat_arrays([changed, deleted, tombstones]))
 
     def _rows(self, rows: pa.Table) -> pa.Array:
         names = [name for name in rows.column_names if name != DIFF]

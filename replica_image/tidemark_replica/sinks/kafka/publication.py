@@ -45,10 +45,10 @@ from tidemark_replica.sinks.kafka.changes import (
     at_unique_times,
     read_changes,
 )
-from tidemark_replica.sinks.kafka.envelopes import Envelope, Records
+from tidemark_replica.sinks.kafka.envelopes import Envelope, EnvelopeRecords
 from tidemark_replica.sinks.kafka.progress import KafkaSinkProgress
 from tidemark_replica.sinks.kafka.registered_schemas import RegisteredSchemas
-from tidemark_replica.sinks.kafka.session import Session, committed_progress
+from tidemark_replica.sinks.kafka.session import ProducerSession, committed_progress
 from tidemark_replica.sinks.kafka.stop import (
     HISTORY_GONE,
     KEY_NOT_UNIQUE,
@@ -63,7 +63,7 @@ from tidemark_replica.storage.kafka.connection import ReadSecret
 
 PIECE_ROWS, PIECES_MAX = 100_000, 256
 TOO_MANY = f"more than {ROWS_MAX:,} updates or {MEMORY_BYTES_MAX >> 20} MiB of them, which no transaction takes"
-NONE = Records(pa.array([], pa.large_string()), pa.array([], pa.large_string()))
+NONE = EnvelopeRecords(pa.array([], pa.large_string()), pa.array([], pa.large_string()))
 
 
 @dataclass
@@ -74,7 +74,7 @@ class KafkaTopic:
     sink: KafkaSink
     read_secret: ReadSecret
     piece_rows: int = PIECE_ROWS
-    _session: Session | None = None
+    _session: ProducerSession | None = None
     _schemas: RegisteredSchemas = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the session is in use."""
@@ -127,9 +127,9 @@ class KafkaTopic:
                 return self._publish(session, shard, time, term)
             except Overtaken:  # another replica had the turn meanwhile; this replica has it again
                 session.close()
-        return self._publish(Session(self.sink, self.view, term, self.read_secret), shard, time, term)
+        return self._publish(ProducerSession(self.sink, self.view, term, self.read_secret), shard, time, term)
 
-    def _publish(self, session: Session, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
+    def _publish(self, session: ProducerSession, shard: ShardReader, time: Time, term: WriterTerm) -> Reached:
         contents = shard.contents_id  # before anything is read: what changes later is found by the next publication
         try:
             check_key(shard.schema, self.sink.key)
@@ -179,7 +179,7 @@ def check_progress(progress: KafkaSinkProgress, shard: str, sink: KafkaSink) -> 
 class _Publication:
     shard: ShardReader
     contents: str
-    session: Session
+    session: ProducerSession
     sink: KafkaSink
     envelope: Envelope
     view: str
@@ -271,7 +271,7 @@ class _Publication:
                 " give the sink another topic, or delete it and its progress topic",
             ) from None
 
-    def _send(self, records: Records, time: Time, pieces: int = 0, done: int = 0) -> KafkaSinkProgress:
+    def _send(self, records: EnvelopeRecords, time: Time, pieces: int = 0, done: int = 0) -> KafkaSinkProgress:
         self._check_open()
         shard, topic_id = self.contents, self.session.topic_id
         sink = self.sink

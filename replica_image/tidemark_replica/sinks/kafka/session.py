@@ -19,7 +19,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
-from tidemark_replica.sinks.kafka.envelopes import Records
+from tidemark_replica.sinks.kafka.envelopes import EnvelopeRecords
 from tidemark_replica.sinks.kafka.progress import KafkaSinkProgress, has_records, last_progress
 from tidemark_replica.sinks.kafka.sink_topics import SinkTopics, unusable
 from tidemark_replica.sinks.kafka.stop import (
@@ -43,7 +43,7 @@ POLL_EVERY = 5_000
 TIME_HEADER, SNAPSHOT_HEADER = "tidemark.time", "tidemark.snapshot"
 
 
-class Session:
+class ProducerSession:
     """One life of the producer. `view`: the Dataflow's uid and the export, as progress records name it."""
 
     def __init__(self, sink: KafkaSink, view: str, term: int, read_secret: ReadSecret) -> None:
@@ -83,7 +83,7 @@ class Session:
                 " is written anew",
             )
 
-    def send(self, records: Records, progress: KafkaSinkProgress, *, is_snapshot: bool = False) -> None:
+    def send(self, records: EnvelopeRecords, progress: KafkaSinkProgress, *, is_snapshot: bool = False) -> None:
         """One transaction: the records, and the progress. Raises DestinationStopped, Overtaken: then the session is
         over, and the transaction is in the topic as a whole or not at all."""
         headers: list[tuple[str, bytes]] = [(TIME_HEADER, str(progress.time).encode())]

@@ -21,7 +21,7 @@ from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.sinks.interface import ClientSink
 from tidemark_replica.sinks.sink_progress import Staged
-from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches
+from tidemark_replica.sinks.subscribe.subscribe_batches import UpdatePosition, batches
 from tidemark_replica.values.error_text import readable_error
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class SubscribeSink(ClientSink):
         self._id, self._jobs, self._respond, self._has_room, self._wake = id, jobs, respond, has_room, wake
         self._up_to = EMPTY_SENTINEL if export.up_to is None else export.up_to
         self._shown_from = as_of.encode() + (0 if export.with_snapshot else 1)
-        self._reached = Position(0)
+        self._reached = UpdatePosition(0)
         self._staged: deque[Staged] = deque()
         self._batches: Batches | None = None
         self._job: Job | None = None
@@ -142,7 +142,7 @@ class Goal:
     """The part of a step that is sent: updates before `before`, as batches up to `end`, then the error, if any."""
 
     before: int
-    end: Position
+    end: UpdatePosition
     error: str | None
 
 
@@ -151,8 +151,8 @@ def goal_of(staged: Staged, up_to: int) -> Goal:
     failing = min((time for time, errors in staged.errors.items() if any(errors.values())), default=before)
     if failing < before:
         first = min(error for error, count in staged.errors[failing].items() if count)
-        return Goal(failing, Position(failing), f"the subscribe is in error: {readable_error(first)}")
-    return Goal(before, Position(EMPTY_SENTINEL if before == up_to else before), None)
+        return Goal(failing, UpdatePosition(failing), f"the subscribe is in error: {readable_error(first)}")
+    return Goal(before, UpdatePosition(EMPTY_SENTINEL if before == up_to else before), None)
 
 
 def _nothing() -> None:
@@ -164,11 +164,11 @@ def is_empty(staged: Staged) -> bool:
     return no_rows and not any(any(errors.values()) for errors in staged.errors.values())
 
 
-def position_of(batch: SubscribeBatch) -> Position:
-    return Position(batch.upper.encode(), batch.upper_part)
+def position_of(batch: SubscribeBatch) -> UpdatePosition:
+    return UpdatePosition(batch.upper.encode(), batch.upper_part)
 
 
-def next_of(under_way: Batches, end: Position) -> SubscribeBatch:
+def next_of(under_way: Batches, end: UpdatePosition) -> SubscribeBatch:
     """Runs on a pool. After the last batch the files are removed."""
     batch = next(under_way)
     if position_of(batch) == end:

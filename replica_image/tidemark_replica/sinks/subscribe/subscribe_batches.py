@@ -34,12 +34,12 @@ SHARES_MAX = 512
 _32 = np.uint64(32)
 
 
-class BatchTooLarge(ReplicaError):
+class UpdatesTooLarge(ReplicaError):
     """Updates that cannot be divided exceed the size of a message."""
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class UpdatePosition:
     """A position between updates in the order of (time, part). `time` is an encoded frontier."""
 
     time: int
@@ -57,7 +57,7 @@ class Shares:
     times: Ints
     first: Ints
     parts: Ints
-    ends: tuple[Position, ...]
+    ends: tuple[UpdatePosition, ...]
 
     def of(self, updates: Updates) -> Ints:
         """The share of each update."""
@@ -68,9 +68,9 @@ class Shares:
 
 
 def batches(
-    delta: SinkDelta, lower: Position, upper: Position, wanted: range, batch_bytes: int = BATCH_BYTES
+    delta: SinkDelta, lower: UpdatePosition, upper: UpdatePosition, wanted: range, batch_bytes: int = BATCH_BYTES
 ) -> Generator[SubscribeBatch, None, None]:
-    """Batches that cover [lower, upper), with the updates of the wanted times. Raises BatchTooLarge,
+    """Batches that cover [lower, upper), with the updates of the wanted times. Raises UpdatesTooLarge,
     ArrangementError."""
     found, counts, size = _histogram(delta, wanted)
     shares = shares_of(found, counts, int(counts.sum()) * batch_bytes // max(size, 1))
@@ -101,8 +101,8 @@ def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
     starts = np.flatnonzero(begins)
     for start, following in zip(starts, [*starts[1:], len(found)], strict=True):
         of = int(parts[start])
-        ends += [Position(int(found[start]), -(-(part << 32) // of) << 32) for part in range(1, of)]
-        ends.append(Position(int(found[following - 1]) + 1))
+        ends += [UpdatePosition(int(found[start]), -(-(part << 32) // of) << 32) for part in range(1, of)]
+        ends.append(UpdatePosition(int(found[following - 1]) + 1))
     return Shares(found, first, parts, tuple(ends))
 
 
@@ -138,11 +138,11 @@ def _together(table: Any) -> Updates:
     return batch
 
 
-def _batch(rows: list[Updates], lower: Position, upper: Position) -> SubscribeBatch:
+def _batch(rows: list[Updates], lower: UpdatePosition, upper: UpdatePosition) -> SubscribeBatch:
     updates = consolidate(pa.concat_batches(rows)) if rows else None
     data = _stream(updates) if updates is not None and updates.num_rows else b""
     if len(data) > MAX_MESSAGE_BYTES - BATCH_BYTES:
-        raise BatchTooLarge(
+        raise UpdatesTooLarge(
             f"updates at time {lower.time} that cannot be divided take {len(data)} bytes, more than a message holds"
         )
     return SubscribeBatch(lower.frontier, upper.frontier, data, None, lower.part, upper.part)

@@ -40,7 +40,7 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.destinations.backup_check import BackupCheck
 from tidemark_replica.sinks.destinations.publisher import Publisher
-from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
@@ -270,7 +270,7 @@ class MaterializedViewSink:
         for publisher in self._publishers:
             publisher.report_again()
 
-    def _submit_append(self, append: Append) -> None:
+    def _submit_append(self, append: AppendAttempt) -> None:
         self._job = self._jobs.submit(
             f"append to {self._id}", lambda: self._append(append), lambda outcome: self._appended(append, outcome)
         )
@@ -313,7 +313,7 @@ class MaterializedViewSink:
             self._progress.found_different(comparison)
         self._compare_backoff.failed()
 
-    def _append(self, append: Append) -> AppendOutcome:
+    def _append(self, append: AppendAttempt) -> AppendOutcome:
         """Runs on a pool. Raises PersistError and OSError."""
         began = time.monotonic()
         shard = self._existing() if self._written else self._handles.writer(self._shard)
@@ -366,7 +366,7 @@ class MaterializedViewSink:
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: maintenance of its shard failed and is retried: %s", self._id, outcome.error)
 
-    def _appended(self, append: Append, outcome: Outcome[AppendOutcome]) -> None:
+    def _appended(self, append: AppendAttempt, outcome: Outcome[AppendOutcome]) -> None:
         self._job = None
         if isinstance(outcome, Failed):
             if isinstance(outcome.error, Fenced) and self._term is not None and self._term > append.term:
@@ -412,7 +412,7 @@ class MaterializedViewSink:
             self._respond(self._failure)
 
 
-def append_to(shard: Shard, append: Append, epoch: int | None = None) -> AppendOutcome:
+def append_to(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> AppendOutcome:
     """Runs on a pool. Raises PersistError and OSError; ForeignCommit where the table is of another epoch."""
     shard.check_epoch(epoch)
     upper = shard.refresh().upper

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
 
 
@@ -90,7 +90,7 @@ class RefreshProgress(SinkProgress):
         is_over = is_last or until is None or self._inputs >= until
         return EMPTY_SENTINEL if is_over else max(self.frontier, self._inputs)
 
-    def _next(self, upper: int) -> Append | None:
+    def _next(self, upper: int) -> AppendAttempt | None:
         start, refreshes = self._begin(upper)
         first = refreshes.next(start)
         planned = refreshes.unplanned is None and start == upper
@@ -101,7 +101,7 @@ class RefreshProgress(SinkProgress):
         staged = tuple(self._staged) if first < self.reach else ()
         since = first if start > upper else None
         commit = self._new_commit_id()
-        return Append(
+        return AppendAttempt(
             upper,
             self.reach,
             start,
@@ -125,7 +125,7 @@ class RefreshProgress(SinkProgress):
         known = self._refreshes.next(start) != NEVER
         return start, self._refreshes if known else self._refreshes.with_unplanned(start)
 
-    def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
+    def resolved(self, append: AppendAttempt, *, won: bool, upper: int, term: int) -> None:
         if won and append.refreshes is not None and append.refreshes.unplanned is not None:
             self._unplanned = append.first
         super().resolved(append, won=won, upper=upper, term=term)

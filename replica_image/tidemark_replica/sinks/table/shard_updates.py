@@ -32,7 +32,7 @@ from tidemark_persist import (
 )
 from tidemark_persist.files.spill import divide
 from tidemark_replica.render.stepped_dataflow import SinkDelta
-from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison
+from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
 SHARE_BYTES = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ class Rows:
                 yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
 
 
-def stage(shard: Shard, append: Append) -> list[StagedFile]:
+def stage(shard: Shard, append: AppendAttempt) -> list[StagedFile]:
     """Writes the updates of the append to files beside the shard; returns none where there are no updates."""
     rows = Rows.of(shard)
     if not append.syncs:
@@ -68,11 +68,11 @@ def stage(shard: Shard, append: Append) -> list[StagedFile]:
     return written(shard, rows, wanted, staged_bytes(append))
 
 
-def staged_bytes(append: Append | Comparison | CompactionInput) -> int:
+def staged_bytes(append: AppendAttempt | Comparison | CompactionInput) -> int:
     return sum(file.stat().st_size for delta in append.deltas for file in delta.files)
 
 
-def moved(table: Table, append: Append) -> Table:
+def moved(table: Table, append: AppendAttempt) -> Table:
     """The updates that are still to be written, at times that may still be written."""
     if append.refreshes is not None:
         return refreshed(table, append, append.refreshes)
@@ -83,7 +83,7 @@ def moved(table: Table, append: Append) -> Table:
     return at_least(table, append.no_earlier)
 
 
-def refreshed(table: Table, append: Append, refreshes: RefreshTimes) -> Table:
+def refreshed(table: Table, append: AppendAttempt, refreshes: RefreshTimes) -> Table:
     """The updates at the refreshes before the new upper."""
     times = table.column(TIME).to_numpy()
     when = refreshes.round_up(np.maximum(times, append.no_earlier))
@@ -109,7 +109,7 @@ def at_least(table: Table, time: int) -> Table:
     return table.set_column(index, table.schema.field(index), times)
 
 
-def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append) -> list[StagedFile]:
+def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: AppendAttempt) -> list[StagedFile]:
     """`wanted` minus the contents of the shard just before the expected upper."""
     with shard.lease():
         parts = shard.snapshot_parts(append.expected_upper - 1)

@@ -33,7 +33,7 @@ class FileAction:
 
 
 @dataclass(frozen=True)
-class Commit:
+class DeltaCommit:
     """One commit. `metadata` and `protocol`: the log's own objects, None where the commit does not set them."""
 
     version: int
@@ -54,14 +54,14 @@ def log_path(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def read_commit(storage: Storage, version: int) -> Commit | None:
+def read_commit(storage: Storage, version: int) -> DeltaCommit | None:
     """The commit; None where the log has no such entry (any more). Raises StorageError, TableStopped."""
     text = storage.read(log_path(version))
     if text is None:
         return None
     try:
         actions = list(_actions(text))
-        return Commit(
+        return DeltaCommit(
             version=version,
             digest=hashlib.sha256(text).hexdigest()[:32],
             adds=tuple(_file(a) for kind, a in actions if kind == "add" and a.get("dataChange", True)),

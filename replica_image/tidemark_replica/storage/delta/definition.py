@@ -31,7 +31,7 @@ _MODE = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True)
-class Definition:
+class DeltaDefinition:
     """The `metaData` of a version."""
 
     id: str
@@ -39,12 +39,12 @@ class Definition:
     configuration: Mapping[str, str]
 
     @classmethod
-    def of_action(cls, metadata: Mapping[str, Any]) -> Definition:
+    def of_action(cls, metadata: Mapping[str, Any]) -> DeltaDefinition:
         fields = json.loads(metadata["schemaString"])["fields"]
         return cls(metadata["id"], fields, metadata.get("configuration") or {})
 
     @classmethod
-    def of_table(cls, table: deltalake.DeltaTable) -> Definition:
+    def of_table(cls, table: deltalake.DeltaTable) -> DeltaDefinition:
         metadata = table.metadata()
         return cls(str(metadata.id), json.loads(table.schema().to_json())["fields"], metadata.configuration)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_persist import Storage
-from tidemark_replica.storage.delta.commit_log import Commit, FileAction
+from tidemark_replica.storage.delta.commit_log import DeltaCommit, FileAction
 from tidemark_replica.storage.delta.stop import TABLE_REPLACED
 from tidemark_replica.storage.delta.versions import LiveFile, TableVersion, open_version
 from tidemark_replica.storage.errors import TableStopped
@@ -67,7 +67,7 @@ def snapshot_reads(table: TableVersion, physical: Mapping[str, str]) -> list[Fil
     ]
 
 
-def change_reads(storage: Storage, commits: Sequence[Commit], physical: Mapping[str, str]) -> list[FileRead]:
+def change_reads(storage: Storage, commits: Sequence[DeltaCommit], physical: Mapping[str, str]) -> list[FileRead]:
     """The change of consecutive commits. Raises TableStopped, StorageError."""
     reads = [
         FileRead(action.path, action.size, commit.version, action.partition or {})
@@ -88,7 +88,7 @@ def change_reads(storage: Storage, commits: Sequence[Commit], physical: Mapping[
     return [*reads, *by_path.values()]
 
 
-def _net(commits: Iterable[Commit]) -> Iterable[_Net]:
+def _net(commits: Iterable[DeltaCommit]) -> Iterable[_Net]:
     found: dict[tuple[str, str | None], _Net] = {}
     for commit in commits:
         for action in commit.removes:

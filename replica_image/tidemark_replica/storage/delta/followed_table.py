@@ -12,8 +12,8 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.bindings import BoundVersion
-from tidemark_replica.storage.delta.commit_log import Commit, log_path, read_commit
-from tidemark_replica.storage.delta.definition import Definition, check_features
+from tidemark_replica.storage.delta.commit_log import DeltaCommit, log_path, read_commit
+from tidemark_replica.storage.delta.definition import DeltaDefinition, check_features
 from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, TABLE_REPLACED, VERSION_GONE
 from tidemark_replica.storage.delta.versions import TableVersion, check_location, newest_version, open_version
 from tidemark_replica.storage.errors import SourceUnusable, TableStopped
@@ -84,7 +84,7 @@ class FollowedTable:
         return None if newest is None else max(newest - bound.version, 0)
 
     def keeps_updates(self, bound: BoundVersion) -> bool:
-        """Whether the rows of the table are updates (`Definition`). A property of the table, not of a version."""
+        """Whether the rows of the table are updates (`DeltaDefinition`). A property of the table, not of a version."""
         if self._keeps_updates is None:
             definition = open_version(self.storage).definition
             self._check_id(bound, definition)
@@ -96,7 +96,7 @@ class FollowedTable:
         newest = newest_version(self.storage)
         return newest is not None and newest > bound.version
 
-    def commits(self, before: BoundVersion, after: BoundVersion) -> list[Commit]:
+    def commits(self, before: BoundVersion, after: BoundVersion) -> list[DeltaCommit]:
         """The commits between two bound versions."""
         commits = []
         for version in range(before.version + 1, after.version + 1):
@@ -114,11 +114,11 @@ class FollowedTable:
         self._check_id(bound, table.definition)
         return table
 
-    def _after(self, before: BoundVersion, commit: Commit) -> BoundVersion:
+    def _after(self, before: BoundVersion, commit: DeltaCommit) -> BoundVersion:
         if commit.protocol is not None:
             check_features(commit.protocol)
         if commit.metadata is not None:
-            definition = Definition.of_action(commit.metadata)
+            definition = DeltaDefinition.of_action(commit.metadata)
             self._check_id(before, definition)
             if definition.physical_names(self.columns) != before.physical:
                 raise TableStopped(
@@ -154,7 +154,7 @@ class FollowedTable:
                 f"{self.storage.location} is at version {newest.version}; version {bound.version} was read before",
             )
 
-    def _check_id(self, bound: BoundVersion, definition: Definition) -> None:
+    def _check_id(self, bound: BoundVersion, definition: DeltaDefinition) -> None:
         if definition.id != bound.table_id:
             raise TableStopped(
                 TABLE_REPLACED,

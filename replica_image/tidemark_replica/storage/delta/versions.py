@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark_persist import Storage
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
-from tidemark_replica.storage.delta.definition import Definition, check_features, protocol_of
+from tidemark_replica.storage.delta.definition import DeltaDefinition, check_features, protocol_of
 from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, TABLE_MISSING, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
 
@@ -39,7 +39,7 @@ class TableVersion:
         check_features(protocol_of(table))
         self._storage, self._table = storage, table
         self.version = int(table.version())
-        self.definition = Definition.of_table(table)
+        self.definition = DeltaDefinition.of_table(table)
 
     def files(self, paths: Collection[str] | None = None) -> dict[str, LiveFile]:
         """The files of the version (of these paths) by path, as the log has them."""

@@ -34,7 +34,7 @@ BOUND, STAGED = "", "staged"
 
 
 @dataclass(frozen=True)
-class Row:
+class BindingRow:
     """One row of a binding. `kind`: BOUND, an action of a request, or STAGED. `request`: its id, of actions alone."""
 
     table: str
@@ -43,8 +43,8 @@ class Row:
     diff: int = 1
     request: int = 0
 
-    def retracted(self) -> Row:
-        return Row(self.table, self.kind, self.file, -1, self.request)
+    def retracted(self) -> BindingRow:
+        return BindingRow(self.table, self.kind, self.file, -1, self.request)
 
     def staged(self) -> StagedFile:
         """The staged file of a STAGED row."""
@@ -56,12 +56,12 @@ class Row:
         return "/".join(filter(None, (self.table, self.kind, str(self.request or ""))))
 
 
-def staged_row(table: str, staged: StagedFile) -> Row:
+def staged_row(table: str, staged: StagedFile) -> BindingRow:
     """The row for a data file of the table."""
-    return Row(table, STAGED, FileVersion(staged.to_json(), 0, 0))
+    return BindingRow(table, STAGED, FileVersion(staged.to_json(), 0, 0))
 
 
-def parse(binding: pa.Table) -> Iterator[Row]:
+def parse(binding: pa.Table) -> Iterator[BindingRow]:
     """The rows of a binding."""
     if not binding.num_rows:
         return
@@ -70,10 +70,10 @@ def parse(binding: pa.Table) -> Iterator[Row]:
     for marked, name, size, modified_ns, diff, etag in zip(*columns, etags, strict=True):
         table, _, kind = marked.partition("/")
         kind, _, request = kind.partition("/")
-        yield Row(table, kind, FileVersion(name, size, modified_ns, etag or ""), diff, int(request or 0))
+        yield BindingRow(table, kind, FileVersion(name, size, modified_ns, etag or ""), diff, int(request or 0))
 
 
-def binding_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+def binding_of(rows: Iterable[BindingRow], schema: pa.Schema) -> pa.Table:
     """The rows as a table; `parse` reads it."""
     rows = list(rows)
     columns = {

@@ -19,7 +19,7 @@ from heapq import nlargest
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import SourceFile
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problems import FILE_CODES, Problem
+from tidemark_replica.storage.files.problems import FILE_CODES, FileProblem
 
 LISTED_FILES = 1000
 """In a report."""
@@ -46,7 +46,7 @@ class FileList:
         for file in sorted(nlargest(LISTED_FILES, bound, key=_age), key=_age):
             self._add_read(SourceFile(table, file.name, file.size, READ))
 
-    def add(self, table: str, file: FileVersion, time: Time, rows: int, problem: Problem | None) -> None:
+    def add(self, table: str, file: FileVersion, time: Time, rows: int, problem: FileProblem | None) -> None:
         """A file of the binding at `time`: how many rows it gave, and what is wrong with it."""
         self.forget(table, file.name)
         if problem is None:
@@ -55,7 +55,7 @@ class FileList:
             known = SourceFile(table, file.name, file.size, READ, rows=rows, time=time)
             self._add_attention(_with_problem(known, problem), problem)
 
-    def add_problems(self, table: str, problems: Mapping[str, Problem]) -> None:
+    def add_problems(self, table: str, problems: Mapping[str, FileProblem]) -> None:
         """Problems as the shards have them, by the name of the file."""
         for name, problem in problems.items():
             known = self._attention.get((table, name)) or self._read.pop((table, name), None)
@@ -103,7 +103,7 @@ class FileList:
             del self._read[next(iter(self._read))]
         self._shown = None
 
-    def _add_attention(self, file: SourceFile, problem: Problem) -> None:
+    def _add_attention(self, file: SourceFile, problem: FileProblem) -> None:
         key = (file.table, file.file)
         self._attention[key] = file
         self._malformed[key] = 0 if problem.code in FILE_CODES else problem.count
@@ -113,7 +113,7 @@ class FileList:
         self._shown = None
 
 
-def _with_problem(file: SourceFile, problem: Problem) -> SourceFile:
+def _with_problem(file: SourceFile, problem: FileProblem) -> SourceFile:
     state = REFUSED if problem.code in FILE_CODES else READ
     return replace(file, state=state, reason=problem.code, errors=problem.count if problem.in_error else 0)
 

@@ -30,7 +30,7 @@ from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable, IngestedTable
 from tidemark_replica.storage.files import checks
-from tidemark_replica.storage.files.bindings import BOUND, STAGED, Row, parse, staged_row
+from tidemark_replica.storage.files.bindings import BOUND, STAGED, BindingRow, parse, staged_row
 from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import (
@@ -66,12 +66,12 @@ class Reread:
 
 
 @dataclass
-class Change:
+class RequestedChange:
     """The rows of a binding for one request, at `time`. `new`: of a file that was read again."""
 
     request: FileRequest
     time: Time
-    rows: list[Row] = field(default_factory=list)
+    rows: list[BindingRow] = field(default_factory=list)
     new: Reread | None = None
 
 
@@ -81,11 +81,11 @@ class FileRequests:
     def __init__(self, specs: Mapping[str, FilesTable], stores: Mapping[str, FileStore], session: SparkSession) -> None:
         self._specs, self._stores, self._session = specs, stores, session
         self._asked: tuple[FileRequest, ...] = ()
-        self._last: dict[_Key, Row] = {}
+        self._last: dict[_Key, BindingRow] = {}
         self._refusals: dict[int, str] = {}
         self._shards: SourceShards | None = None
 
-    def resume(self, bound: Sequence[Row], shards: SourceShards) -> None:
+    def resume(self, bound: Sequence[BindingRow], shards: SourceShards) -> None:
         """Begins anew with the rows of the remap."""
         self._shards, self._last, self._refusals = shards, {}, {}
         self.confirm(bound)
@@ -104,12 +104,12 @@ class FileRequests:
         """The versions of files that were let go, by name."""
         return {row.file.name: row.file for (of, _), row in self._last.items() if of == table and row.kind == RELEASE}
 
-    def forgotten(self, table: str, name: str) -> list[Row]:
+    def forgotten(self, table: str, name: str) -> list[BindingRow]:
         """The rows that retract the last request about a file, since another version of it is bound."""
         last = self._last.get((table, name))
         return [last.retracted()] if last is not None else []
 
-    def confirm(self, rows: Sequence[Row]) -> None:
+    def confirm(self, rows: Sequence[BindingRow]) -> None:
         """The rows were minted."""
         marks = [row for row in rows if row.request]
         for row in sorted(marks, key=lambda row: row.diff):
@@ -118,10 +118,10 @@ class FileRequests:
             else:
                 self._last.pop((row.table, row.file.name), None)
 
-    def changes(self, time: Time) -> list[Change]:
+    def changes(self, time: Time) -> list[RequestedChange]:
         """Stages the updates of requests that are not done, at `time`. A request that is refused changes nothing."""
         waiting = [r for r in self._asked if not self._is_done(r) and r.id not in self._refusals]
-        changes: dict[_Key, Change] = {}
+        changes: dict[_Key, RequestedChange] = {}
         for request in waiting[:REQUESTS_PER_TICK]:
             if (request.table, request.file) in changes:
                 continue  # two requests about one file have two ticks
@@ -138,7 +138,7 @@ class FileRequests:
         last = self._last.get((request.table, request.file))
         return last is not None and last.request == request.id
 
-    def _change(self, request: FileRequest, time: Time, earlier: Iterable[Change]) -> Change:
+    def _change(self, request: FileRequest, time: Time, earlier: Iterable[RequestedChange]) -> RequestedChange:
         """`earlier`: of the same tick."""
         spec = self._specs.get(request.table)
         if spec is None:
@@ -148,21 +148,21 @@ class FileRequests:
             raise _Refused(f"NOT_BOUND: no file {request.file} of table {request.table} is bound")
         places = self._find(request.table), self._find(request.table + DEAD_LETTER)
         job = _Job(self._session, spec, self._stores[request.table], time, *places)
-        change = Change(request, time, self.forgotten(request.table, request.file))
+        change = RequestedChange(request, time, self.forgotten(request.table, request.file))
         mark = bound
         if bound is not None:
-            change.rows.append(Row(request.table, BOUND, bound, -1))
+            change.rows.append(BindingRow(request.table, BOUND, bound, -1))
         if rereads:
             mark, staged = job.read_new(request.file)
             good, malformed = staged.counts.get(request.file, (0, 0))
             change.new = Reread(mark, good, malformed)
-            change.rows += [Row(request.table, BOUND, mark), *job.rows_of(staged)]
+            change.rows += [BindingRow(request.table, BOUND, mark), *job.rows_of(staged)]
         if bound is not None:
             change.rows += job.rows_of(job.retract(bound))
         if rereads:
             job.check_key(row for each in (*earlier, change) for row in each.rows)
         assert mark is not None
-        change.rows.append(Row(request.table, request.action, mark, request=request.id))
+        change.rows.append(BindingRow(request.table, request.action, mark, request=request.id))
         return change
 
     def _bound(self, request: FileRequest) -> FileVersion | None:
@@ -200,7 +200,7 @@ class _Job:
         places = (table[0].shard.location, dead[0].shard.location if dead else None)
         self._function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
 
-    def rows_of(self, staged: StagedRows) -> list[Row]:
+    def rows_of(self, staged: StagedRows) -> list[BindingRow]:
         """The rows of the binding that name the staged files."""
         of_dead = [staged_row(self._spec.name + DEAD_LETTER, file) for file in staged.dead_letters]
         return [*(staged_row(self._spec.name, file) for file in staged.table), *of_dead]
@@ -221,7 +221,7 @@ class _Job:
             raise _Refused(f"FILE_CHANGED: file {name} changed while it was read; ask again")
         return new, staged
 
-    def check_key(self, rows: Iterable[Row]) -> None:
+    def check_key(self, rows: Iterable[BindingRow]) -> None:
         """Raises _Refused where the staged files that the rows name would violate the table's primary key."""
         key = self._spec.primary_key
         staged = [row.staged() for row in rows if (row.table, row.kind) == (self._spec.name, STAGED)]

@@ -30,7 +30,7 @@ the two."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """The problem of a file: a code, and the number of rows with it. `in_error`: they are error rows of the table."""
 
     code: str
@@ -38,7 +38,7 @@ class Problem:
     in_error: bool
 
 
-def problems_in_table(shard: Shard) -> dict[str, Problem]:
+def problems_in_table(shard: Shard) -> dict[str, FileProblem]:
     """The problems that the error rows of a table name, by file."""
     upper = shard.refresh().upper
     if upper == 0:
@@ -47,7 +47,7 @@ def problems_in_table(shard: Shard) -> dict[str, Problem]:
     return _by_file(zip(errors.column(ERROR).to_pylist(), errors.column(DIFF).to_pylist(), strict=True), in_error=True)
 
 
-def problems_in_dead_letters(shard: Shard) -> dict[str, Problem]:
+def problems_in_dead_letters(shard: Shard) -> dict[str, FileProblem]:
     """The files that were refused as a whole, from the rows of a dead-letter table."""
     upper = shard.refresh().upper
     if upper == 0:
@@ -93,15 +93,15 @@ def error_code(text: str) -> str:
     return str(json.loads(text)["code"])
 
 
-def _by_file(texts: Iterable[tuple[str, int]], *, in_error: bool) -> dict[str, Problem]:
+def _by_file(texts: Iterable[tuple[str, int]], *, in_error: bool) -> dict[str, FileProblem]:
     """`texts`: the JSON of errors, and how often each is there."""
-    found: dict[str, Problem] = {}
+    found: dict[str, FileProblem] = {}
     for text, count in texts:
         error = json.loads(text)
         code, file = str(error["code"]), str(error["expression"])
         known = found.get(file)
         if known is None:
-            found[file] = Problem(code, count, in_error)
+            found[file] = FileProblem(code, count, in_error)
         else:
             found[file] = replace(known, code=code if code in FILE_CODES else known.code, count=known.count + count)
     return found

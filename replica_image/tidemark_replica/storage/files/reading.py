@@ -34,7 +34,7 @@ from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import END_OF_LINE
 from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
-from tidemark_replica.storage.files.streamed.pieces import Piece, pieces_of
+from tidemark_replica.storage.files.streamed.pieces import FilePiece, pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
 from tidemark_replica.storage.files.streamed.text_pieces import numbers, read_pieces
 from tidemark_replica.storage.update_rows import error_rows, stamped
@@ -100,7 +100,7 @@ def _parsed_by_spark(
     table: FilesTable,
     store: FileStore,
     columns: Sequence[Column],
-    pieces: tuple[Piece, ...],
+    pieces: tuple[FilePiece, ...],
     report: ProblemReport,
 ) -> DataFrame:
     """The rows of text that Spark's tasks stream, with the number of each row's piece."""
@@ -248,7 +248,7 @@ class StageRecords:
     file that cannot be decoded is reported."""
 
     store: FileStore
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     stage: StageRows
     report: ProblemReport
 

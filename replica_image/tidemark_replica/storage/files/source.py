@@ -31,18 +31,18 @@ from tidemark_replica.storage.files.bindings import (
     BUCKET_REMAP_SCHEMA,
     REMAP_SCHEMA,
     STAGED,
-    Row,
+    BindingRow,
     binding_of,
     parse,
 )
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
-from tidemark_replica.storage.files.file_requests import Change, FileRequests
+from tidemark_replica.storage.files.file_requests import FileRequests, RequestedChange
 from tidemark_replica.storage.files.file_store import file_store, is_bucket
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
     KEY_VIOLATED,
-    Problem,
+    FileProblem,
     problems_in_dead_letters,
     problems_in_table,
 )
@@ -78,8 +78,8 @@ class FilesIngestion(Source):
         """The bytes of files that wait for their turn, of folders alone: a bucket is listed bit by bit."""
         self._list = FileList()
         self._requests = FileRequests(self._specs, self._stores, session)
-        self._changes: list[Change] = []
-        self._staged: list[Row] = []
+        self._changes: list[RequestedChange] = []
+        self._staged: list[BindingRow] = []
         """The STAGED rows of the last binding: they are retracted in the next one."""
         self._shards: SourceShards | None = None
         self._knows_problems = False
@@ -117,7 +117,7 @@ class FilesIngestion(Source):
         for name, table in self._specs.items():
             for file in self._arrived(table):
                 if (name, file.name) not in changed:
-                    rows += [*self._requests.forgotten(name, file.name), Row(name, BOUND, file)]
+                    rows += [*self._requests.forgotten(name, file.name), BindingRow(name, BOUND, file)]
         self._list.set_pending([*self._waiting.values()][:LISTED_FILES])
         return binding_of(rows, self.remap_schema)
 
@@ -283,12 +283,12 @@ class FilesIngestion(Source):
             problem = None
             if code := bad.get(file.name):
                 good = 0
-                problem = Problem(code, 1, in_error=code == KEY_VIOLATED or not function.writes_letters)
+                problem = FileProblem(code, 1, in_error=code == KEY_VIOLATED or not function.writes_letters)
             elif malformed:
-                problem = Problem(MALFORMED_RECORD, malformed, in_error=not function.set_aside)
+                problem = FileProblem(MALFORMED_RECORD, malformed, in_error=not function.set_aside)
             self._list.add(spec.name, file, function.time, good, problem)
 
-    def _record_change(self, change: Change) -> None:
+    def _record_change(self, change: RequestedChange) -> None:
         """Puts what a request changed into the list."""
         table, name = change.request.table, change.request.file
         self._list.forget(table, name)
@@ -297,7 +297,7 @@ class FilesIngestion(Source):
         new, problem = change.new, None
         if new.malformed:
             in_error = self._specs[table].on_bad_record != "deadLetter"
-            problem = Problem(MALFORMED_RECORD, new.malformed, in_error=in_error)
+            problem = FileProblem(MALFORMED_RECORD, new.malformed, in_error=in_error)
         self._list.add(table, new.version, change.time, new.rows, problem)
 
     def _read_problems(self) -> None:

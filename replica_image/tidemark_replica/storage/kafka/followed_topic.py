@@ -32,7 +32,7 @@ from tidemark_replica.storage.kafka.stop import (
     BrokersAway,
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
-from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead, Recall, Run
+from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead, Recall
 from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
 from tidemark_replica.storage.schema_registry import SchemaRegistry
@@ -153,7 +153,7 @@ class FollowedTopic:
         cut: Mapping[int, int],
         fate_of: FateOf,
         rank_of: RankOf,
-        first_of: Callable[[Run], int | None],
+        first_of: Callable[[EventRun], int | None],
     ) -> TopicProgress:
         """Stages the rows of the records before the cut. Raises TableStopped, BrokersAway, StorageError; no file stays
         staged then."""

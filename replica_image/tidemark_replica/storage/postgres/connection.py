@@ -74,7 +74,7 @@ class System:
     database: str
 
 
-class Address(Protocol):
+class PostgresAddress(Protocol):
     """A database, and how its server proves itself: a PostgresSource, or a PostgresSink."""
 
     @property
@@ -91,7 +91,7 @@ class Address(Protocol):
 class Upstream:
     """The address, and the way to it. Raises IngestionError with the address, and without a secret."""
 
-    def __init__(self, spec: Address, credentials: Credentials, settings: Mapping[str, str] = SETTINGS) -> None:
+    def __init__(self, spec: PostgresAddress, credentials: Credentials, settings: Mapping[str, str] = SETTINGS) -> None:
         self._spec, self._credentials, self._settings = spec, credentials, settings
         self.name = f"{spec.host}:{spec.port}/{spec.database}"
         self.interrupted = threading.Event()

@@ -28,8 +28,8 @@ from tidemark_replica.storage.errors import IngestionError, SourceNotReady, Tabl
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
 from tidemark_replica.storage.postgres.contents.copied_tables import (
+    CopiedTable,
     CopiedTables,
-    FollowedTable,
     copy_tables,
     restamped,
     smallest,
@@ -68,7 +68,7 @@ class ReadyTables:
     tick: Tick
     seconds: float
 
-    def restamp(self, tables: Mapping[str, FollowedTable], time: Time, alive: Callable[[], None]) -> None:
+    def restamp(self, tables: Mapping[str, CopiedTable], time: Time, alive: Callable[[], None]) -> None:
         """Gives the files of tables that have rows the time of the binding; deletes all files if that fails."""
         try:
             for name, files in self.staged.items():
@@ -90,7 +90,7 @@ class LateTables:
         credentials: Credentials,
         slot: str,
         system: System,
-        tables: Mapping[str, FollowedTable],
+        tables: Mapping[str, CopiedTable],
         time: Time,
         lsn: int,
     ) -> None:

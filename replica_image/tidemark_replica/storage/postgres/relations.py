@@ -162,7 +162,7 @@ class PinnedTable:
 
 
 @dataclass(frozen=True)
-class TableDefinition:
+class UpstreamTable:
     """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size.
     `printed`: by the types of the columns, all that their values are printed by. `key`, `toast`: see PinnedTable.
     `emptied_by`: the transaction whose first command gave the table its definition, such as a TRUNCATE that no ALTER
@@ -253,7 +253,7 @@ def _key(connection: Connection, oid: int, identity: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def find_table(connection: Connection, spec: PostgresSource, table: PostgresTable) -> TableDefinition:
+def find_table(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
     """The table, checked. Raises TableStopped, SourceUnusable."""
     row = connection.execute(_TABLE, (table.schema, table.table)).fetchone()
     if row is None:
@@ -285,7 +285,7 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
         membership = replace(membership, columns=tuple(name for name, *_, generated, _ in columns if not generated))
     _check_published(spec, table, [name for name, *_, generated, _ in columns if not generated], membership)
     oids = {column[2] for column in columns}
-    return TableDefinition(
+    return UpstreamTable(
         oid,
         file,
         columns,

@@ -30,7 +30,7 @@ from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
 from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
-from tidemark_replica.storage.postgres.contents.copied_tables import FollowedTable, copy_tables, smallest
+from tidemark_replica.storage.postgres.contents.copied_tables import CopiedTable, copy_tables, smallest
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTables
 from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation, lsn_text
@@ -88,7 +88,7 @@ class PostgresIngestion(Source):
         self._late_slot = f"{self._slot}_new"
         self._upstream, self._credentials = Upstream(spec, credentials), credentials
         self._bindings = StagedBindings()
-        self._tables: dict[str, FollowedTable] = {}
+        self._tables: dict[str, CopiedTable] = {}
         self._stopped: dict[str, str] = {}
         self._due: dict[str, float] = {}
         """By table that stopped, or never began: when its contents are to be copied, while the other tables go on."""
@@ -110,7 +110,7 @@ class PostgresIngestion(Source):
         self._bindings.resume(bound)
         specs = {table.name: table for table in self._spec.tables}
         self._tables = {
-            ingested.table.name: FollowedTable(specs[ingested.table.name], ingested, shard)
+            ingested.table.name: CopiedTable(specs[ingested.table.name], ingested, shard)
             for ingested, shard in shards.tables
         }
         self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tidemark_replica.storage.written.refusal import BAD_REQUEST, WriteRefused
 
 
-class Bodies:
+class BodyCutter:
     """Cuts pieces, wherever they end, into bodies of given sizes."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:

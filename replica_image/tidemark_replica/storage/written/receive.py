@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
-from tidemark_replica.storage.written.bodies import Bodies
+from tidemark_replica.storage.written.bodies import BodyCutter
 from tidemark_replica.storage.written.decode import decode
 from tidemark_replica.storage.written.generations import written_now
 from tidemark_replica.storage.written.refusal import (
@@ -141,7 +141,7 @@ class Receiver:
     def _of_tables(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
         headers = (header, *header.others)
         self._check_together(headers)
-        bodies, received = Bodies(pieces), list[ReceivedWrite]()
+        bodies, received = BodyCutter(pieces), list[ReceivedWrite]()
         try:
             for each in headers:
                 with naming(each.table):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tidemark_protocol.types import Column, TypeNotSupported
 from tidemark_replica.storage.files.file_store import FileStore
-from tidemark_replica.storage.files.streamed.pieces import Piece
+from tidemark_replica.storage.files.streamed.pieces import FilePiece
 from tidemark_replica.storage.files.streamed.problem_report import Mismatch
 from tidemark_replica.values.arrow_types import arrow_schema, sql_type
 
@@ -30,7 +30,7 @@ def parquet_fits(schema: pa.Schema, columns: Sequence[Column]) -> bool:
         return False
 
 
-def parquet_rows(store: FileStore, columns: Sequence[Column], piece: Piece) -> Iterator[pa.RecordBatch]:
+def parquet_rows(store: FileStore, columns: Sequence[Column], piece: FilePiece) -> Iterator[pa.RecordBatch]:
     """The rows of the piece's row groups. Raises Mismatch, ArrowException, and what the store raises."""
     schema = arrow_schema(columns)
     with (

@@ -20,7 +20,7 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """The bytes [start, end) of a file."""
 
     file: FileVersion
@@ -28,16 +28,16 @@ class Piece:
     end: int
 
 
-def pieces_of(table: FilesTable, files: Sequence[FileVersion]) -> tuple[Piece, ...]:
+def pieces_of(table: FilesTable, files: Sequence[FileVersion]) -> tuple[FilePiece, ...]:
     """The pieces of the files. An empty file has one."""
     pieces = []
     for file in files:
         step = PIECE_BYTES if compression_of(table, file.name) == NONE else max(file.size, 1)
-        pieces += [Piece(file, at, min(at + step, file.size)) for at in range(0, max(file.size, 1), step)]
+        pieces += [FilePiece(file, at, min(at + step, file.size)) for at in range(0, max(file.size, 1), step)]
     return tuple(pieces)
 
 
-def text_of(source: BinaryIO, piece: Piece) -> Iterator[bytes]:
+def text_of(source: BinaryIO, piece: FilePiece) -> Iterator[bytes]:
     """The bytes of the lines that begin in the piece, in parts. Raises what reading the source raises."""
     at, part = piece.start, b""
     if at > 0:

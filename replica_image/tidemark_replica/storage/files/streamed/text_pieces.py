@@ -20,7 +20,7 @@ from tidemark_replica.storage.files.checks import header_names
 from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of, decompressed
 from tidemark_replica.storage.files.streamed.lines import lines
-from tidemark_replica.storage.files.streamed.pieces import Piece, text_of
+from tidemark_replica.storage.files.streamed.pieces import FilePiece, text_of
 from tidemark_replica.storage.files.streamed.problem_report import Mismatch, ProblemReport
 
 _LINE = pa.schema([("value", pa.string())])
@@ -33,7 +33,7 @@ class ReadLines:
 
     table: FilesTable
     store: FileStore
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     header: tuple[str, ...] | None
     report: ProblemReport
 
@@ -45,7 +45,7 @@ class ReadLines:
                     for found in self._lines(piece):
                         yield pa.RecordBatch.from_arrays([found], schema=_LINE)
 
-    def _lines(self, piece: Piece) -> Iterator[pa.StringArray]:
+    def _lines(self, piece: FilePiece) -> Iterator[pa.StringArray]:
         header = self.header if piece.start == 0 else None
         compression = compression_of(self.table, piece.file.name)
         with self.store.open(piece.file) as source:
@@ -69,7 +69,7 @@ def read_pieces(
     reader: DataFrameReader,
     table: FilesTable,
     store: FileStore,
-    pieces: tuple[Piece, ...],
+    pieces: tuple[FilePiece, ...],
     header: tuple[str, ...] | None,
     report: ProblemReport,
 ) -> DataFrame:
@@ -78,6 +78,6 @@ def read_pieces(
     return reader.csv(texts) if table.format == "csv" else reader.json(texts)
 
 
-def numbers(session: SparkSession, pieces: tuple[Piece, ...]) -> DataFrame:
+def numbers(session: SparkSession, pieces: tuple[FilePiece, ...]) -> DataFrame:
     """The numbers of the pieces, each in a partition of its own."""
     return session.range(0, len(pieces), 1, len(pieces))

@@ -31,9 +31,9 @@ from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.topics import Topics
 from tidemark_replica.storage.kafka.transactions.fronts import Fronts
-from tidemark_replica.storage.kafka.transactions.log import Transaction, TransactionLog
+from tidemark_replica.storage.kafka.transactions.log import PendingTransaction, TransactionLog
 from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
-from tidemark_replica.storage.kafka.transactions.read_ahead import Fate, FateOf, Run, Tally
+from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate, FateOf, Tally
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 from tidemark_replica.storage.staged_bindings import Entry
 
@@ -66,7 +66,7 @@ class TransactionCuts:
         self._hold: _Hold | None = None
         self.members: frozenset[str] = frozenset()
         """The tables that have all transactions that are bound. Any other one joins anew."""
-        self.passing: dict[str, Transaction] = {}
+        self.passing: dict[str, PendingTransaction] = {}
         """The transactions that the next binding has, in their order."""
         self.problem = ""
         """The reason why the topic of transactions cannot be read; empty while it can."""
@@ -100,7 +100,7 @@ class TransactionCuts:
         """The fates of runs of a table."""
         late = Fate.DROPPED if self._is_skipped(name) else Fate.WAITS
 
-        def found(run: Run, top: int) -> Fate:
+        def found(run: EventRun, top: int) -> Fate:
             log, before = self.log, run.commit_before
             if self._is_late(name, run):
                 return late
@@ -122,7 +122,7 @@ class TransactionCuts:
 
         return found
 
-    def rank_of(self, run: Run) -> int:
+    def rank_of(self, run: EventRun) -> int:
         """See `RankOf`."""
         before, one = run.commit_before, self.log.pending.get(run.id)
         if before is not None and before < self.log.watermark:
@@ -131,7 +131,7 @@ class TransactionCuts:
             return -1 if one.is_again and before is None else one.rank
         return sys.maxsize if run.id and before is not None and before >= self.log.last_end else -1
 
-    def first_of(self, run: Run) -> int | None:
+    def first_of(self, run: EventRun) -> int | None:
         """The offset of the run's first record that counts: orders say which events of a transaction came again, unless
         it is undecided."""
         one = self.passing.get(run.id)
@@ -239,7 +239,7 @@ class TransactionCuts:
         found = table.ahead.positions(id)
         return None if found is None else TablePositions(len(table.offsets), found)
 
-    def _is_late(self, name: str, run: Run) -> bool:
+    def _is_late(self, name: str, run: EventRun) -> bool:
         """Whether the run has an event of a transaction that was bound undecided with the table, without the event, or
         perhaps without it."""
         return bool(run.id) and run.first is not None and self._undecided.has(name, run.id, run.position)
@@ -251,16 +251,16 @@ class TransactionCuts:
     def _where(self, name: str, partition: int, offset: int) -> str:
         return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
 
-    def _is_known(self, name: str, run: Run) -> bool:
+    def _is_known(self, name: str, run: EventRun) -> bool:
         return self._undecided.positions(name, run.id, run.position) is not None
 
-    def _late(self, name: str, run: Run) -> str:
+    def _late(self, name: str, run: EventRun) -> str:
         where = self._where(name, run.partition, run.first or run.begin)
         if self._is_known(name, run):
             return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
         return f"{where} has events of it, which was bound: {_FORGOTTEN}"
 
-    def _unknown(self, name: str, run: Run) -> _Hold:
+    def _unknown(self, name: str, run: EventRun) -> _Hold:
         if self._is_late(name, run):
             how = f"Set onGap: skip of table {name} to go on without them, or remove the table"
             reason = "TransactionIncomplete" if self._is_known(name, run) else "TransactionUnclear"
@@ -271,7 +271,7 @@ class TransactionCuts:
         return _Hold(run.id, "TransactionUnknown", why, monotonic())
 
     def _missing(
-        self, one: Transaction, tallies: Mapping[str, Tally], topics: Topics, lost: dict[str, str]
+        self, one: PendingTransaction, tallies: Mapping[str, Tally], topics: Topics, lost: dict[str, str]
     ) -> tuple[str, str]:
         """The reason and the text why the transaction is not whole; empty where it is. `lost` takes events that will
         not come."""
@@ -301,7 +301,7 @@ class TransactionCuts:
             lost[name] = f"transaction {one.id}: {text}"
         return "", ""
 
-    def _open_partition(self, one: Transaction, name: str, tally: Tally, topics: Topics) -> str:
+    def _open_partition(self, one: PendingTransaction, name: str, tally: Tally, topics: Topics) -> str:
         """A partition of the table without an event of a later transaction, which may still get events of this one;
         empty without one. A later transaction began behind the END of this one."""
         table, rank = self._tables[name], one.ended_rank
@@ -315,7 +315,7 @@ class TransactionCuts:
             return f"a partition of topic {table.table.topic} ({error})"
         return f"partition {unread[0]} of topic {table.table.topic}" if unread else ""
 
-    def _wanted(self, one: Transaction, name: str) -> int:
+    def _wanted(self, one: PendingTransaction, name: str) -> int:
         """The number of the table's events that the end of the transaction names."""
         topic, counts = self._tables[name].table.topic, one.counts or {}
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))

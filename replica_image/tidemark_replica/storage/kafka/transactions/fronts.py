@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_replica.storage.kafka.transactions.log import Transaction
-from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, RankOf, ReadAhead, Run
+from tidemark_replica.storage.kafka.transactions.log import PendingTransaction
+from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead
 
 
 class Fronts:
@@ -22,24 +22,24 @@ class Fronts:
         self,
         ahead: Mapping[str, ReadAhead],
         fates: Mapping[str, FateOf],
-        pending: Mapping[str, Transaction],
+        pending: Mapping[str, PendingTransaction],
         rank_of: RankOf,
     ) -> None:
         self._ahead, self._fates, self._pending, self._rank_of = ahead, fates, pending, rank_of
         self._waiting: dict[str, list[tuple[str, int, int]]] = {}
-        self.unknown: tuple[str, Run] | None = None
-        self.beyond: tuple[str, Run] | None = None
+        self.unknown: tuple[str, EventRun] | None = None
+        self.beyond: tuple[str, EventRun] | None = None
         for name, one in ahead.items():
             for partition in one.partitions:
                 self._move(name, partition, 0)
 
-    def chosen(self, one: Transaction) -> bool:
+    def chosen(self, one: PendingTransaction) -> bool:
         """Moves the fronts that wait for the transaction, as it is chosen now. Returns whether each of them waits for
         nothing more, or for a later one: then all events of this one are before the cut."""
         moved = [self._move(*front) for front in self._waiting.pop(one.id, [])]
         return self.unknown is None and all(run is None or self._rank_of(run) > one.rank for run in moved)
 
-    def _move(self, name: str, partition: int, at: int) -> Run | None:
+    def _move(self, name: str, partition: int, at: int) -> EventRun | None:
         at = self._ahead[name].front(partition, at, self._fates[name])
         run = self._ahead[name].run(partition, at)
         if run is None:

@@ -43,7 +43,7 @@ class TransactionsUnreadable(BrokersAway):
 
 
 @dataclass
-class Transaction:
+class PendingTransaction:
     """A transaction that no binding has. `rank`: the offset of its first BEGIN, `ended_rank`: of its first END.
     `counts`: of events by table, None before its end. `end`: the position of its commit, `ms`: the time of it.
     `is_undecided`: the connector may have begun again within it, and then counted from there. `is_again`: one of the
@@ -68,7 +68,7 @@ class TransactionLog:
 
     def __init__(self, topic: str, open_consumer: Callable[[], Consumer]) -> None:
         self.topic, self._open_consumer = topic, open_consumer
-        self.pending: dict[str, Transaction] = {}
+        self.pending: dict[str, PendingTransaction] = {}
         self.passed: dict[str, int] = {}
         self._passed_counts: dict[str, int] = {}
         """Hashes of what END counted first, of transactions in `passed`."""
@@ -216,7 +216,9 @@ class TransactionLog:
     def _take_begin(self, boundary: Boundary, offset: int, now: float) -> None:
         one = self.pending.get(boundary.id)
         if one is None:
-            self.pending[boundary.id] = Transaction(boundary.id, offset, now, self._before, boundary.id in self.passed)
+            self.pending[boundary.id] = PendingTransaction(
+                boundary.id, offset, now, self._before, boundary.id in self.passed
+            )
         elif not self._is_whole_again(one):
             one.is_undecided, one.counts = True, None
 
@@ -233,14 +235,14 @@ class TransactionLog:
         self._ended = max(self._ended, end)
         one = self.pending.get(id)
         if one is None:  # its BEGIN is not there, so its events may have been counted from anywhere
-            one = self.pending[id] = Transaction(id, offset, now, is_undecided=True)
+            one = self.pending[id] = PendingTransaction(id, offset, now, is_undecided=True)
         if one.counts is None:
             one.counts, one.end, one.ms = counts, end, boundary.ms
             one.ended_rank = offset if one.ended_rank is None else one.ended_rank
         elif (one.counts, one.end) != (counts, end):
             one.is_undecided = True
 
-    def _is_whole_again(self, one: Transaction) -> bool:
+    def _is_whole_again(self, one: PendingTransaction) -> bool:
         """Whether the connector writes the transaction again from its begin: it has just written the one before it,
         with as many events as then. Otherwise it may have begun again within it."""
         return bool(self._came_from) and self._came_from == one.follows

@@ -76,7 +76,7 @@ class NoSequence(NotUnderstood):
 
 
 @dataclass(frozen=True)
-class Mark:
+class TransactionMark:
     """A change event's metadata of its transaction. `id` empty: it has none. `position`: of the event in the log.
     `order`: the event's number among those of its table. `commit_before`: the position of the commit before the
     transaction, None where it is not known. `table`: as the counts of END name it."""
@@ -99,7 +99,7 @@ class Boundary:
     counts: Mapping[str, int] | None
 
 
-def mark_of(value: bytes | None) -> Mark | None:
+def mark_of(value: bytes | None) -> TransactionMark | None:
     """The mark of a record of a table; None where it is no change event: an event of a snapshot, a message, a record
     without a value, or one that is malformed. Raises NotUnderstood, of an event without a sequence NoSequence."""
     if value is None:
@@ -115,9 +115,9 @@ def mark_of(value: bytes | None) -> Mark | None:
         raise NotUnderstood(f"the event is of connector {origin.connector[:100]!r}, and not of {POSTGRESQL}")
     table, before = f"{origin.schema}.{origin.table}", _commit_before(origin.sequence)
     if event.transaction is None:
-        return Mark("", 0, 0, before, table)
+        return TransactionMark("", 0, 0, before, table)
     id, position = _split(event.transaction.id)
-    return Mark(id, position, event.transaction.data_collection_order, before, table)
+    return TransactionMark(id, position, event.transaction.data_collection_order, before, table)
 
 
 def boundary_of(value: bytes | None) -> Boundary | None:

@@ -19,7 +19,13 @@ from typing import Any
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN, SEQUENCE_MISSING
 from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
-from tidemark_replica.storage.kafka.transactions.metadata import Mark, NoSequence, NotUnderstood, is_of, mark_of
+from tidemark_replica.storage.kafka.transactions.metadata import (
+    NoSequence,
+    NotUnderstood,
+    TransactionMark,
+    is_of,
+    mark_of,
+)
 
 RUNS_MAX = 200_000
 """Runs that are remembered, of all tables and partitions; a partition with its share of them is not read on."""
@@ -42,7 +48,7 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class Run:
+class EventRun:
     """Records of one transaction, from the offset `begin` of a partition to the next run; orders and positions grow
     within it. `id` empty: of no transaction. `position`: of its first event, `last`: the order and the position of its
     last one. `fresh`: the offset of the first event with a greater order than all before it in the partition, None
@@ -80,9 +86,9 @@ class Tally:
     latest: dict[int, int] = field(default_factory=dict)
 
 
-FateOf = Callable[[Run, int], Fate]
+FateOf = Callable[[EventRun, int], Fate]
 """The fate of a run, given the greatest rank before it in its partition."""
-RankOf = Callable[[Run], int]
+RankOf = Callable[[EventRun], int]
 """The rank of the run's transaction if it is pending, a greater one than of all that have ended if it is later than
 these; -1 of any other one."""
 Recall = Callable[[str, int, int], Sequence[int] | None]
@@ -98,7 +104,7 @@ class ReadAhead:
         self._topic, self._prefix, self._bytes_max, self._runs_max = topic, prefix, bytes_max, runs_max
         self._recall, self._positions = recall, 0
         self._records: list[Any] = []
-        self._runs: dict[int, list[Run]] = {}
+        self._runs: dict[int, list[EventRun]] = {}
         self._seen: dict[str, _Seen] = {}
         self._tables = set[str]()
         """The names of tables that are those of the topic."""
@@ -159,7 +165,7 @@ class ReadAhead:
             at += 1
         return at
 
-    def run(self, partition: int, at: int) -> Run | None:
+    def run(self, partition: int, at: int) -> EventRun | None:
         runs = self._runs.get(partition, ())
         return runs[at] if at < len(runs) else None
 
@@ -187,7 +193,7 @@ class ReadAhead:
         return found
 
     def take(
-        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: Callable[[Run], int | None]
+        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: Callable[[EventRun], int | None]
     ) -> tuple[list[Any], Callable[[Any], bool]]:
         """The records before the cut, in order, none where they were dropped; and whether one of them counts.
         `first_of`: the offset of the run's first record that counts, None without one. They are given once."""
@@ -214,7 +220,7 @@ class ReadAhead:
         self.bytes = sum(map(_size, self._records))
         return taken, counts
 
-    def late(self, cut: Mapping[int, int], is_late: Callable[[Run], bool]) -> list[Run]:
+    def late(self, cut: Mapping[int, int], is_late: Callable[[EventRun], bool]) -> list[EventRun]:
         """The runs before the cut for which `is_late` holds, one of each transaction."""
         runs = (run for partition, found in self._runs.items() for run in found if run.begin < cut[partition])
         return list({run.id: run for run in runs if is_late(run)}.values())
@@ -223,7 +229,7 @@ class ReadAhead:
         seen = self._seen.pop(id, None)
         self._positions -= sum(map(len, seen.partitions.values())) if seen is not None else 0
 
-    def _checked(self, record: Any, value: bytes, watermark: int) -> Mark | None:
+    def _checked(self, record: Any, value: bytes, watermark: int) -> TransactionMark | None:
         try:
             mark = mark_of(value)
         except NoSequence as why:
@@ -243,13 +249,13 @@ class ReadAhead:
             raise self._stopped(record, text + _MEND)
         return mark if mark.id else None
 
-    def _mark(self, record: Any, mark: Mark | None, size: int) -> None:
+    def _mark(self, record: Any, mark: TransactionMark | None, size: int) -> None:
         partition, offset = record.partition(), record.offset()
         runs = self._runs.setdefault(partition, [])
         last = runs[-1] if runs else None
         if mark is None:
             if last is None or last.id:
-                runs.append(Run("", partition, offset))
+                runs.append(EventRun("", partition, offset))
             return
         if (
             last is None
@@ -257,7 +263,7 @@ class ReadAhead:
             or mark.order <= last.last[0]
             or mark.position < last.last[1]
         ):
-            last = Run(mark.id, partition, offset, mark.position, mark.commit_before)
+            last = EventRun(mark.id, partition, offset, mark.position, mark.commit_before)
             runs.append(last)
         last.last = mark.order, mark.position
         seen = self._seen.setdefault(mark.id, _Seen())
@@ -268,7 +274,7 @@ class ReadAhead:
             self._positions += len(events)
         self._count(last, events, mark, offset)
 
-    def _count(self, run: Run, events: EventPositions, mark: Mark, offset: int) -> None:
+    def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, offset: int) -> None:
         count, kept = events.count, len(events)
         comes = events.add(mark.position, mark.order)
         if events.count > count:

@@ -31,7 +31,7 @@ join pg_namespace n on n.nspname = t.schema join pg_class c on c.relnamespace = 
 
 
 @dataclass(frozen=True)
-class FollowedTable:
+class CopiedTable:
     """A table of the source. `spec` is the one upstream."""
 
     spec: PostgresTable
@@ -55,11 +55,11 @@ class CopiedTables:
     stopped: dict[str, TableStopped]
 
 
-def smallest(connection: Connection, tables: Sequence[FollowedTable]) -> list[FollowedTable]:
+def smallest(connection: Connection, tables: Sequence[CopiedTable]) -> list[CopiedTable]:
     """The tables to be copied first: the small ones together, else the smallest one."""
     schemas, names = [t.spec.schema for t in tables], [t.spec.table for t in tables]
     sizes = dict(connection.execute(_SIZES, (schemas, names)).fetchall())
-    found: list[FollowedTable] = []
+    found: list[CopiedTable] = []
     left = GROUP_BYTES
     for size, place in sorted((sizes.get(place) or 0, place) for place in range(len(tables))):
         left -= size
@@ -73,7 +73,7 @@ def copy_tables(
     upstream: Upstream,
     spec: PostgresSource,
     exported: str,
-    tables: Sequence[FollowedTable],
+    tables: Sequence[CopiedTable],
     time: Time,
     progress: Callable[[str, int], None],
 ) -> CopiedTables:
@@ -116,7 +116,7 @@ def restamped(shard: Shard, files: Sequence[StagedFile], time: Time, alive: Call
     return [] if file is None else [file]
 
 
-def _check_keys(found: SnapshotTables, tables: Iterable[FollowedTable]) -> None:
+def _check_keys(found: SnapshotTables, tables: Iterable[CopiedTable]) -> None:
     for table in tables:
         name = table.spec.name
         try:
@@ -128,7 +128,7 @@ def _check_keys(found: SnapshotTables, tables: Iterable[FollowedTable]) -> None:
 
 
 def _check_unchanged(
-    upstream: Upstream, spec: PostgresSource, found: SnapshotTables, tables: Iterable[FollowedTable]
+    upstream: Upstream, spec: PostgresSource, found: SnapshotTables, tables: Iterable[CopiedTable]
 ) -> None:
     """The copies read the definitions as they were at the time, and not those of the snapshot."""
     with upstream.connect() as connection:
@@ -142,7 +142,7 @@ def _compare(
     upstream: Upstream,
     found: SnapshotTables,
     staged: dict[str, list[StagedFile]],
-    tables: Sequence[FollowedTable],
+    tables: Sequence[CopiedTable],
     time: Time,
 ) -> None:
     """Puts the difference in place of contents whose shard has rows, and takes tables away that stopped."""

@@ -23,7 +23,7 @@ from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, Post
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.contents.copied_rows import copied_blocks, parsed
-from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
+from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, UpstreamTable, find_table
 from tidemark_replica.storage.postgres.values.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -131,7 +131,7 @@ class Snapshot:
             self._written.append((of.ingested.shard.location, file))
         return file
 
-    def _locked(self, connection: Connection, table: PostgresTable) -> TableDefinition:
+    def _locked(self, connection: Connection, table: PostgresTable) -> UpstreamTable:
         find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
         name = sql.Identifier(table.schema, table.table)
         connection.execute(sql.SQL("lock table only {} in access share mode").format(name))
