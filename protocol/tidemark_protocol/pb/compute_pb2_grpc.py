@@ -82,7 +82,7 @@ class ComputeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """What is installed and how far the shards are: for a controller that restarts.
+        """The installed dataflows, and how far the shards are: for a controller that restarts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -163,7 +163,7 @@ class GatewayServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Why(self, request, context):
-        """What holds a frontier back.
+        """The causes that hold a frontier back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -205,7 +205,7 @@ class GatewayServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Top(self, request, context):
-        """What each dataflow keeps and takes on each replica.
+        """The state and the cost of each dataflow on each replica.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

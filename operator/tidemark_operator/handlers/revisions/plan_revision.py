@@ -101,7 +101,7 @@ class RevisionPlanner:
         Raises:
             Waiting: something that the revision needs is not known yet.
             PlannerUnavailable: the planner does not answer.
-            PlannerBusy: another plan takes long; the Dataflow is in line.
+            PlannerBusy: the planner works on a plan that takes long; this one waits for its turn.
         """
         match decide(state, self._context.registry.dataflows(state.key.namespace)):
             case Serve():
