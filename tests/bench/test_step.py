@@ -66,9 +66,10 @@ OPTIONS = {"step": ["--peers", ""], "hydrate": ["--peers", "", "--queries", "q3,
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A cache of the tests' own, with the control plane that is built already: a build takes ten minutes."""
-    cache, built = tmp_path_factory.mktemp("cache"), BuildCache.of(os.environ).root / "control-plane"
-    if built.exists():
-        (cache / "control-plane").symlink_to(built)
+    cache, shared = tmp_path_factory.mktemp("cache"), BuildCache.of(os.environ).root
+    if (shared / "control-plane").exists():
+        for name in ("control-plane", "lock"):
+            (cache / name).symlink_to(shared / name)
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TIDEMARK_CACHE": str(cache)}
 
 

@@ -124,6 +124,12 @@ def test_an_instance_that_cannot_be_read_keeps_its_storage(
         assert asked(harness, location, at=location) == location, "who is published there stays"
 
 
+def test_an_instance_that_cannot_be_read_any_more_keeps_the_storage_that_it_had(harness: OperatorHarness) -> None:
+    harness.put(UNREADABLE, None)
+    assert harness.context.instance("ns", "default") is None
+    assert asked(harness, "/lake/spent") == "/lake/spent"
+
+
 @pytest.mark.parametrize("was_read", [True, False])
 def test_what_an_instance_allows_is_unknown_where_it_cannot_be_read(harness: OperatorHarness, was_read: bool) -> None:
     """It does not count as an instance that is gone: what was read last holds, and an older Dataflow of it has its

@@ -14,7 +14,7 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek, ShardTarget
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import PeekRows
 from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_protocol.plan.expr import ColumnRef, Literal
+from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, ColumnType
 from tidemark_replica.events.jobs import Jobs
@@ -26,7 +26,6 @@ from tidemark_replica.process.replica import LOOKUP_THREADS, PEEK_THREADS
 COLUMN = Column("k", BIGINT)
 WHOLE = MapFilterProject((ColumnType(BIGINT),))
 FILTERED = MapFilterProject((ColumnType(BIGINT),), predicates=(Literal("true", BOOLEAN),))
-WHILE = MapFilterProject((ColumnType(BIGINT),), upper=(ColumnRef(0, BIGINT),))
 INDEX = IndexTarget(GlobalId("i"))
 TABLE = ShardTarget(GlobalId("t"), ShardMetadata(ShardId("t"), "/t", (COLUMN,)))
 KEYS = ((Literal("7", BIGINT),),)
@@ -34,8 +33,8 @@ KEYS = ((Literal("7", BIGINT),),)
 
 @pytest.mark.parametrize(
     ("target", "mfp", "keys"),
-    [(TABLE, WHOLE, None), (INDEX, WHOLE, None), (INDEX, FILTERED, KEYS), (INDEX, WHILE, KEYS)],
-    ids=["a table", "a whole index", "expressions", "rows of a time"],
+    [(TABLE, WHOLE, None), (INDEX, WHOLE, None), (INDEX, FILTERED, KEYS)],
+    ids=["a table", "a whole index", "expressions"],
 )
 def test_a_lookup_is_answered_while_others_are_read(
     target: IndexTarget | ShardTarget, mfp: MapFilterProject, keys: tuple[tuple[Literal, ...], ...] | None

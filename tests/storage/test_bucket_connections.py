@@ -205,7 +205,7 @@ def test_a_flapping_connection_loses_and_doubles_nothing(followed: Followed) -> 
                 followed.is_whole()
             followed.proxy.heal()
             until(followed.is_whole)
-        until(lambda: followed.status() == "running: ")
+            until(lambda: followed.status() == "running: ")
 
 
 @pytest.mark.parametrize("how", ["swallow", "stand_still"])

@@ -51,9 +51,8 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     relation = next(r for r in request.catalogue.relations if r.id == base.id)
     mfp = _checked(catalyst, base, fused)
     columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
-    literals, others = key_literals(relation, mfp.predicates)
-    if not (mfp.lower or mfp.upper):  # a replica reads together what has keys and no filter
-        mfp = replace(mfp, predicates=others)
+    literals, filters = key_literals(relation, mfp.predicates)
+    mfp = replace(mfp, predicates=filters)
     return fits_wire(PlannedPeek(relation.id, mfp, end.finishing, columns, literals))
 
 

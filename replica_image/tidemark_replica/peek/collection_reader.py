@@ -136,7 +136,9 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
     """The rows of a shard, before order and offset. Raises CollectionInError, ResultTooLarge, NotReadable,
-    JobCancelled."""
+    JobCancelled, PlanNotAllowed."""
+    if peek.literals is not None:
+        raise PlanNotAllowed(f"peek {peek.uuid} has the keys of an index, and {peek.target.id} is a shard")
     check_fits(shard.schema, peek)
     source, over = shard_at(shard, peek.mfp, peek.timestamp, arrow=reading.arrow)
     here = partial(source.through, reading.open_shard, partial(_check_wanted, reading.stopped))

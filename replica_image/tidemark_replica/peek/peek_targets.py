@@ -81,6 +81,5 @@ class InstalledPeekTargets:
 
 def _is_lookup(peek: Peek) -> bool:
     """Whether the peek reads rows of given keys of an index and computes nothing."""
-    mfp = peek.mfp
-    computes = mfp.expressions or mfp.predicates or mfp.lower or mfp.upper
+    computes = peek.mfp.expressions or peek.mfp.predicates
     return not isinstance(peek.target, ShardTarget) and peek.literals is not None and not computes

@@ -92,10 +92,12 @@ def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataf
         try:
             kept = storage_location(body)
         except ResourceError:
-            if location not in own_places:
+            if (running := context.running(key.namespace, key.name)) is None:
+                if location in own_places:
+                    continue
                 why = "may keep its tables there: this version of the operator cannot read it"
                 raise _taken_by(key, state, location, why) from None
-            continue
+            kept = running.config.storage_location
         if overlaps(location, kept):
             raise _taken_by(key, state, location, "keeps its tables there")
     for key, at in _published_by_others(context, state.key):
