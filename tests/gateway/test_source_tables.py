@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.gateway.source_tables import BEHIND_SECONDS, NAMES, REPORTS, registered
+from tests.gateway.source_tables import BEHIND_SECONDS, NAMES, PINNED, REPORTS, registered
 from tests.gateway.test_metrics import fleet
 from tidemark_operator import metrics
+from tidemark_operator.gateway.explanations import why_snapshot
 from tidemark_operator.handlers.publish.status_documents import Ingested, TableStatus, urgent
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.relations import rows
 from tidemark_operator.kube.cache import Cache
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.ingestion import FilesSource, PostgresSource, SourceSpec
+from tidemark_protocol.plan.kafka import KafkaSource
 
 TABLE = {"namespace": "ns", "instance": "default", "source": "shop"}
 
@@ -89,6 +93,28 @@ def test_frontiers_have_the_backlog_of_a_table_in_the_units_of_its_source() -> N
     assert (orders.behind, orders.unit, orders.snapshot_percent, orders.stopped) == (3, "versions", 40, True)
     assert not lines.HasField("behind")
     assert not lines.stopped
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (PostgresSource("h", 5432, "d", "s", "p", ()), "its contents are copied (40%), and it stands still until then"),
+        (FilesSource(()), "DataSource shop: on replica r1; its first rows are read (40%)"),
+        (KafkaSource(("b:9092",), ()), "DataSource shop: on replica r1; its first rows are read (40%)"),
+    ],
+)
+def test_why_says_how_the_first_rows_of_its_kind_come(
+    source: SourceSpec, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of PostgreSQL stands still meanwhile; those of files and topics move with each tick."""
+    monkeypatch.setattr(why_snapshot, "_conditions", lambda *_: ("", "on replica r1"))
+    given = context()
+    (state,) = given.registry.sources("ns")
+    state.pinned = replace(PINNED, source=source)
+    found = why_snapshot.snapshot(given, "ns")
+
+    assert found["shop.orders"].runs == says
+    assert found["shop.lines"].runs == "DataSource shop: on replica r1", "all its first rows are there"
 
 
 @pytest.mark.parametrize("at", range(len(REPORTS)))

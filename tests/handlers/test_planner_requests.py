@@ -137,6 +137,8 @@ def counted(*tables: TableReport, follows: Sequence[DataflowRevision] = ()) -> d
         (TableReport("a", 5_000, behind=3, unit="files"), None),  # not read to its end yet
         (TableReport("a", 5_000, behind=3, unit="bytes"), 4096),  # of PostgreSQL's log
         (TableReport("a", 5_000, behind=5_000, unit="offsets"), 4096),  # of a topic that is written all the time
+        (TableReport("a", 5_000, unit="offsets"), None),  # of a topic whose ends are not known yet
+        (TableReport("a", 5_000, unit="bytes"), 4096),
         (TableReport("a", 5_000, behind=5_001, unit="events"), None),
         (TableReport("a", 5_000, snapshot_percent=40, unit="bytes"), None),
     ],

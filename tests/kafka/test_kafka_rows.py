@@ -23,6 +23,7 @@ from tests.kafka.topics import (
     producer,
     spec_of,
     transactions,
+    upper,
 )
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.ids import Time
@@ -76,10 +77,13 @@ def test_the_first_rows_are_told_in_percent(kafka: Broker, tmp_path: Path) -> No
     produce(kafka, topic, *({"id": i, "name": "x" * 100} for i in range(100)))
     spec = spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS[:1]), max_bytes_per_tick=2_000)
     with Run(tmp_path, spec) as run:
-        run.tick(2)
-        while len(oks(tmp_path, "t")) < 100:
-            run.tick()
+
+        def has_all() -> bool:
             told.append(run.source.progress()["t"].snapshot_percent)
+            return len(oks(tmp_path, "t")) == 100
+
+        run.until(lambda: upper(tmp_path, "t") > 0)
+        run.until(has_all)
         produce(kafka, topic, {"id": 100})
         run.until(lambda: len(oks(tmp_path, "t")) == 101)
         told.append(run.source.progress()["t"].snapshot_percent)
@@ -89,7 +93,7 @@ def test_the_first_rows_are_told_in_percent(kafka: Broker, tmp_path: Path) -> No
     assert told[-2:] == [None, None]
     produce(kafka, topic, *({"id": i} for i in range(101, 200)))
     with Run(tmp_path, spec) as run:
-        run.tick(2)
+        run.until(lambda: len(oks(tmp_path, "t")) > 101)
         assert run.source.progress()["t"].snapshot_percent is None
 
 

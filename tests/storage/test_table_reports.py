@@ -6,9 +6,11 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.storage.delta_tables import Upstream, ingester, spec_of, tick
@@ -25,6 +27,7 @@ from tidemark_replica.storage.delta import followed_table
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
+from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.table_reports import SnapshotProgress, TableErrors
@@ -129,6 +132,58 @@ def test_the_progress_of_the_first_rows_ends_where_there_were_rows_as_the_table_
     progress.begin("u", 0)
     assert progress.percent("u", 0, 0) is None
     assert progress.percent("u", 0, 5) is None, "it had no rows, and is level"
+
+
+def test_must_a_topic_that_is_created_anew_have_no_negative_percent() -> None:
+    """Its table goes on before the offset at which it began: also where the end was not known before."""
+    for first in ((500, 500), (500, None)):
+        progress = SnapshotProgress()
+        progress.begin("t", 500)
+        progress.percent("t", *first)
+        told = [progress.percent("t", done, 1000 - done) for done in (0, 400, 600, 1000)]
+        assert told == [None] * 4
+
+
+class Ends:
+    """A client that knows these high watermarks; it raises where it does not know the partition."""
+
+    def __init__(self, **of: int) -> None:
+        self.of = of
+
+    def assign(self, partitions: object) -> None: ...
+
+    def get_watermark_offsets(self, at: TopicPartition, cached: bool) -> tuple[int, int]:
+        assert cached
+        if f"p{at.partition}" not in self.of:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return 0, self.of[f"p{at.partition}"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "lag"),
+    [
+        ({"p0": 100, "p1": 5}, 95),  # the end of p1 is older than what was read
+        ({"p0": 100, "p1": -1001}, None),
+        ({"p0": -1001, "p1": 7}, None),
+        ({"p0": 100}, None),
+    ],
+)
+def test_must_the_lag_of_a_topic_be_unknown_until_all_ends_are_known(ends: dict[str, int], lag: int | None) -> None:
+    """An unknown end is no sign that the table has all first rows."""
+    client: Any = Ends(**ends)
+    reader, progress = TopicReader(client, "t", {0: 5, 1: 7}), SnapshotProgress()
+    assert reader.lag(reader.offsets) == lag
+    progress.begin("t", 12)
+    progress.percent("t", 12, reader.lag(reader.offsets))
+    client.of = {"p0": 100, "p1": 12}
+    assert progress.percent("t", 62, reader.lag({0: 50, 1: 12})) == (50 if lag is None else 52)
+
+
+def test_must_a_client_that_no_broker_answered_know_no_lag() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    reader = TopicReader(Consumer(settings), "t", {0: 5})
+    assert reader.lag(reader.offsets) is None
+    reader.close()
 
 
 class Failing(TpchIngestion):

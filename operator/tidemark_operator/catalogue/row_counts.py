@@ -46,8 +46,10 @@ def row_counts(sources: Iterable[SourceState]) -> dict[GlobalId, int | None]:
 
 
 def _count(report: TableReport) -> int | None:
-    """A topic that is written all the time always lacks some rows: it is counted if it has most of them. PostgreSQL's
-    slot keeps bytes of the log behind even if the table lacks no row."""
+    """A topic that is written all the time always lacks some rows: it is counted if it has most of them, which is not
+    known until its ends are. PostgreSQL's slot keeps bytes of the log behind even if the table lacks no row."""
+    if report.unit == "offsets" and report.behind is None:
+        return None
     missing = report.behind or 0
     lacks_rows = missing > report.rows if report.unit in ("offsets", "events") else missing and report.unit != "bytes"
     if lacks_rows or report.snapshot_percent is not None or report.rows <= 0:

@@ -68,15 +68,23 @@ class SnapshotProgress:
 
     def percent(self, table: str, done: int, missing: int | None) -> int | None:
         """The percent that is read; None where that is not known, and once all is. `missing`: what the source has and
-        the table lacks, None where that is not known. The first one that is known says where the first rows end."""
+        the table lacks, None where that is not known. The first one that is known says where the first rows end.
+        Of a table that goes on before its begin, as with a topic that was created anew, it is not known any more."""
         began = self._began.get(table)
+        if began is not None and done < began:
+            self._forget(table)
+            return None
         if began is None or missing is None:
             return None
         end = self._ends.setdefault(table, done + missing)
         if not missing or done >= end:
-            del self._began[table], self._ends[table]
+            self._forget(table)
             return None
         return 100 * (done - began) // (end - began)
+
+    def _forget(self, table: str) -> None:
+        self._began.pop(table, None)
+        self._ends.pop(table, None)
 
 
 def table_reports(

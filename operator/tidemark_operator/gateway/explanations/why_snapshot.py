@@ -14,6 +14,7 @@ from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
+from tidemark_protocol.plan.ingestion import PostgresSource
 
 # conditions in order: each needs those before it
 _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
@@ -58,11 +59,19 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
     percents = {t.table: t.snapshot_percent for t in state.report.tables} if state.report is not None else {}
     for table, ingested in tables:
-        percent = percents.get(table)
-        says = runs if percent is None else f"its contents are copied ({percent}%), and it stands still until then"
+        says = _says(state, runs, percents.get(table))
         known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
         name = f"{state.key.name}.{table}"
         yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=says)
+
+
+def _says(state: SourceState, runs: str, percent: int | None) -> str:
+    """A table of PostgreSQL has no row before all are copied; others take their first rows tick by tick."""
+    if percent is None:
+        return runs
+    if state.pinned is not None and isinstance(state.pinned.source, PostgresSource):
+        return f"its contents are copied ({percent}%), and it stands still until then"
+    return "; ".join(filter(None, (runs, f"its first rows are read ({percent}%)")))
 
 
 def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> Iterator[RelationSnapshot]:

@@ -311,7 +311,8 @@ class FollowedTopic:
         return self._reader.offsets if self._reader is not None else {}
 
     def lag(self, bound: Position | None) -> int | None:
-        """Offsets that the table is behind; None while no client is open. `bound`: its position, None without one."""
+        """Offsets that the table is behind; None while no client is open, or it does not know the ends of all
+        partitions. `bound`: the table's position, None without one."""
         if self._reader is None:
             return None
         if bound is None or not self._prefix:

@@ -82,13 +82,18 @@ class TopicReader:
             self._consumer.resume([TopicPartition(self._topic, p) for p in goes])
         self._paused = set(partitions)
 
-    def lag(self, offsets: Mapping[int, int]) -> int:
-        """The number of offsets that the ends are ahead of these, by what the client knows without asking."""
+    def lag(self, offsets: Mapping[int, int]) -> int | None:
+        """The number of offsets that the ends are ahead of these, by what the client knows without asking; None while
+        it does not know the end of one of the partitions, as before the first answer of its broker."""
         total = 0
         for partition, offset in offsets.items():
-            with contextlib.suppress(KafkaException):
+            try:
                 _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
-                total += max(0, high - offset)
+            except KafkaException:
+                return None
+            if high < 0:
+                return None
+            total += max(0, high - offset)
         return total
 
     def close(self) -> None:
