@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig, RunIngestion
 from tidemark_protocol.messages.responses import Description, IngestionStatus
+from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan.dataflow import SourceImport, SubscribeSink
 from tidemark_protocol.plan.ingestion import IntrospectionSource, PostgresSource, PostgresTable, SourceSpec
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
@@ -175,6 +177,50 @@ def test_replicas_of_an_older_image_do_not_ingest_what_they_do_not_know(spec: Bo
     assert first == (Ingester(R2, WriterTerm(2)), [R2], None)
     assert none == (Ingester(R2, WriterTerm(2)), [], "ImageTooOld")
     assert both == (Ingester(R2, WriterTerm(2)), [R2], None)
+
+
+def test_replicas_of_an_older_image_get_no_successors() -> None:
+    """The first table goes on; the condition says what is in the way."""
+
+    async def older(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> list[Any]:
+        tables = [{"name": "t", "table": "t", "columns": ["n", "m"]}]
+        whole = {"instance": "default", "postgres": {**DATABASE, "tables": tables}}
+        held = {"finalizers": [FINALIZER], "resourceVersion": "8"}
+        source = body("DataSource", whole, "s", uid=INGESTION.id, creationTimestamp="2026-01-01T00:00:00Z", **held)
+        harness.cache.put(KEY, source)
+        harness.context.registry.allowed_hosts = AllowedHosts.parse(["db:5432"])
+        first = PostgresTable("t", "public", "t", ("n",), columns=COLUMNS)
+        state.pinned = replace(INGESTION, source=PostgresSource("db", 5432, "d", "s", "p", (first,)), tables=())
+        await reconciler.reconcile(KEY, source)
+        return [state.edit, state.failure]
+
+    edit, failure = ingested(older)
+    assert (edit.reason, failure) == ("ImageTooOld", None)
+    assert "the successors of its tables: upgrade it" in edit.message
+
+
+@pytest.mark.parametrize("knowing", [R1, R2])
+def test_slots_are_released_by_a_replica_that_knows_the_successors_of_the_source(knowing: ReplicaId) -> None:
+    """Also where the ingester, which is r1, has an older image by now."""
+
+    async def released(harness: OperatorHarness, state: SourceState, _: DataSourceReconciler) -> list[Any]:
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        asked = list[ReplicaId]()
+        for replica, each in running.replicas.items():
+            words = SUPPORTED_FEATURES if replica == knowing else ()
+            each.description = Description("incarnation", None, 0, (), (), (), words)
+            connection = cast(Any, each.connection)
+            connection.release = partial(release, asked, replica)
+        source = replace(INGESTION, source=PostgresSource("db", 5432, "d", "s", "p", (SUCCESSOR,)))
+        assert await running.release(R1, source) == ""
+        return asked
+
+    async def release(asked: list[ReplicaId], replica: ReplicaId, _: bytes) -> compute_pb2.ReleaseSourceResponse:
+        asked.append(replica)
+        return compute_pb2.ReleaseSourceResponse()
+
+    assert ingested(released) == [knowing]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from tidemark_operator.planning.table_edit import EvolvingSource
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.messages.responses import Description, ShardDeleted
 from tidemark_protocol.pb import compute_pb2
@@ -94,6 +95,7 @@ class Edited:
         self.running, replica = running, cast(Any, running)
         running.replicas[R1].online = True
         replica.inspect, replica.describe = self.inspect, self.describe
+        replica.is_too_old_for = lambda _: False
         replica.delete_shard = lambda _, id, location: self.deleted.append(id)
 
     async def inspect(self, source: FilesSource) -> compute_pb2.InspectSourceResponse:
@@ -123,8 +125,7 @@ class Edited:
         """The names of the tables that r1 was told to ingest."""
         running = self.running.core.ingestions.get(GlobalId(UID))
         assert running is not None
-        _, command = running
-        return [table.table.name for table in command.ingestion.tables]
+        return [table.table.name for table in running[1].ingestion.tables]
 
     @property
     def numbers(self) -> list[int]:
@@ -181,8 +182,8 @@ UPSTREAM: dict[str, Body] = {
 
 @pytest.mark.parametrize("kind", UPSTREAM)
 def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """The earlier table is ingested as long as a Dataflow reads it; SQL's name is the successor's. The replica is not
-    asked more often than once a minute."""
+    """The earlier table is ingested as long as a Dataflow reads it, one of PostgreSQL until its successor has rows;
+    SQL's name is the successor's. The replica is not asked more often than once a minute."""
     now, names, document = 1000.0, ["a"], followed(kind, UPSTREAM[kind])
     monkeypatch.setattr(table_edits, "monotonic", lambda: now)
 
@@ -225,6 +226,8 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
         assert state.edit is None
 
         source.harness.context.registry.forget(reader.key)
+        assert await reconcile() == (["t", "t.2"] if kind == "postgres" else ["t.2"])
+        source.harness.context.fleet.book("ns").observe(ShardId(f"{UID}/t.2/v1"), Frontier.at(9), Frontier.at(8))
         assert await reconcile() == ["t.2"]
         names.append("map")
         now += EVOLVE_SECONDS

@@ -185,6 +185,23 @@ def test_what_leaves_rows_as_they_are_stops_nothing(database: Database, tmp_path
         assert [row[1] for row in rows(tmp_path, "t")] == [10 + len(harmless)]
 
 
+def test_a_column_comes_that_a_publication_with_a_list_leaves_out(database: Database, tmp_path: Path) -> None:
+    """The columns that are followed are published still. Those of a table that is inspected then are not."""
+    database.run(
+        "create table listed (id int primary key, note text); insert into listed values (1, 'a')",
+        "alter publication everything add table listed (id, note)",
+    )
+    listed = PostgresTable("listed", "public", "listed")
+    with ingesting(tmp_path, database.spec(listed)) as one:
+        tick(one, 1000)
+        database.run("alter table listed add n int default 7", "insert into listed values (2, 'b')")
+        tick(one, 1100)
+        assert not source_of(one).stopped()
+    assert rows(tmp_path, "listed") == Counter([(1, "a"), (2, "b")])
+    with pytest.raises(SourceUnusable, match="leaves out column n; publish it"):
+        database.spec(listed)
+
+
 def test_a_table_that_a_publication_names_is_never_unlogged(database: Database) -> None:
     """PostgreSQL refuses it, so VACUUM FULL and the like need not stop such a table."""
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="because it is part of a publication"):

@@ -223,6 +223,22 @@ def test_other_columns_of_a_table_of_postgres_are_a_successor() -> None:
     assert "is ingested as table d still" in table_edit(of_database(second), database("e", table="d")).refused
 
 
+def test_a_table_of_postgres_goes_once_the_next_one_has_rows() -> None:
+    """So that a reader of the name finds some; both go where the spec names neither."""
+    now = of_database(*database("d", "d.2", "d.3", columns=COLUMNS).tables)
+    first, second, _ = now.tables
+
+    def gone(removed: tuple[IngestedTable, ...], read: str, *begun: str) -> list[str]:
+        found = edits.removable(now, removed, read.split(), lambda table: table.table.name in begun)
+        return [table.table.name for table in found]
+
+    assert gone((first, second), "") == []
+    assert gone((first, second), "", "d.2") == ["d"]
+    assert gone((first, second), "", "d.3") == ["d", "d.2"]
+    assert gone(now.tables, "") == ["d", "d.2", "d.3"]
+    assert gone(now.tables, "d", "d.2") == ["d.2", "d.3"]
+
+
 def test_a_table_of_postgres_evolves() -> None:
     (first,) = database("d", columns=COLUMNS).tables
     found = [SourceTable("d", (*COLUMNS, Column("m", BIGINT)))]

@@ -136,6 +136,14 @@ class RunningInstance(InstanceFacade):
         """The message to clients while no replica is online."""
         return f"no replica of ComputeInstance {self.name} answers (`kubectl describe computereplicas` says why)"
 
+    @property
+    def too_old(self) -> str:
+        """The message to people where `is_too_old_for` holds."""
+        return (
+            f"the image of no connected replica of ComputeInstance {self.name} knows this kind of source, or the "
+            "successors of its tables: upgrade it, so that one of them ingests"
+        )
+
     def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
         """Send changed settings to all replicas, also to those that connect later. `max_result_bytes`: of one
         answer."""
@@ -233,9 +241,13 @@ class RunningInstance(InstanceFacade):
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
         """Have any replica inspect a source. Raises: Waiting where none answers that knows this kind."""
-        data, features = codec.encode(source), required_features(source)
-        able = {replica: state for replica, state in self.replicas.items() if state.understands(features)}
+        data, able = codec.encode(source), self._able(source)
         return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data)))[1]
+
+    def _able(self, message: SourceSpec | IngestionDescription) -> dict[ReplicaId, ReplicaState]:
+        """The replicas whose images know all that is in the message."""
+        features = required_features(message)
+        return {replica: state for replica, state in self.replicas.items() if state.understands(features)}
 
     def is_too_old_for(self, source: SourceSpec) -> bool:
         """Whether replicas are online, and the image of none of them knows this kind of source, and all in it."""
@@ -244,9 +256,10 @@ class RunningInstance(InstanceFacade):
 
     async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
         """Have a replica drop the replication slots of a deleted source: its ingester, if that is online, else any.
-        Returns why it could not; empty if it did. Raises: Waiting where none answers."""
-        data, state = codec.encode(description), self.replicas.get(ingester)
-        asked = {ingester: state} if state is not None and state.online else self.replicas
+        Returns why it could not; empty if it did. Raises: Waiting where none answers that knows all in the source."""
+        data, able = codec.encode(description), self._able(description)
+        state = able.get(ingester)
+        asked = {ingester: state} if state is not None and state.online else able
         answer = await ask_any(self.namespace, self.name, asked, lambda replica: replica.release(data))
         return answer[1].error
 

@@ -274,13 +274,14 @@ def removable(
 ) -> tuple[IngestedTable, ...]:
     """The tables of `removed`, which the spec does not name, that nobody reads and nothing needs. `read`: names of
     tables with readers, or that may have some. A written table is needed by the next one of its name as long as that
-    one stays and, as far as is known, has not begun with its rows; the last one by the name, which the spec may name
-    again, as long as one before it is read."""
+    one stays and, as far as is known, has not begun with its rows; a table of PostgreSQL as long, so that one has
+    rows. The last written one is needed by the name, which the spec may name again, as long as one before it is read.
+    """
     idle = [table for table in removed if named_in(pinned, table) not in read]
-    if not isinstance(pinned.source, WrittenSource):
+    if not isinstance(pinned.source, WrittenSource | PostgresSource):
         return tuple(idle)
     names = {table.table.name for table in pinned.tables}
-    last = newest(names)
+    last = newest(names) if isinstance(pinned.source, WrittenSource) else {}
     stay = names - {table.table.name for table in idle} | {last[one] for one in map(spec_name, read) if one in last}
     for table in sorted(idle, key=lambda each: number(each.table.name), reverse=True):
         later = _next(table, pinned)

@@ -137,7 +137,7 @@ class DataSourceReconciler:
             running.drop_ingestion(GlobalId(state.uid))
             return None
         if running.is_too_old_for(source.source if state.pinned is None else state.pinned.source):
-            state.failure = IngestionFailure(IMAGE_TOO_OLD, _too_old(running))
+            state.failure = IngestionFailure(IMAGE_TOO_OLD, running.too_old)
         elif state.failure is not None and state.failure.reason == IMAGE_TOO_OLD:
             state.failure = None
         if state.pinned is None:
@@ -270,13 +270,6 @@ class DataSourceReconciler:
             if state.ingester is not None and replica_id(replica.meta.name, each.shape) == state.ingester.replica
         ]
         return bool(observed) and Phase.RUNNING not in observed
-
-
-def _too_old(running: RunningInstance) -> str:
-    return (
-        f"the image of no connected replica of ComputeInstance {running.name} knows this kind of source, or the "
-        "successors of its tables: upgrade it, so that one of them ingests"
-    )
 
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:

@@ -52,6 +52,7 @@ from tidemark_operator.planning.table_edit import (
     with_unknown_relations,
 )
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.conditions.instance import IMAGE_TOO_OLD
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.ingestion import (
@@ -163,6 +164,8 @@ class TableEdits:
             return _Added()
         if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
             return _Added(failure=own)
+        if running.is_too_old_for(new):
+            return _Added(failure=IngestionFailure(IMAGE_TOO_OLD, running.too_old))
         if self._inspections.pause(state.key, new):
             return _Added(failure=state.edit or _IN_LINE)
         added = await self._inspect(state, new, instance.location, running)

@@ -301,7 +301,10 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
 
 
 def _check_published(spec: PostgresSource, table: PostgresTable, names: Sequence[str], membership: Membership) -> None:
-    published, wanted = membership.columns or (), table.names or names
+    """Raises TableStopped where the publication leaves out a column that is declared, or that was found when the table
+    was inspected; before that, any column of the table. `names`: of the columns that can be published."""
+    published, followed = membership.columns or (), [column.name for column in table.columns or ()]
+    wanted = table.names or followed or names
     if missing := [name for name in wanted if name in names and name not in published]:
         raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} leaves out column {missing[0]}; publish it")
 
