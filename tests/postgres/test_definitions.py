@@ -197,7 +197,11 @@ def test_a_column_comes_that_a_publication_with_a_list_leaves_out(database: Data
         database.run("alter table listed add n int default 7", "insert into listed values (2, 'b')")
         tick(one, 1100)
         assert not source_of(one).stopped()
+        database.run("alter publication everything set table listed (id, note, n)", "insert into listed values (3)")
+        tick(one, 1200)
+        assert source_of(one).stopped()["listed"].startswith("NotPublished")
     assert rows(tmp_path, "listed") == Counter([(1, "a"), (2, "b")])
+    database.run("alter publication everything set table listed (id, note)")
     with pytest.raises(SourceUnusable, match="leaves out column n; publish it"):
         database.spec(listed)
 

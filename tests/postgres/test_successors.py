@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.postgres import databases
-from tests.postgres.databases import Database, source_of, tick, tick_until_begun
+from tests.postgres.databases import Database, connect, source_of, tick, tick_until_begun
 from tests.postgres.test_stops import ingesting, rows, ticks_read_everything
 from tests.storage.ingestion_samples import description
 from tests.waiting import until
@@ -103,6 +103,27 @@ def test_rows_that_are_written_anew_may_have_other_values(database: Database, tm
         source_of(one)._due["t.2"] = 0.0
         tick_until_begun(one, 8100)
         assert (reasons(one), ids(tmp_path, "t.2")) == ({}, Counter([1, 2, 3, 4]))
+
+
+def test_a_default_that_vacuum_full_writes_into_the_rows(database: Database, tmp_path: Path) -> None:
+    """As ALTER TABLE may have written other values: but that makes the table of long values anew, too."""
+    database.run(
+        "create table bare (id int primary key); create table long (id int primary key, note text)",
+        "insert into bare values (1); insert into long values (1)",
+        "drop publication everything; create publication everything for table bare, long",
+        "alter table bare add n int default 7; alter table long add n int default 7",
+    )
+    tables = [PostgresTable(name, "public", name) for name in ("bare", "long")]
+    with ingesting(tmp_path, database.spec(*tables)) as one:
+        tick(one, 1000)
+        with connect(database.server, database.name, autocommit=True) as connection:
+            connection.execute("vacuum full bare")
+            connection.execute("vacuum full long")
+        database.run("insert into bare values (2)", "insert into long values (2)")
+        tick(one, 1100)
+        assert reasons(one) == {"bare": "ColumnChanged"}
+        assert "column n was altered, or PostgreSQL wrote its default into the rows" in source_of(one).stopped()["bare"]
+    assert (ids(tmp_path, "bare"), ids(tmp_path, "long")) == (Counter([1]), Counter([1, 2]))
 
 
 def test_what_stops_or_empties_one_reaches_the_other(database: Database, tmp_path: Path) -> None:

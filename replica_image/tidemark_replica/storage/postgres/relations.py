@@ -122,7 +122,11 @@ class PinnedTable:
         if any(replace(one, changed_by="") not in [replace(c, changed_by="") for c in now.columns] for one in changed):
             raise TableStopped(COLUMN_CHANGED, "a declared column was dropped, retyped or renamed, and is back")
         if changed and self._is_perhaps_altered(now):
-            raise TableStopped(COLUMN_CHANGED, f"column {changed[0].name} was altered, and all rows were written anew")
+            raise TableStopped(
+                COLUMN_CHANGED,
+                f"all rows were written anew: column {changed[0].name} was altered, or PostgreSQL wrote its default"
+                " into the rows",
+            )
         if changed and any(tuple(names) != now.membership.columns for names in described):
             raise TableStopped(
                 COLUMN_CHANGED, f"column {changed[0].name} was altered while its table had other columns"
