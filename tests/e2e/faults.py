@@ -27,6 +27,8 @@ from tests.waiting import BOUND, until
 from tidemark_devcluster.programs.build import ensure_toxiproxy
 from tidemark_devcluster.programs.progress import ProgressOutput
 
+ANSWER_SECONDS = 5.0
+
 
 class Bridge:
     """Listens on a loopback port; each connection goes on to the unix socket."""
@@ -77,9 +79,7 @@ class Proxy:
     def __init__(self, toxiproxy: Toxiproxy, name: str, upstream: int) -> None:
         self._toxiproxy, self._name = toxiproxy, name
         self.address = f"127.0.0.1:{free_port()}"
-        toxiproxy.ask(
-            "POST", "/proxies", name=name, listen=self.address, upstream=f"127.0.0.1:{upstream}", enabled=True
-        )
+        toxiproxy.add(name, self.address, f"127.0.0.1:{upstream}")
 
     def swallow(self) -> None:
         """Nothing passes in either direction, and nobody is told: no end, no reset."""
@@ -104,10 +104,16 @@ class Proxy:
         self._toxiproxy.ask("POST", f"/proxies/{self._name}", enabled=True)
 
     def heal(self) -> None:
+        """Without toxics again. Connections may end, also those of other ways of the program: a toxic whose client does
+        not read holds the program's locks."""
         self._toxiproxy.signal(SIGCONT)
-        for toxic in self._toxiproxy.ask("GET", f"/proxies/{self._name}/toxics"):
-            self._toxiproxy.ask("DELETE", f"/proxies/{self._name}/toxics/{toxic['name']}")
-        self.join()
+        try:
+            for toxic in self._toxiproxy.ask("GET", f"/proxies/{self._name}/toxics"):
+                path = f"/proxies/{self._name}/toxics/{toxic['name']}"
+                self._toxiproxy.ask("DELETE", path, seconds=ANSWER_SECONDS)
+            self.join()
+        except OSError:
+            self._toxiproxy.restart()
 
 
 class Toxiproxy:
@@ -115,20 +121,36 @@ class Toxiproxy:
 
     def __init__(self, folder: Path) -> None:
         program = ensure_toxiproxy(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
-        self._port = free_port()
-        with (folder / "toxiproxy.log").open("ab") as log:
-            command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._port, self._log = free_port(), folder / "toxiproxy.log"
+        self._command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]
+        self._ways: dict[str, dict[str, str | bool]] = {}
+        self._start()
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         until(self._answers)
 
-    def ask(self, method: str, path: str, **body: Any) -> Any:
+    def add(self, name: str, listen: str, upstream: str) -> None:
+        self._ways[name] = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+        self.ask("POST", "/proxies", **self._ways[name])
+
+    def restart(self) -> None:
+        """All ways are there again, without toxics."""
+        self._process.kill()
+        self._process.wait(BOUND)
+        self._start()
+        for way in self._ways.values():
+            self.ask("POST", "/proxies", **way)
+
+    def ask(self, method: str, path: str, *, seconds: float = BOUND, **body: Any) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}{path}",
             json.dumps(body).encode() if body else None,
             {"Content-Type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=BOUND) as answer:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
