@@ -29,7 +29,8 @@ from tidemark_protocol.vocabulary import entry_of, wire_name_of
 
 MAX_PLAN_BYTES = 16 * 1024 * 1024
 MAX_PLAN_DEPTH = 250
-LEAVES_KEPT, LEAF_CHARACTERS_MAX = 4096, 256
+LEAVES_KEPT, LEAF_CHARACTERS_MAX, LEAF_DEPTH_MAX = 4096, 256, 100
+"""Objects that are decoded once. A deep one is decoded as any other: each level takes frames of Python's stack."""
 _TAG = "@"
 _PLAIN = (str, int)
 T = TypeVar("T")
@@ -98,7 +99,11 @@ def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
         raise _too_deep()
     choices, classes = _allowed(expected)
     if isinstance(raw, dict):
-        return _object(raw, classes, where, depth)
+        cls = _class_of(raw, classes, where)
+        if depth < LEAF_DEPTH_MAX and all(map(_is_short, raw.values())):
+            with contextlib.suppress(MalformedPlan):  # what follows says where
+                return _leaf(cls, tuple(raw.items()), tuple(map(type, raw.values())))
+        return _object(raw, cls, where, depth)
     for choice in choices:
         if isinstance(raw, list) and typing.get_origin(choice) is tuple:
             return _array(raw, choice, where, depth)
@@ -133,15 +138,12 @@ def _sql_type(raw: str, where: str) -> SqlType:
         raise MalformedPlan(f"{where}: {error}") from None
 
 
-def _object(raw: dict[str, Any], classes: dict[str, Any], where: str, depth: int) -> Any:
+def _class_of(raw: dict[str, Any], classes: dict[str, Any], where: str) -> Any:
     tag = raw.get(_TAG)
     cls = classes.get(tag) if isinstance(tag, str) else None
     if cls is None:
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
-    if depth < MAX_PLAN_DEPTH and all(map(_is_short, raw.values())):
-        with contextlib.suppress(MalformedPlan):  # what follows says where
-            return _leaf(cls, tuple(raw.items()), tuple(map(type, raw.values())))
-    return _built(raw, cls, where, depth)
+    return cls
 
 
 def _is_short(value: Any) -> bool:
@@ -152,10 +154,10 @@ def _is_short(value: Any) -> bool:
 def _leaf(cls: Any, items: tuple[tuple[str, Any], ...], kinds: tuple[type, ...]) -> Any:
     """An object without parts, such as a column: a plan has the same one many times, and so have plans of one view.
     `kinds`: of the values, since `1 == True`."""
-    return _built(dict(items), cls, "", 0)
+    return _object(dict(items), cls, "", 0)
 
 
-def _built(raw: dict[str, Any], cls: Any, where: str, depth: int) -> Any:
+def _object(raw: dict[str, Any], cls: Any, where: str, depth: int) -> Any:
     tag, fields = raw[_TAG], _fields(cls)
     unknown = raw.keys() - fields.keys() - {_TAG}
     if unknown:
