@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
@@ -50,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--lane-ledger") is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config, config.getoption("--lane-ledger")))
 
