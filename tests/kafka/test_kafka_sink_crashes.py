@@ -31,20 +31,20 @@ from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
-from tidemark_replica.sinks.kafka.session import Session
+from tidemark_replica.sinks.kafka.session import ProducerSession
 from tidemark_replica.sinks.kafka.stop import Overtaken
 
 shard, sink, step = open_shard(sys.argv[1]), codec.decode(Path(sys.argv[2]).read_bytes(), KafkaSink), sys.argv[3]
 if step:
     name, when = step.split()
-    real = getattr(Session, name)
+    real = getattr(ProducerSession, name)
     def dying(session, *arguments):
         if when == "after":
             real(session, *arguments)
         if name == "_produce":
             session._producer.flush(30)
         os.kill(os.getpid(), signal.SIGKILL)
-    setattr(Session, name, dying)
+    setattr(ProducerSession, name, dying)
 topic = topic_of(sink, 20)
 print("begin", flush=True)
 while True:

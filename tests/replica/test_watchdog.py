@@ -75,7 +75,7 @@ def test_one_that_is_stopped_says_nothing_more() -> None:
 
 def test_crash_a_log_that_is_stuck_as_well_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     """Whoever writes to it holds its lock; so the watchdog's own words wait, and the process ends without them."""
-    held = "import logging, threading; from tidemark_replica.process import watchdog; watchdog.WORDS_SECONDS = 0.2; "
+    held = "import logging, threading; from tidemark_replica.process import watchdog; watchdog.DUMP_SECONDS_MAX = 0.2; "
     held += "handler = logging.StreamHandler(); logging.getLogger().addHandler(handler); "
     held += "threading.Thread(target=lambda: (handler.acquire(), threading.Event().wait()), daemon=True).start(); "
     held += (
