@@ -53,7 +53,7 @@ def test_an_open_batch_stays_readable(tmp_path: Path) -> None:
     cache.close_deleted()
     assert sorted(segment.rows.column(1).to_pylist()) == list(range(LARGE))
     del segment
-    assert not is_mapped(tmp_path)
+    until(lambda: not is_mapped(tmp_path))  # the thread that closes deleted batches may hold one for a moment
 
 
 def test_copies_of_small_batches_go_with_their_files(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_sweeper_thread_does_not_keep_a_cache_alive(tmp_path: Path) -> None:
     del cache
     gc.collect()
     assert found() is None
-    assert not is_mapped(tmp_path)
+    until(lambda: not is_mapped(tmp_path))  # the thread that closes deleted batches may hold one for a moment
 
 
 def test_where_no_thread_can_be_started_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,5 +351,5 @@ def test_a_merge_keeps_nothing_open(tmp_path: Path) -> None:
     merged = read_result(tmp_path / "m1.json")
     assert merged is not None
     assert merged.rows == 4 * LARGE
-    assert not is_mapped(store.directory)
+    until(lambda: not is_mapped(store.directory))
     store.close()
