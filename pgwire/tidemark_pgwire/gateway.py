@@ -25,6 +25,7 @@ from tidemark_pgwire.errors import WireError
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.types import Column, SqlType
+from tidemark_protocol.wire.cancellation import is_canceled
 
 RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 """Between calls to a gateway that is away: a new leader takes some seconds."""
@@ -157,7 +158,7 @@ class GatewayLink:
                 except WireError as missing:  # the gateway cannot be found, so this call was not made
                     code, error = grpc.StatusCode.FAILED_PRECONDITION, missing
                 except asyncio.CancelledError:
-                    if _is_canceled():
+                    if is_canceled():
                         raise
                     code, error = grpc.StatusCode.UNAVAILABLE, WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT)
                 if sending.broken is not None:  # the call has no end, so it wrote nothing
@@ -277,12 +278,6 @@ class GatewayLink:
             before.replace()
 
 
-def _is_canceled() -> bool:
-    """Whether this task was. A call also raises CancelledError where its channel was closed under it."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
 def _unknown(why: str) -> WireError:
     return WireError(
         errors.OUTCOME_UNKNOWN,
@@ -331,7 +326,7 @@ class call_errors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, grpc.aio.AioRpcError):
             raise wire_error(error, self._sql) from None
-        if isinstance(error, asyncio.CancelledError) and not _is_canceled():
+        if isinstance(error, asyncio.CancelledError) and not is_canceled():
             hint = "Its address changed, and the call was on the old one for too long: ask again."
             raise WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint=hint) from None
 

@@ -125,7 +125,7 @@ def test_a_client_that_does_not_read_holds_one_piece(play: Callable[..., None]) 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await stashed(replica, instance, listening)
         client = Client()
-        held = QueueHold(FairQueue("bytes", 1, "wait"), "who asks", 0)
+        held = QueueHold(FairQueue("bytes", 1, "wait"), "a caller", 0)
         giving = asyncio.create_task(send_answer(client, pieces(instance, "p", STASHED.size), held))
         count = -(-len(DATA) // PIECE_BYTES)
         for taken in range(count):

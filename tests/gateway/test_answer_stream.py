@@ -33,7 +33,7 @@ class Served:
     async def ask(self, request: bytes, context: Any) -> None:
         async with grpc_errors(context):
             try:
-                async with self._room.hold("who asks") as held:
+                async with self._room.hold("a caller") as held:
                     await send_answer(context, chunks(), held)
             finally:
                 self.gave_up.set()

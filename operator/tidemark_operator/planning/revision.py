@@ -1,4 +1,5 @@
-"""The record that is stored of a plan before replicas are told of it: enough to install it again without planning."""
+"""Revisions of Dataflows. The operator stores one before it tells replicas of its plan, and installs it again from this
+record without planning."""
 
 from __future__ import annotations
 

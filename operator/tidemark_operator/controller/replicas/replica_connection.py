@@ -27,6 +27,7 @@ from tidemark_protocol.ids import Epoch, ReplicaId, ShardId
 from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InstanceConfig
 from tidemark_protocol.messages.responses import Description, Response
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.wire.cancellation import is_canceled
 from tidemark_protocol.wire.describe import description_from_proto
 from tidemark_protocol.wire.frames import GRPC_OPTIONS, Unpacker, pack_commands
 
@@ -267,13 +268,6 @@ class ReplicaConnection:
         if self._stub is None:
             raise OperatorError(f"replica {self.replica} is not connected")
         return self._stub
-
-
-def is_canceled() -> bool:
-    """Whether the current task was canceled. A call raises CancelledError also where its channel is closed under it:
-    a handler of gRPC that raised it then would send its client no status."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _text(error: grpc.RpcError) -> str:

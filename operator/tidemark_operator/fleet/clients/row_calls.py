@@ -11,11 +11,11 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.controller.replicas.replica_connection import is_canceled
 from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteUnknown
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.wire.cancellation import is_canceled
 
 IDLE_SECONDS = 60.0
 """A client that sends nothing for so long has gone."""

@@ -318,13 +318,14 @@ class KafkaIngestion(Source):
         except TransactionsUnreadable as error:
             self._unreadable(error)
             return
-        whole, self._unread = self._cuts, None
+        self._unread = None
         for name, cut in chosen.items():
             bound = self._bound[name]
             try:
                 if cut != bound.offsets:
-                    fates = whole.fate_of(name, bound)
-                    reads[name] = self._tables[name].take(bound, time, cut, fates, whole.rank_of, whole.first_of)
+                    fates = self._cuts.fate_of(name, bound)
+                    ranks, firsts = self._cuts.rank_of, self._cuts.first_of
+                    reads[name] = self._tables[name].take(bound, time, cut, fates, ranks, firsts)
             except TableStopped as error:
                 self._stop(name, error, topics, reads, changes)
 
