@@ -24,9 +24,9 @@ TESTS = {
     "planner": ["tests/planner/test_functions_round_trip.py", "tests/planner/test_peek.py"],
     "sources": ["tests/storage"],
     "sinks": [
-        "tests/replica/test_copies_as_csv.py",
-        "tests/replica/test_subscribes_on_spark.py",
-        "tests/replica/test_dataflows_on_spark.py",
+        "tests/replica/sinks/test_copies_as_csv.py",
+        "tests/replica/sinks/test_subscribes_on_spark.py",
+        "tests/replica/dataflow/test_dataflows_on_spark.py",
         "tests/continual_tasks/test_oracle_tasks.py",
     ],
 }

@@ -18,7 +18,7 @@ from tests.oracle.histories import History, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU, T
-from tests.replica.test_crash_sink import CutShort
+from tests.replica.sinks.test_crash_sink import CutShort
 from tidemark_persist import open_shard
 from tidemark_protocol.messages.responses import FailureKind, Status
 from tidemark_replica.shards.shards import ShardHandles

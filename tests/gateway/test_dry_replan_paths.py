@@ -11,9 +11,9 @@ import pytest
 
 from tests.controller.harness import EMPTY, NOW, at
 from tests.gateway.registries import ROW, shard_of
-from tests.handlers.revisions import ask
-from tests.handlers.test_pinned_row_counts import unprotected
-from tests.handlers.test_superseded_revision_replan import VIEW, Edited
+from tests.handlers.revised_dataflows import ask
+from tests.handlers.revisions.test_pinned_row_counts import unprotected
+from tests.handlers.revisions.test_superseded_revision_replan import VIEW, Edited
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission

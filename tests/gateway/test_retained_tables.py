@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.deletion.test_published_deletion import AT, publishing
+from tests.handlers.deletion.tombstones import Buried
 from tests.handlers.harness import ONE, READABLE, OperatorHarness
-from tests.handlers.revisions import dataflow, rev
-from tests.handlers.test_published_deletion import AT, publishing
-from tests.handlers.tombstones import Buried
+from tests.handlers.revised_dataflows import dataflow, rev
 from tests.resources.manifests import body
 from tidemark_operator.errors import QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance

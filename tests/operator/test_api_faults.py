@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.test_revision_identities import revision
+from tests.controller.frontiers.test_revision_identities import revision
 from tests.kube.fault_proxy import AT_ONCE, Asked, Fault, FaultProxy, fault_proxy
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.test_revision_identities import revision
+from tests.controller.frontiers.test_revision_identities import revision
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost, OperatorError

@@ -14,7 +14,7 @@ import grpc
 from tests.controller.harness import LAG, R1, at
 from tests.gateway.source_tables import FINISHED, PINNED, ingested
 from tests.pgwire.served import ALLOWED, Served, served
-from tests.replica import test_write_calls as replica
+from tests.replica.server import test_write_calls as replica
 from tests.storage.ingestion_samples import ok_rows
 from tests.storage.written_tables import Writer
 from tidemark_operator.catalogue.registry import SourceState

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.test_tasks import OWN, TASK, task
+from tests.controller.frontiers.test_tasks import OWN, TASK, task
 from tests.protocol.samples import DATAFLOW, POSITIVE, ROW, SHARD, SOURCE, A
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.errors import PlanNotAllowed

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from tests.oracle.in_process import without_jobs
-from tests.replica.automatic_decisions import decided_by
 from tests.replica.one_view import OneView
 from tests.replica.plans import copies, shard
+from tests.replica.refreshes.automatic_decisions import decided_by
 from tests.replica.tables import Row, persisted, small_table
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.refresh import AUTO, FULL, RefreshSchedule

@@ -15,10 +15,10 @@ import pytest
 
 from tests.metrics_client import scrape
 from tests.replica.conversations import reaches, started, unique
+from tests.replica.peek.test_peeks_on_spark import answer, peek_of
 from tests.replica.plans import copies, shard
 from tests.replica.process import ScriptedClient, wait_until
 from tests.replica.tables import Table
-from tests.replica.test_peeks_on_spark import answer, peek_of
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import AllowCompaction, CancelPeek, IndexTarget

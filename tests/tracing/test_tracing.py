@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.replica.test_must_peeks import ROWS, Scene, peek
+from tests.replica.peek.test_must_peeks import ROWS, Scene, peek
 from tests.tracing.collector import collecting
 from tests.waiting import BOUND
 from tidemark_protocol import tracing
