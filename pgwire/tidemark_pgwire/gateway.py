@@ -3,6 +3,7 @@
     call ──► lost before its first answer? ──► again after a moment, by the address of then, at most RETRIES times
 
 The leader moves, and the gateway with it; reads are asked again. A refusal of the gateway is an error with a SQLSTATE.
+Queries go over one stream (query_stream.py), and over calls of their own where there is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import grpc
@@ -22,6 +23,9 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import CatalogueRelation
 from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, moved, silent, wire_error
+from tidemark_pgwire.query_reading import CallReading, QueryReading, StreamReading
+from tidemark_pgwire.query_stream import SharedStream
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.types import Column, SqlType
@@ -31,21 +35,10 @@ RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 """Between calls to a gateway that is away: a new leader takes some seconds."""
 CALL_SECONDS = 30.0
 """The deadline of calls that read no rows."""
-GATEWAY_SILENT = "the gateway does not answer"
 PERHAPS_STORED = "The change may be stored or not: look at it, then run the statement again."
 _KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
-_SQLSTATES = {
-    grpc.StatusCode.INVALID_ARGUMENT: "42000",
-    grpc.StatusCode.OUT_OF_RANGE: "72000",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "53400",
-    grpc.StatusCode.FAILED_PRECONDITION: "55000",
-    grpc.StatusCode.DEADLINE_EXCEEDED: errors.QUERY_CANCELED,
-    grpc.StatusCode.ABORTED: "40001",
-    grpc.StatusCode.UNAUTHENTICATED: errors.INVALID_AUTHORIZATION,
-    grpc.StatusCode.PERMISSION_DENIED: "42501",
-    grpc.StatusCode.UNAVAILABLE: errors.CANNOT_CONNECT_NOW,
-    grpc.StatusCode.UNIMPLEMENTED: errors.FEATURE_NOT_SUPPORTED,
-}
+STREAM_SECONDS, NO_STREAM_SECONDS = 1.0, 60.0
+"""Between the beginnings of two streams; and after one that the gateway does not know, as an earlier version."""
 REPLACED_SECONDS = 3600.0
 """The time for which a channel that was replaced is kept for the calls that are on it."""
 WRITE_SECONDS = 60.0
@@ -71,6 +64,8 @@ class Channel:
         self.at, self._channel = at, async_channel(at)
         self.stub = GatewayStub(self._channel)  # type: ignore[no-untyped-call]
         self._calls, self._replaced = 0, False
+        self._stream: SharedStream | None = None
+        self._stream_after = 0.0
         self._closing: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -83,6 +78,20 @@ class Channel:
             self._calls -= 1
             self._close_unused()
 
+    def stream(self, token: str) -> SharedStream | None:
+        """The stream of queries, which the caller of the first one opens; None: none can be opened now."""
+        if self._stream is not None and not self._stream.ended:
+            return self._stream
+        now = time.monotonic()
+        if self._stream is not None:
+            unknown = self._stream.status is grpc.StatusCode.UNIMPLEMENTED
+            self._stream, self._stream_after = None, now + (NO_STREAM_SECONDS if unknown else 0.0)
+        if now < self._stream_after:
+            return None
+        self._stream_after = now + STREAM_SECONDS
+        self._stream = SharedStream(self.stub.Queries(**_call(token)))
+        return self._stream
+
     def replace(self) -> None:
         """Close once the last call has ended, at the latest after REPLACED_SECONDS."""
         self._replaced = True
@@ -90,7 +99,18 @@ class Channel:
         if self._closing is None:
             asyncio.get_running_loop().call_later(REPLACED_SECONDS, self._close)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether calls on it were ended."""
+        return self._closing is not None
+
+    def lost(self) -> WireError:
+        """The error of a query whose stream ended."""
+        return moved() if self.is_closed else silent()
+
     async def close(self) -> None:
+        if self._stream is not None:
+            await self._stream.close()
         await self._channel.close()
 
     def _close_unused(self) -> None:
@@ -189,11 +209,25 @@ class GatewayLink:
 
         return await self._written(ask)
 
-    @asynccontextmanager
-    async def query(self, token: str, request: pb.QueryRequest) -> AsyncIterator[tuple[Any, Any]]:
-        """The header, and the call whose further messages are the rows. Raises WireError."""
-        async with self._streaming(lambda stub: stub.Query(request, **_call(token)), request.sql) as (first, call):
-            yield first.header, call
+    async def query(self, token: str, request: pb.QueryRequest) -> QueryReading:
+        """The answer, which the caller closes. Raises WireError."""
+        channel = await self._connected()
+        if (stream := channel.stream(token)) is not None:
+            asked = StreamReading(stream.ask(token, request), channel.used(), channel.lost, request.sql)
+            try:
+                if await asked.begin():
+                    return asked
+            except BaseException:
+                await asked.close()
+                raise
+            await asked.close()
+            if channel.is_closed:
+                raise moved()
+        async with AsyncExitStack() as stack:
+            started = lambda stub: stub.Query(request, **_call(token))  # noqa: E731
+            first, call = await stack.enter_async_context(self._streaming(started, request.sql))
+            return CallReading(first.header, call, stack.pop_all())
+        raise AssertionError
 
     @asynccontextmanager
     async def subscribe(self, token: str, request: pb.SubscribeRequest) -> AsyncIterator[tuple[Any, Any]]:
@@ -312,44 +346,6 @@ class Sending:
 
 def _call(token: str, timeout: float | None = None) -> dict[str, Any]:
     return {"metadata": (("authorization", f"Bearer {token}"),), "timeout": timeout}
-
-
-class call_errors:
-    """Failures of calls in the block become WireErrors. `sql`: the statement, for positions."""
-
-    def __init__(self, sql: str = "") -> None:
-        self._sql = sql
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, grpc.aio.AioRpcError):
-            raise wire_error(error, self._sql) from None
-        if isinstance(error, asyncio.CancelledError) and not is_canceled():
-            hint = "Its address changed, and the call was on the old one for too long: ask again."
-            raise WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint=hint) from None
-
-
-def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
-    """The failure as PostgreSQL's clients read it."""
-    metadata = {str(key): str(value) for key, value in failed.trailing_metadata() or ()}
-    code, text = failed.code(), failed.details() or failed.code().name
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Ask again in a moment.")
-    if code is grpc.StatusCode.INTERNAL or code is grpc.StatusCode.UNKNOWN:
-        return WireError(errors.INTERNAL_ERROR, "a defect of the gateway: the operator's log has it")
-    sqlstate = metadata.get("tidemark-sqlstate") or _SQLSTATES.get(code, errors.INTERNAL_ERROR)
-    return WireError(sqlstate, text, position=_position(sql, metadata.get("tidemark-position", "")))
-
-
-def _position(sql: str, at: str) -> int:
-    """The position of the character at LINE:COLUMN, from 1; 0: not known."""
-    line, _, column = at.partition(":")
-    if not (line.isdigit() and column.isdigit()):
-        return 0
-    before = sql.split("\n")[: int(line) - 1]
-    return min(sum(len(each) + 1 for each in before) + int(column), len(sql))
 
 
 def _relation(described: Any) -> CatalogueRelation:

@@ -5,6 +5,9 @@
 
 A session that waits for room longer than `stall_seconds` ends with its connection: a client that reads nothing holds
 no more than that.
+
+Messages of one answer are sent together: a system call for each costs more than the rest of a small answer. The wire
+sends them where the session waits for its client or for room, from SEND_BYTES on, and after SEND_SECONDS at the latest.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from tidemark_pgwire.errors import ClientProtocolError, ConnectionClosed
 
 READ_AHEAD_BYTES = 64 * 1024
 WRITE_AHEAD_BYTES = 256 * 1024
+SEND_BYTES, SEND_SECONDS = 16 * 1024, 0.01
 MAX_STARTUP_BYTES = 10_000
 CLOSE_SECONDS = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
@@ -37,6 +41,8 @@ class Wire(asyncio.Protocol):
         self._more: asyncio.Future[None] | None = None
         self._paused_reading = False
         self._room: asyncio.Future[None] | None = None
+        self._unsent, self._unsent_bytes = list[bytes](), 0
+        self._sending: asyncio.TimerHandle | None = None
         self._made: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.encrypted = self._aborted = False
@@ -135,6 +141,7 @@ class Wire(asyncio.Protocol):
             if self.lost.done():
                 raise ConnectionClosed
             self._wanted = size
+            self.send()
             if self._paused_reading and self._transport is not None:
                 self._paused_reading = False
                 self._transport.resume_reading()
@@ -153,6 +160,17 @@ class Wire(asyncio.Protocol):
         """The type and the body of the next message. Raises ConnectionClosed, ClientProtocolError."""
         kind, size = await self.head(max_bytes)
         return kind, await self.body(size)
+
+    def frame_at_hand(self, max_bytes: int) -> tuple[bytes, bytes] | None:
+        """The next message, if it is one for `frame` and the client has sent all of it already."""
+        if self._left or len(self._received) < _HEADER.size:
+            return None
+        kind, size = _HEADER.unpack_from(self._received)
+        if kind == COPY_DATA or not 4 <= size <= max_bytes or len(self._received) <= size:
+            return None
+        body = bytes(self._received[_HEADER.size : size + 1])
+        del self._received[: size + 1]
+        return kind, body
 
     async def head(self, max_bytes: int) -> tuple[bytes, int]:
         """The type of the next message, and how many bytes its body has. COPY's data may have more than `max_bytes`:
@@ -197,14 +215,36 @@ class Wire(asyncio.Protocol):
     # --- writing ---
 
     def write(self, data: bytes) -> None:
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes >= SEND_BYTES:
+            self.send()
+        elif self._sending is None:
+            self._sending = self._loop.call_later(SEND_SECONDS, self._send_late)
+
+    def send(self) -> None:
+        """Send what was written."""
+        if not self._unsent:
+            return
+        data, self._unsent, self._unsent_bytes = b"".join(self._unsent), [], 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def _send_late(self) -> None:
+        self._sending = None
+        self.send()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `drain` would send what was written, and return at once."""
+        return self._room is None and not self.lost.done()
+
     async def drain(self) -> None:
-        """Return once there is room for more. Raises ConnectionClosed where the client is gone, or takes nothing for
-        too long."""
+        """Send what was written, and return once there is room for more. Raises ConnectionClosed where the client is
+        gone, or takes nothing for too long."""
         if self.lost.done():
             raise ConnectionClosed
+        self.send()
         if (room := self._room) is None:
             return
         try:
@@ -221,6 +261,7 @@ class Wire(asyncio.Protocol):
     async def start_tls(self, context: ssl.SSLContext) -> None:
         """Raises ConnectionClosed where the handshake fails."""
         assert self._transport is not None
+        self.send()
         self.encrypted = True
         try:
             upgraded = await self._loop.start_tls(self._transport, self, context, server_side=True)
@@ -246,6 +287,7 @@ class Wire(asyncio.Protocol):
     def finish(self) -> None:
         """Close once the client has what was written, or after a moment."""
         if self._transport is not None:
+            self.send()
             self._transport.close()
             self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
 
@@ -253,6 +295,7 @@ class Wire(asyncio.Protocol):
         """Send what was written, for a moment, and close."""
         if self._transport is None:
             return
+        self.send()
         self._transport.close()
         await asyncio.wait({self.lost}, timeout=CLOSE_SECONDS)
         self._transport.abort()

@@ -7,9 +7,9 @@ table       rows that are here already: SHOW, EXPLAIN, the catalogue
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.gateway import GatewayLink, call_errors
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.gateway_errors import call_errors
+from tidemark_pgwire.query_reading import QueryReading
 from tidemark_pgwire.values.rows import ResultColumn, columns_of
 from tidemark_pgwire.values.types import INT8, TEXT
 from tidemark_protocol.errors import BatchTooLarge, StreamBroken
@@ -29,26 +31,36 @@ from tidemark_protocol.times import EMPTY
 
 @dataclass
 class StatementAnswer:
-    """`as_of`: of a query. `endless`: rows come when something changes. `held`: ends the call behind it."""
+    """`as_of`: of a query. `endless`: rows come when something changes. `rows`: all of them, where they are here
+    already, so that nothing is awaited for them. `end`: ends the call behind it."""
 
     columns: tuple[ResultColumn, ...]
     batches: AsyncGenerator[pa.RecordBatch, None]
     as_of: int | None = None
     endless: bool = False
-    held: AsyncExitStack = field(default_factory=AsyncExitStack)
+    rows: pa.RecordBatch | None = None
+    end: Callable[[], Awaitable[None]] | None = None
 
     async def close(self) -> None:
         await self.batches.aclose()
-        await self.held.aclose()
+        if self.end is not None:
+            ending, self.end = self.end, None
+            await ending()
 
 
 async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> StatementAnswer:
     """Raises WireError."""
-    async with AsyncExitStack() as stack:
-        header, call = await stack.enter_async_context(link.query(token, request))
+    reading = await link.query(token, request)
+    try:
+        header = reading.header
         columns = columns_of(header.column_names, header.column_types)
-        return StatementAnswer(columns, _query_batches(call, request.sql), header.as_of, held=stack.pop_all())
-    raise AssertionError
+        if reading.is_whole and (rows := _only_batch(reading.first)) is not None:
+            await reading.close()
+            return StatementAnswer(columns, _batch_of(rows), header.as_of, rows=rows)
+        return StatementAnswer(columns, _query_batches(reading), header.as_of, end=reading.close)
+    except BaseException:
+        await reading.close()
+        raise
 
 
 async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest) -> StatementAnswer:
@@ -57,7 +69,7 @@ async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest)
         header, call = await stack.enter_async_context(link.subscribe(token, request))
         time, diff = ResultColumn(TIME_COLUMN, INT8), ResultColumn(DIFF_COLUMN, INT8)
         columns = (time, diff, *columns_of(header.column_names, header.column_types))
-        return StatementAnswer(columns, _changes(call), header.as_of, endless=True, held=stack.pop_all())
+        return StatementAnswer(columns, _changes(call), header.as_of, endless=True, end=stack.pop_all().aclose)
     raise AssertionError
 
 
@@ -80,20 +92,41 @@ async def _messages(call: Any) -> AsyncIterator[Any]:
         yield reply
 
 
-async def _query_batches(call: Any, sql: str) -> AsyncGenerator[pa.RecordBatch, None]:
+def _only_batch(data: bytes) -> pa.RecordBatch | None:
+    """The rows of a whole Arrow stream with one batch at most; None: it has more, or is none."""
+    try:
+        with pa.ipc.open_stream(data) as stream:
+            found = next(stream, None)
+            if found is None:
+                return pa.RecordBatch.from_pylist([], stream.schema)
+            return None if next(stream, None) is not None else found
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+async def _batch_of(rows: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield rows
+
+
+async def _query_batches(reading: QueryReading) -> AsyncGenerator[pa.RecordBatch, None]:
     batches = ArrowBatches()
-    with call_errors(sql):
-        async for reply in _messages(call):
-            try:
-                complete = batches.feed(reply.arrow)
-            except BatchTooLarge as error:
-                raise WireError(errors.LIMIT_EXCEEDED, f"{error}: select fewer columns") from None
-            for batch in complete:
-                yield batch
+    for batch in _fed(batches, reading.first):
+        yield batch
+    async for piece in reading.rest():
+        for batch in _fed(batches, piece):
+            yield batch
     try:
         batches.finish()
     except StreamBroken as error:
         raise WireError(errors.INTERNAL_ERROR, str(error)) from None
+
+
+def _fed(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
+    """Raises WireError."""
+    try:
+        return batches.feed(piece)
+    except BatchTooLarge as error:
+        raise WireError(errors.LIMIT_EXCEEDED, f"{error}: select fewer columns") from None
 
 
 async def _changes(call: Any) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -188,6 +188,22 @@ class Extended:
                 self._remember(bound, rows)
             wire.write(backend.NO_DATA if rows is None else rows.description())
 
+    def execute_at_hand(self, message: frontend.Execute) -> bool:
+        """Run a query whose few rows are here already, as after Describe; False: `execute` does it. Raises
+        WireError."""
+        session, bound = self._session, self._portals.get(message.portal)
+        if bound is None or bound.rows is None or bound.finished or message.max_rows:
+            return False
+        if not isinstance(bound.of.command, sql.Select):
+            return False
+        self._require_usable(bound.of.command)
+        sent = bound.rows.send_at_hand(session.wire)
+        if sent is None:
+            return False
+        bound.finished = True
+        session.wire.write(backend.command_complete(f"{bound.rows.tag} {sent}"))
+        return True
+
     async def execute(self, message: frontend.Execute) -> None:
         """Raises WireError."""
         session, bound = self._session, self._portal(message.portal)

@@ -20,7 +20,8 @@ from typing import Any, Protocol, TypeVar
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import SessionFacts
 from tidemark_pgwire.errors import ConnectionClosed, WireError
-from tidemark_pgwire.gateway import GATEWAY_SILENT, GatewayLink
+from tidemark_pgwire.gateway import GatewayLink
+from tidemark_pgwire.gateway_errors import GATEWAY_SILENT
 from tidemark_pgwire.messages import backend, frontend
 from tidemark_pgwire.messages.frontend import Cancel, Message, decode
 from tidemark_pgwire.messages.wire import CLOSE_SECONDS, COPY_DATA, Wire
@@ -214,15 +215,19 @@ class ClientConnection:
                     self._ready(session)
                 else:
                     self._skipping = True
-            await self._wire.drain()
+            if not self._wire.has_room:
+                await self._wire.drain()
             answered = isinstance(message, frontend.Query | frontend.Sync)  # to ReadyForQuery
             if self._ending is not None and (answered or not self._wire.has_received):
+                self._wire.send()  # apart from the reason: libpq forgets what it has read together with the end
                 raise self._ending
 
     async def _next_in_time(self, session: StatementSession) -> Message:
         """Raises WireError where the client sends nothing for too long, or its transaction lasts for too long."""
         if self._ending is not None:
             return await self._next(session, CLOSE_SECONDS)
+        if (frame := self._wire.frame_at_hand(MAX_MESSAGE_BYTES)) is not None:
+            return decode(*frame)
         try:
             async with asyncio.timeout(session.transaction_left()):
                 return await self._next(session, session.idle_limit)
@@ -252,6 +257,8 @@ class ClientConnection:
                 await extended.bind(message)
             case frontend.Describe():
                 await self._limited(session, extended.describe(message))
+            case frontend.Execute() if extended.execute_at_hand(message):
+                pass
             case frontend.Execute():
                 await self._limited(session, extended.execute(message), extended.is_endless(message.portal))
             case frontend.Close():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +42,11 @@ class ResultColumn:
 
 def columns_of(names: Sequence[str], types: Sequence[str]) -> tuple[ResultColumn, ...]:
     """The columns for names and SQL types, as the gateway sends them."""
+    return _columns_of(tuple(names), tuple(types))
+
+
+@lru_cache(256)
+def _columns_of(names: tuple[str, ...], types: tuple[str, ...]) -> tuple[ResultColumn, ...]:
     parsed = map(SqlType.parse, types)
     return tuple(ResultColumn(name, of_sql(type), modifier(type)) for name, type in zip(names, parsed, strict=True))
 

@@ -52,6 +52,60 @@ class QueryReply(_message.Message):
     waiting: str
     def __init__(self, header: _Optional[_Union[QueryHeader, _Mapping]] = ..., arrow: _Optional[bytes] = ..., waiting: _Optional[str] = ...) -> None: ...
 
+class QueryCalls(_message.Message):
+    __slots__ = ("begin", "next", "cancel")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    begin: _containers.RepeatedCompositeFieldContainer[QueryCall]
+    next: _containers.RepeatedScalarFieldContainer[int]
+    cancel: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, begin: _Optional[_Iterable[_Union[QueryCall, _Mapping]]] = ..., next: _Optional[_Iterable[int]] = ..., cancel: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class QueryCall(_message.Message):
+    __slots__ = ("id", "authorization", "query", "trace_context")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHORIZATION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    authorization: str
+    query: QueryRequest
+    trace_context: str
+    def __init__(self, id: _Optional[int] = ..., authorization: _Optional[str] = ..., query: _Optional[_Union[QueryRequest, _Mapping]] = ..., trace_context: _Optional[str] = ...) -> None: ...
+
+class QueryPieces(_message.Message):
+    __slots__ = ("pieces",)
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    pieces: _containers.RepeatedCompositeFieldContainer[QueryPiece]
+    def __init__(self, pieces: _Optional[_Iterable[_Union[QueryPiece, _Mapping]]] = ...) -> None: ...
+
+class QueryPiece(_message.Message):
+    __slots__ = ("id", "header", "arrow", "last", "failure")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    ARROW_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    header: QueryHeader
+    arrow: bytes
+    last: bool
+    failure: QueryFailure
+    def __init__(self, id: _Optional[int] = ..., header: _Optional[_Union[QueryHeader, _Mapping]] = ..., arrow: _Optional[bytes] = ..., last: _Optional[bool] = ..., failure: _Optional[_Union[QueryFailure, _Mapping]] = ...) -> None: ...
+
+class QueryFailure(_message.Message):
+    __slots__ = ("code", "message", "sqlstate", "position")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SQLSTATE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    sqlstate: str
+    position: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., sqlstate: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
 class FrontiersRequest(_message.Message):
     __slots__ = ("namespace", "all_namespaces")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]

@@ -1,7 +1,8 @@
 """Everything that the gateway bounds, each as one FairQueue.
 
     queue        units                             all       per caller   when full
-    calls        gRPC calls                        256       half         refused
+    calls        calls, and queries of streams     256       half         refused
+    streams      streams of queries                64        half         refused
     waits        statements without a replica      64        half         refused
     definitions  statements that wait for a view   64        half         refused
     planner      statements at the planner         2         1            64 wait, half per caller
@@ -26,7 +27,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.admission.write_rate import WriteRate
 
-CALLS, WAITS, SUBSCRIBES, COPIES, WRITES, TEXTS = 256, 64, 16, 4, 64, 4
+CALLS, STREAMS, WAITS, SUBSCRIBES, COPIES, WRITES, TEXTS = 256, 64, 64, 16, 4, 64, 4
 PLANNING, PLANNER_WAITING = 2, 64
 PEEKS_BYTES = 128 * 1024 * 1024
 ONE_SHOTS_BYTES = 16 * 1024 * 1024
@@ -50,6 +51,7 @@ class GatewayLimits:
     def __init__(self) -> None:
         self.planner = PlannerAdmission(planner_queue())
         self.calls = FairQueue("calls", CALLS, "wait until one of them ends")
+        self.streams = FairQueue("streams of queries", STREAMS, "use those that are open")
         self.waits = FairQueue("statements that wait for a replica", WAITS, "try again once the replica answers")
         self.definitions = FairQueue(
             "statements that wait for a definition", WAITS, "wait until one ends, or SET tidemark.wait = off"

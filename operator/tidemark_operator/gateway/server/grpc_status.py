@@ -28,6 +28,10 @@ async def grpc_errors(rpc: Any) -> AsyncIterator[None]:
 
 def _metadata(error: OperatorError, status: CallStatus) -> tuple[tuple[str, str], ...]:
     sqlstate = ("tidemark-sqlstate", sqlstate_of(error, status))
-    if isinstance(error, StatementRefused) and error.line:
-        return sqlstate, ("tidemark-position", f"{error.line}:{error.column}")
-    return (sqlstate,)
+    position = position_of(error)
+    return (sqlstate, ("tidemark-position", position)) if position else (sqlstate,)
+
+
+def position_of(error: OperatorError) -> str:
+    """LINE:COLUMN in the statement; empty: it is not known."""
+    return f"{error.line}:{error.column}" if isinstance(error, StatementRefused) and error.line else ""

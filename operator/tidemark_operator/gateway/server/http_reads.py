@@ -212,6 +212,9 @@ class HttpQuery:
         self.large: FairQueue | None = limits.texts
         self._text: QueryText | None = None
 
+    def take(self, answer: QueryAnswer, data: bytes) -> bool:
+        return False
+
     async def messages(self, answer: QueryAnswer) -> AsyncGenerator[str, None]:
         text = self._text = self._make(answer)
         if text.one_name_one_column:

@@ -33,13 +33,13 @@ from tidemark_operator.gateway.explanations.explain import explain, explain_repl
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
-from tidemark_operator.gateway.query.query import QueryRequest
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
+from tidemark_operator.gateway.server.query_stream import QueryStream, header_of, query_of
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.insert import Inserts, target_of
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
@@ -95,6 +95,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._inserts = Inserts(context, self._limits)
         self._definitions = Definitions(context, self._limits, defines)
         self._http: HttpServer | None = None
+        self._streams = set[QueryStream]()
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -142,6 +143,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def close(self) -> None:
         if self._http is not None:
             await self._http.close()
+        for stream in self._streams:
+            stream.finish()
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, rpc: Any) -> None:
@@ -149,13 +152,25 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             if request.places:
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
-            asked = replace(_query(request), trace_context=tracing.from_metadata(rpc.invocation_metadata()) or "")
+            asked = replace(query_of(request), trace_context=tracing.from_metadata(rpc.invocation_metadata()) or "")
             await self._queries.serve(access, asked, GrpcQueryClient(rpc))
+
+    async def Queries(self, requests: Any, rpc: Any) -> None:
+        """Answer the queries of a stream, each for its own caller. The opener alone holds a place for the stream."""
+        async with grpc_errors(rpc):
+            access = await self._admit(rpc)
+            async with self._limits.streams.hold(access.caller):
+                stream = QueryStream(self._queries, self._door, self._limits, rpc)
+                self._streams.add(stream)
+                try:
+                    await stream.serve(requests)
+                finally:
+                    self._streams.discard(stream)
 
     async def Describe(self, request: Any, rpc: Any) -> Any:
         """Plan a query, and send its columns."""
         async with self._admitted(rpc) as access:
-            columns = await self._queries.describe(access, _query(request))
+            columns = await self._queries.describe(access, query_of(request))
             names, types = [c.name for c in columns], [str(c.type) for c in columns]
             nullable = [c.nullable for c in columns]
             return gateway_pb2.DescribeReply(column_names=names, column_types=types, nullable=nullable)
@@ -296,27 +311,16 @@ class GrpcQueryClient:
     def __init__(self, rpc: Any) -> None:
         self._rpc = rpc
 
+    def take(self, answer: QueryAnswer, data: bytes) -> bool:
+        return False
+
     async def messages(self, answer: QueryAnswer) -> AsyncGenerator[Any, None]:
-        header = gateway_pb2.QueryHeader(
-            as_of=answer.as_of,
-            export=answer.reads,
-            column_names=[c.name for c in answer.columns],
-            column_types=[str(c.type) for c in answer.columns],
-            skipped_errors=answer.skipped,
-        )
-        yield gateway_pb2.QueryReply(header=header)
+        yield gateway_pb2.QueryReply(header=header_of(answer))
         async for piece in answer.arrow:
             yield gateway_pb2.QueryReply(arrow=piece)
 
     async def write(self, message: Any) -> None:
         await self._rpc.write(message)
-
-
-def _query(request: Any) -> QueryRequest:
-    as_of = request.as_of if request.HasField("as_of") else None
-    isolation = (as_of, request.instance, request.strict, request.replica)
-    more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
-    return QueryRequest(request.namespace, request.sql, *isolation, **more)
 
 
 async def _body(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:

@@ -54,6 +54,9 @@ class QueryClient(Protocol):
 
     large: FairQueue | None
 
+    def take(self, answer: QueryAnswer, data: bytes) -> bool:
+        """Send the whole answer, whose Arrow stream is `data`, if it is small and the client takes it at once."""
+
     def messages(self, answer: QueryAnswer) -> AsyncGenerator[Any, None]:
         """The answer in messages."""
 
@@ -117,13 +120,15 @@ async def _send(
     result: PeekRows | PeekStashed,
     held: QueueHold,
 ) -> None:
+    answer = _answer(query, result)
+    if isinstance(result, PeekRows) and client.take(answer, result.data):
+        return
     async with AsyncExitStack() as stack:
         if isinstance(result, PeekRows):
             held.shrink(len(result.data))
         elif client.large is not None:
             held.shrink(0)  # the answer is kept by the replica: one that waits for its turn delays no other query
             held = await stack.enter_async_context(client.large.hold(caller))
-        answer = _answer(query, result)
         await stack.enter_async_context(aclosing(answer.arrow))
         messages = await stack.enter_async_context(aclosing(client.messages(answer)))
         await send_answer(client, messages, held)

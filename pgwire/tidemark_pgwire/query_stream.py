@@ -1,0 +1,138 @@
+"""One stream to the gateway for the queries of all sessions: a call for each of them would cost six times as much.
+
+    sessions ──► ask ──► what waits goes in one message ──► the gateway
+    session  ◄── its pieces, by the number of its query ◄── one message has those of many queries
+
+Each query has its own token, and its own end. The next piece of an answer comes when its session asks for it. Where the
+stream ends, the queries whose first piece has not come are asked by calls of their own; the others are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import Any
+
+import grpc
+
+from tidemark_protocol.pb import gateway_pb2 as pb
+
+MESSAGE_BYTES = 1 << 20
+"""The bytes of queries in one message, about."""
+
+
+class StreamLost(Exception):
+    """The stream ended before the query's next piece."""
+
+
+class StreamedQuery:
+    """One query of a stream, and its pieces."""
+
+    def __init__(self, stream: SharedStream, id: int) -> None:
+        self._stream, self._id = stream, id
+        self._pieces = deque[Any]()
+        self._more: asyncio.Future[None] | None = None
+        self._asked, self._whole = False, False
+
+    async def piece(self) -> Any:
+        """The next piece. Raises StreamLost."""
+        if self._asked and not self._pieces:
+            self._stream.next(self._id)
+        self._asked = True
+        while not self._pieces:
+            if self._stream.ended:
+                raise StreamLost
+            self._more = asyncio.get_running_loop().create_future()
+            await self._more
+        return self._pieces.popleft()
+
+    def close(self) -> None:
+        """Nothing more of the answer is wanted."""
+        self._stream.forget(self._id, canceled=not self._whole)
+
+    def give(self, piece: Any) -> None:
+        self._pieces.append(piece)
+        self._whole |= piece.last
+        self.wake()
+
+    def wake(self) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+
+class SharedStream:
+    """`call`: gRPC's, which has just begun. `status`: with which it ended, once it has."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self._queries: dict[int, StreamedQuery] = {}
+        self._last_id = 0
+        self._begin, self._next, self._cancel = deque[tuple[Any, int]](), list[int](), list[int]()
+        self._ready = asyncio.Event()
+        self.ended, self.status = False, grpc.StatusCode.UNKNOWN
+        self._tasks = (
+            asyncio.create_task(self._write(), name="queries"),
+            asyncio.create_task(self._read(), name="answers"),
+        )
+
+    def ask(self, token: str, query: pb.QueryRequest) -> StreamedQuery:
+        """Begin a query, which its caller closes."""
+        self._last_id = id = self._last_id + 1
+        made = self._queries[id] = StreamedQuery(self, id)
+        call = pb.QueryCall(id=id, authorization=f"Bearer {token}", query=query)
+        self._begin.append((call, call.ByteSize()))
+        self._ready.set()
+        return made
+
+    def next(self, id: int) -> None:
+        """Have the next piece of an answer sent."""
+        self._next.append(id)
+        self._ready.set()
+
+    def forget(self, id: int, canceled: bool) -> None:
+        """`canceled`: the gateway may still send pieces of it."""
+        if self._queries.pop(id, None) is not None and canceled:
+            self._cancel.append(id)
+            self._ready.set()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _write(self) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader sees the end
+            while True:
+                await self._ready.wait()
+                self._ready.clear()
+                while self._begin or self._next or self._cancel:
+                    await self._call.write(self._message())
+
+    def _message(self) -> pb.QueryCalls:
+        """A message of all that waits. It begins a query that was canceled meanwhile, and cancels it, too."""
+        begin, size = list[Any](), 0
+        while self._begin and size < MESSAGE_BYTES:
+            call, bytes_ = self._begin.popleft()
+            begin.append(call)
+            size += bytes_
+        cancel = [] if self._begin else self._cancel  # none before its query
+        made = pb.QueryCalls(begin=begin, next=self._next, cancel=cancel)
+        self._next, self._cancel = [], self._cancel if self._begin else []
+        return made
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._call.read()) is not grpc.aio.EOF:
+                for piece in message.pieces:
+                    if (query := self._queries.get(piece.id)) is not None:
+                        query.give(piece)
+            self.status = await self._call.code()
+        except grpc.aio.AioRpcError as failed:
+            self.status = failed.code()
+        finally:  # also where the channel was closed, which cancels the call
+            self.ended = True
+            self._tasks[0].cancel()
+            self._call.cancel()
+            for query in self._queries.values():
+                query.wake()
