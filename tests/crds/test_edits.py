@@ -26,6 +26,26 @@ FOLLOWED = {"loadGenerator": ABSENT, "kafka": followed("shop.transaction")["spec
 SECRETS = {"loadGenerator": ABSENT, "files": bucket(secret="a", endpoint="http://store")["spec"]["files"]}
 FILES = {"loadGenerator": ABSENT, "files": files()["spec"]["files"]}
 
+FILE_TABLE_EDITS: dict[str, Any] = {
+    "path": "below",
+    "pattern": "*.csv",
+    "format": "json",
+    "compression": "gzip",
+    "columns": [ID],
+    "options": {"delimiter": ";"},
+    "onBadRecord": "deadLetter",
+    "maxFilesPerTick": 7,
+    "primaryKey": ["id"],
+    "appendOnly": True,
+}
+"""Of each field of a table of csv: what it is edited to."""
+
+
+def files_edited() -> list[list[dict[str, Any]]]:
+    [table] = FILES["files"]["tables"]
+    return [[table | {field: value}] for field, value in FILE_TABLE_EDITS.items()]
+
+
 IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("ComputeInstance", {}, {"storage.location": "/other"}, "spec.storage.location: .* is immutable"),
     ("ComputeReplica", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
@@ -62,6 +82,15 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         r"delta.tables\[0\]: .* is immutable but for columns and evolve",
     ),
     ("DataSource", FILES, FILES | {"files.path": "/other"}, "files.path: .* is immutable"),
+    *(
+        (
+            "DataSource",
+            FILES,
+            FILES | {"files.tables": table},
+            r"files.tables\[0\]: .* is immutable but for columns that",
+        )
+        for table in files_edited()
+    ),
     ("DataSource", SECRETS, SECRETS | {"files.secret": "b"}, "secret is immutable"),
     ("DataSource", SECRETS, SECRETS | {"files.endpoint": "http://other"}, "endpoint is immutable"),
     ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "maxTransactionBytes: .* is immutable"),
@@ -180,6 +209,26 @@ def test_columns_are_added_to_a_written_table(kubectl: Kubectl) -> None:
     for name in ("b", "c"):
         columns = [{"name": name, "type": "STRING", "jsonPointer": f"/{name}"}, *columns]
         kubectl.replace(bent("DataSource", WRITTEN | {"table.tables": [{"name": "t", "columns": columns}]}))
+
+
+@pytest.mark.parametrize("format", ["json", "parquet"])
+def test_columns_are_added_to_a_table_of_files(format: str, kubectl: Kubectl) -> None:
+    """In any place, also to those that were inferred; nothing else changes. Which ones, the operator sees."""
+    table = {"name": "t", "format": format, "path": "below", "primaryKey": ["id"]}
+    before = {"loadGenerator": ABSENT, "files": {"path": "/in", "tables": [table]}}
+    kubectl.create(bent("DataSource", before))
+    columns = [ID]
+    for name in ("b", "c"):
+        columns = [{"name": name, "type": "STRING"}, *columns]
+        kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, "columns": columns}]}))
+    for field, value in FILE_TABLE_EDITS.items():
+        if field in ("format", "columns", "options") or (format, field) == ("parquet", "compression"):
+            continue
+        value = ["b"] if field == "primaryKey" else "other" if field == "path" else value
+        with pytest.raises(KubectlFailed, match="is immutable but for columns that"):
+            kubectl.replace(
+                bent("DataSource", before | {"files.tables": [{**table, "columns": columns, field: value}]})
+            )
 
 
 KAFKA_TABLE_EDITS: dict[str, dict[str, Any]] = {

@@ -109,3 +109,62 @@ def refusal(system: System, relation: str) -> subprocess.CompletedProcess[str] |
     """The end of a query of the relation, if it does not end with rows."""
     done = system.tidemark("query", f"SELECT k FROM {relation}", "-n", system.namespace)
     return done if done.returncode else None
+
+
+def apply_visits(system: System, *columns: str) -> None:
+    table = {"name": "visits", "format": "json", "path": "visits", "pattern": "*.json"}
+    columns_of = [{"name": name, "type": "STRING" if name == "page" else "INT"} for name in columns]
+    files = {"path": str(system.folder / "late"), "tables": [{**table, "columns": columns_of}]}
+    spec = {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete", "files": files}
+    system.apply("DataSource", "late", spec)
+
+
+def test_crash_columns_that_come_are_for_new_views(system: System) -> None:
+    """A field that the files had before anybody took it. Views of before go on as they are; the table that they read
+    goes once nothing reads it. Where a file is gone the edit is refused, and nothing changes."""
+    folder = system.folder / "late" / "visits"
+    folder.mkdir(parents=True)
+
+    def put(name: str, *records: dict[str, object]) -> None:
+        (folder / f".{name}").write_text("".join(json.dumps(record) + "\n" for record in records))
+        os.replace(folder / f".{name}", folder / name)
+
+    def rows(sql: str) -> list[tuple[object, ...]]:
+        return sorted(tuple(row.values()) for row in system.query(sql)["rows"])
+
+    def tables() -> set[str]:
+        return {table["name"] for table in system.get("datasource", "late")["status"].get("tables", [])}
+
+    put("1.json", {"id": 1, "page": "a", "ms": 5}, {"id": 2, "page": "a"})
+    put("2.json", {"id": 3, "page": "b", "ms": 7})
+    apply_visits(system, "id", "page")
+    system.dataflow("hits", "SELECT page, count(*) AS n FROM late.visits GROUP BY page")
+    system.wait_hydrated("hits")
+    wait_for("the files", lambda: rows("SELECT page, n FROM hits") == [("a", 2), ("b", 1)], system.log)
+    planned = system.get("dataflow", "hits")["status"]["revision"]["name"]
+
+    os.replace(folder / "2.json", folder.parent / "2.json")
+    apply_visits(system, "id", "page", "ms")
+    message = system.wait_condition("datasource", "late", "SchemaKnown", "False", reason="SourceUnreadable")
+    assert "gone, or others by now (2.json)" in message
+    os.replace(folder.parent / "2.json", folder / "2.json")
+
+    pids = system.replica_pids()
+    system.dataflow("times", "SELECT id, ms FROM late.visits")
+    wait_for("the successor", lambda: tables() == {"visits", "visits.1"}, system.log)
+    system.kill_replica()
+    put("3.json", {"id": 4, "page": "b", "ms": 9})
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    system.wait_hydrated("times")
+    expected = [(1, 5), (2, None), (3, 7), (4, 9)]
+    wait_for("all rows", lambda: sorted(rows("SELECT id, ms FROM times"), key=repr) == expected, system.log)
+    wait_for("the view of before", lambda: rows("SELECT page, n FROM hits") == [("a", 2), ("b", 2)], system.log)
+    assert planned == system.get("dataflow", "hits")["status"]["revision"]["name"]
+
+    system.kubectl("delete", "dataflow", "hits", "--wait=true")
+    wait_for("the first table is gone", lambda: tables() == {"visits"}, system.log)
+    put("4.json", {"id": 5, "ms": 1})
+    expected.append((5, 1))
+    wait_for("the next file", lambda: sorted(rows("SELECT id, ms FROM times"), key=repr) == expected, system.log)
+    system.kubectl("delete", "dataflow", "times", "--wait=true")
+    system.kubectl("delete", "datasource", "late", "--wait=true")

@@ -344,5 +344,6 @@ MEMBERS: tuple[Any, ...] = (
     IntrospectionSource((RELATION_TABLE,)),
     replace(PUBLISHED, location="s3://lake/revenue", chosen=True),
     replace(POSTGRES_TABLE, name="orders.2", successor=True),
+    FilesTable("orders.2", "json", "/in", columns=COLUMNS, added=("n",)),
 )
 """The order is that of the lines of `members.tsv`."""

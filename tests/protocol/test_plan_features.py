@@ -12,7 +12,14 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
-from tidemark_protocol.plan.ingestion import IntrospectionSource, PostgresSource, PostgresTable, SourceSpec
+from tidemark_protocol.plan.ingestion import (
+    FilesSource,
+    FilesTable,
+    IntrospectionSource,
+    PostgresSource,
+    PostgresTable,
+    SourceSpec,
+)
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
@@ -83,7 +90,7 @@ RefreshSchedule: aligned_to at every_ms
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
-WITHIN_SOURCES = {"PostgresTable.successor"}
+WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added"}
 """What their tables got later, and an older replica would do without."""
 
 
@@ -120,6 +127,7 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     database = PostgresSource("db", 5432, "d", "s", "p", (table,))
     assert required_features(database) == frozenset()
     assert required_features(replace(database, tables=(replace(table, successor=True),))) == {"postgresSuccessors"}
+    assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
     assert "refresh" in SUPPORTED_FEATURES
 
 

@@ -12,7 +12,7 @@ from tests.tidy.checkout import ROOT, files
 
 DOCS = ROOT / "docs"
 STORAGE = "replica_image/tidemark_replica/storage"
-GUIDES = {"delta": "delta", "kafka": "kafka", "postgres": "postgres", "written": "written-tables"}
+GUIDES = {"delta": "delta", "files": "sources", "kafka": "kafka", "postgres": "postgres", "written": "written-tables"}
 REASON = re.compile(r"((?:[A-Z][a-z]+){2,5})(?:: .*)?", re.DOTALL)
 NO_REASONS = {"LogSegment", "LooseRecord", "ZonedRecord"}
 """Names of types that stand in strings."""

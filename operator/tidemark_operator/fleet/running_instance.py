@@ -239,10 +239,14 @@ class RunningInstance(InstanceFacade):
         """Have any replica describe shards; returns that replica too. Raises: Waiting where none answers."""
         return await ask_any(self.namespace, self.name, self.replicas, lambda replica: replica.describe(shards))
 
-    async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
-        """Have any replica inspect a source. Raises: Waiting where none answers that knows this kind."""
+    async def inspect(
+        self, source: SourceSpec, pinned: IngestionDescription | None = None
+    ) -> compute_pb2.InspectSourceResponse:
+        """Have any replica inspect a source. `pinned`: the source that its tables are added to, if they are. Raises:
+        Waiting where none answers that knows this kind."""
         data, able = codec.encode(source), self._able(source)
-        return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data)))[1]
+        known = codec.encode(pinned) if pinned is not None else b""
+        return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data, known)))[1]
 
     def _able(self, message: SourceSpec | IngestionDescription) -> dict[ReplicaId, ReplicaState]:
         """The replicas whose images know all that is in the message."""

@@ -11,6 +11,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, ApiError
 from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.pb.gateway_pb2 import FileChange, FilesReply, ListedFile
 from tidemark_protocol.plan.ingestion import FilesSource
+from tidemark_protocol.plan.successors import spec_name
 
 MAX_NAME = 255
 
@@ -71,7 +72,7 @@ def _table_and_name(state: SourceState, file: str) -> tuple[str, str]:
     """The table of a file, and its name: the table is given, or the only one with such a file, or the only one."""
     if state.pinned is None or not isinstance(state.pinned.source, FilesSource):
         raise QueryNotReady(f"the tables of DataSource {state.key.name} are not known yet: ask again")
-    tables = [table.name for table in state.pinned.source.tables]
+    tables = list(dict.fromkeys(spec_name(table.name) for table in state.pinned.source.tables))
     given, slash, name = file.partition("/")
     if slash:
         if given not in tables:

@@ -2,9 +2,9 @@
 
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b
-    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; tables of Delta and
-                                                PostgreSQL, and written ones: there d.2 begins with the rows of d, so
-                                                d is removed after that)
+    spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; tables of Delta,
+                                                PostgreSQL and files, and written ones: there d.2 begins with the rows
+                                                of d, so d is removed after that)
     spec:  r again      once removed: r      ►  r.2 is added (relations of introspection: one name means one relation)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tidemark_protocol.plan.ingestion import (
-    DEAD_LETTER,
     DeltaSource,
     DeltaTable,
+    FilesSource,
+    FilesTable,
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
@@ -34,7 +35,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
-from tidemark_protocol.plan.successors import newest, number, spec_name, successor
+from tidemark_protocol.plan.successors import newest, number, spec_name, successor, without_dead_letters
 
 S = TypeVar("S", bound=SourceSpec)
 EvolvingSource = DeltaSource | PostgresSource
@@ -78,7 +79,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
         if (grown := _with_added_columns(table, known.get(name))) is not None:
             if grown.refused:
                 refused, reason = grown.refused, COLUMNS_NOT_ADDED
-            elif grown.table is not None and number(name) < number(newest(every)[table.name]):
+            elif isinstance(grown.table, WrittenTable) and number(name) < number(newest(every)[table.name]):
                 refused, reason = _later_gone(table.name), TableEdit.reason
             elif grown.table is not None:
                 added.append(replace(grown.table, name=successor(table.name, every)))
@@ -125,7 +126,7 @@ def named_in(pinned: IngestionDescription, table: IngestedTable) -> str:
     """The table of the source that this one is, or whose dead letters it has."""
     assert not isinstance(pinned.source, GeneratedSource)
     name = table.table.name
-    return name if any(each.name == name for each in pinned.source.tables) else name.removesuffix(DEAD_LETTER)
+    return name if any(each.name == name for each in pinned.source.tables) else without_dead_letters(name)
 
 
 def edited(
@@ -182,6 +183,8 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
     PostgreSQL also where it declares the same ones in another order: they are a set. A relation keeps those of its
     pinning."""
     named = replace(table, name=pinned.name)
+    if isinstance(named, FilesTable) and isinstance(pinned, FilesTable):
+        named = replace(named, added=pinned.added)
     if _names_columns(named, pinned) and set(named.names) == set(pinned.names):
         named = _with_names_of(named, pinned)
     if isinstance(named, IntrospectionTable):
@@ -219,25 +222,26 @@ def _succeeding(table: Any, known: Iterable[str]) -> Any:
 
 @dataclass(frozen=True)
 class _AddedColumns:
-    """A written table with further columns, None where it gets none; or why it does not get them."""
+    """A table with further columns, None where it gets none; or why it does not get them."""
 
-    table: WrittenTable | None = None
+    table: WrittenTable | FilesTable | None = None
     refused: str = ""
 
 
 def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
-    """The columns that the spec adds to a written table; None where it is another kind of table, or differs in
-    something else. The order of the columns is no difference: rows have them by name."""
-    if not isinstance(table, WrittenTable) or not isinstance(pinned, WrittenTable):
+    """The columns that the spec adds to a written table, or to a table of files; None where it is another kind of
+    table, or differs in something else. The order of the columns is no difference: rows have them by name."""
+    if not isinstance(table, WrittenTable | FilesTable) or type(table) is not type(pinned) or table.columns is None:
         return None
-    others = replace(table, name=pinned.name, columns=pinned.columns, pointers=pinned.pointers, added=pinned.added)
-    if others != pinned:
+    if _with_columns_as_pinned(table, pinned) != pinned:
         return None
-    before, now = ({c.name: c for c in each.columns} for each in (pinned, table))
+    before, now = ({c.name: c for c in columns or ()} for columns in (pinned.columns, table.columns))
     new = [column for column in table.columns if column.name not in before]
-    if changed := [name for name, column in before.items() if now.get(name) != column]:
+    if isinstance(table, FilesTable) and table.format == "csv" and table.columns != pinned.columns:
+        what = "columns of csv are known by their places, so none is added to its files; give the table another name"
+    elif changed := [name for name, column in before.items() if now.get(name) != column]:
         what = f"column {changed[0]} is another one, or gone: its rows have it as it was; columns can only be added"
-    elif _pointers(table, before) != _pointers(pinned, before):
+    elif _other_pointers(table, pinned, before):
         what = "a jsonPointer of an earlier column is another one; columns can only be added"
     elif required := [column.name for column in new if not column.nullable]:
         what = f"column {required[0]} is new and not nullable, but the rows that are there have no value for it"
@@ -245,6 +249,15 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         names = tuple(column.name for column in new)
         return _AddedColumns(replace(table, added=(*pinned.added, *names)) if names else None)
     return _AddedColumns(refused=f"table {table.name}: {what}")
+
+
+def _other_pointers(table: WrittenTable | FilesTable, pinned: Any, names: Collection[str]) -> bool:
+    return isinstance(table, WrittenTable) and _pointers(table, names) != _pointers(pinned, names)
+
+
+def _with_columns_as_pinned(table: WrittenTable | FilesTable, pinned: Any) -> Any:
+    of_any_kind: Any = replace(table, name=pinned.name, columns=pinned.columns, added=pinned.added)
+    return replace(of_any_kind, pointers=pinned.pointers) if isinstance(table, WrittenTable) else of_any_kind
 
 
 def _later_gone(name: str) -> str:
@@ -274,11 +287,12 @@ def removable(
 ) -> tuple[IngestedTable, ...]:
     """The tables of `removed`, which the spec does not name, that nobody reads and nothing needs. `read`: names of
     tables with readers, or that may have some. A written table is needed by the next one of its name as long as that
-    one stays and, as far as is known, has not begun with its rows; a table of PostgreSQL as long, so that one has
-    rows. The last written one is needed by the name, which the spec may name again, as long as one before it is read.
+    one stays and, as far as is known, has not begun with its rows; a table of PostgreSQL or of files as long, so that
+    one has rows. The last written one is needed by the name, which the spec may name again, as long as one before it is
+    read. A table and that of its dead letters go together.
     """
     idle = [table for table in removed if named_in(pinned, table) not in read]
-    if not isinstance(pinned.source, WrittenSource | PostgresSource):
+    if not isinstance(pinned.source, WrittenSource | PostgresSource | FilesSource):
         return tuple(idle)
     names = {table.table.name for table in pinned.tables}
     last = newest(names) if isinstance(pinned.source, WrittenSource) else {}
@@ -287,7 +301,8 @@ def removable(
         later = _next(table, pinned)
         if later is not None and later.table.name in stay and not has_begun(later):
             stay.add(table.table.name)
-    return tuple(table for table in idle if table.table.name not in stay)
+    staying = {named_in(pinned, table) for table in idle if table.table.name in stay}
+    return tuple(table for table in idle if named_in(pinned, table) not in staying)
 
 
 def _next(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable | None:

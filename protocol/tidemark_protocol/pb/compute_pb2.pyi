@@ -572,10 +572,12 @@ class FetchStashResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class InspectSourceRequest(_message.Message):
-    __slots__ = ("source",)
+    __slots__ = ("source", "ingestion")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    INGESTION_FIELD_NUMBER: _ClassVar[int]
     source: bytes
-    def __init__(self, source: _Optional[bytes] = ...) -> None: ...
+    ingestion: bytes
+    def __init__(self, source: _Optional[bytes] = ..., ingestion: _Optional[bytes] = ...) -> None: ...
 
 class InspectSourceResponse(_message.Message):
     __slots__ = ("tables", "error")

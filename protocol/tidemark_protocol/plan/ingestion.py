@@ -20,7 +20,7 @@ from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
 DEAD_LETTER = "_dead_letter"
-"""The suffix of a table's name in that of the table of its dead letters."""
+"""The suffix of a table's name in the spec in that of the table of its dead letters (`successors.dead_letters`)."""
 MALFORMED_RECORD = "MALFORMED_RECORD"
 """The code of errors of records that are no rows."""
 
@@ -34,7 +34,8 @@ class FilesTable:
     writes them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes
     some plans cheaper. `compression`: of csv and json `none`, `gzip` or `zstd`; empty where each file's name says it.
     `order`: `name` where each new object of a bucket has a name after those of all before. `primary_key`: names of the
-    columns that no two rows have in common; none if empty.
+    columns that no two rows have in common; none if empty. `added`: names of columns that an earlier table of the name
+    in the spec had not (`successors.py`): files may lack them, and this table begins with all files of that one.
     """
 
     name: str
@@ -49,6 +50,7 @@ class FilesTable:
     compression: str = ""
     order: str = ""
     primary_key: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 @wire_name("FilesSource")

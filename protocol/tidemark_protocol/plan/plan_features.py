@@ -31,6 +31,7 @@ FEATURES = {
     "KafkaSink.registry_secret": "kafkaSinkAvro",
     "IntrospectionSource": "introspectionSource",
     "PostgresTable.successor": "postgresSuccessors",
+    "FilesTable.added": "filesSuccessors",
 }
 """By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))

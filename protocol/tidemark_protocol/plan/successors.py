@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidemark_protocol.plan.ingestion import DEAD_LETTER
+
 
 def spec_name(name: str) -> str:
     """The name in the spec, and in SQL."""
@@ -40,3 +42,15 @@ def display_names(names: Iterable[str]) -> dict[str, str]:
 def successor(name: str, known: Iterable[str]) -> str:
     """The name of the next table after the known ones that have this name in the spec."""
     return f"{name}.{1 + max((number(each) for each in known if spec_name(each) == name), default=0)}"
+
+
+def dead_letters(name: str) -> str:
+    """The name of the table of a table's dead letters: of `orders.2` it is `orders_dead_letter.2`."""
+    of_spec, dot, place = name.partition(".")
+    return f"{of_spec}{DEAD_LETTER}{dot}{place}"
+
+
+def without_dead_letters(name: str) -> str:
+    """The name of the table whose dead letters a table of this name has."""
+    of_spec, dot, place = name.partition(".")
+    return f"{of_spec.removesuffix(DEAD_LETTER)}{dot}{place}"

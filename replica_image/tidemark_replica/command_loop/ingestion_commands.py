@@ -87,11 +87,12 @@ class IngestionCommands:
         if self._manager is not None:
             self._manager.report_again()
 
-    def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
-        """The tables that the source offers; callable from any thread. Raises SourceNotReadable."""
+    def inspect(self, source: SourceSpec, pinned: IngestionDescription | None) -> tuple[SourceTable, ...]:
+        """The tables that the source offers; callable from any thread. `pinned`: the source that they are added to, if
+        they are. Raises SourceNotReadable."""
         manager = self._new_manager(self._spark.get())
         try:
-            return manager.inspect(source)
+            return manager.inspect(source, pinned)
         except IngestionError as error:
             raise SourceNotReadable(self._secrets.scrub(str(error))) from error
         except Exception as error:  # gRPC would answer with its text, which may have data and secrets

@@ -98,7 +98,7 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 )
 
 Describe = Callable[[pb.DescribeRequest], Description]
-Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
+Inspect = Callable[[SourceSpec, IngestionDescription | None], tuple[SourceTable, ...]]
 Release = Callable[[IngestionDescription], None]
 ListShards = Callable[[pb.ListShardsRequest], pb.ListShardsResponse]
 ReadStash = Callable[[str, int], bytes]
@@ -207,7 +207,8 @@ class ComputeService:
 
     def inspect_source(self, request: pb.InspectSourceRequest, context: Any) -> pb.InspectSourceResponse:
         try:
-            tables = self._inspect(decode_source(request.source))
+            pinned = codec.decode(request.ingestion, IngestionDescription) if request.ingestion else None
+            tables = self._inspect(decode_source(request.source), pinned)
         except SourceNotReadable as error:
             return pb.InspectSourceResponse(error=str(error))
         except MalformedPlan as error:

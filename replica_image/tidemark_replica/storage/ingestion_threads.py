@@ -148,10 +148,11 @@ class IngestionThreads:
         for ingestion in self._running.values():
             ingestion.report_again()
 
-    def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
-        """The tables that the source offers; slow, so not for the command loop. Raises IngestionError."""
+    def inspect(self, spec: SourceSpec, pinned: IngestionDescription | None = None) -> tuple[SourceTable, ...]:
+        """The tables that the source offers; slow, so not for the command loop. `pinned`: the source that these tables
+        are added to, if they are. Raises IngestionError."""
         if isinstance(spec, FilesSource):
-            return files_tables(self._session, spec, bucket_options(spec, self.secrets.read))
+            return files_tables(self._session, spec, bucket_options(spec, self.secrets.read), pinned)
         if isinstance(spec, DeltaSource):
             return delta_tables(spec, bucket_options(spec, self.secrets.read))
         if isinstance(spec, PostgresSource):

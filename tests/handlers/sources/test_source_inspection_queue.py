@@ -45,7 +45,7 @@ def test_a_source_that_fails_is_inspected_with_growing_pauses(monkeypatch: pytes
         harness.put(READABLE, ONE)
         harness.context.revisions = cast(Any, Kept())
 
-        async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
+        async def inspect(*_: object) -> compute_pb2.InspectSourceResponse:
             asked.append(now)
             return compute_pb2.InspectSourceResponse(error="denied")
 
@@ -82,7 +82,7 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
         again = dict[Key, float | None]()
         rest, more = asyncio.Event(), asyncio.Event()
 
-        async def inspect(source: object) -> compute_pb2.InspectSourceResponse:
+        async def inspect(source: object, _: object = None) -> compute_pb2.InspectSourceResponse:
             asked.append(source)
             if len(asked) == 8:
                 more.set()

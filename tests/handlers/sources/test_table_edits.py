@@ -98,7 +98,7 @@ class Edited:
         replica.is_too_old_for = lambda _: False
         replica.delete_shard = lambda _, id, location: self.deleted.append(id)
 
-    async def inspect(self, source: FilesSource) -> compute_pb2.InspectSourceResponse:
+    async def inspect(self, source: FilesSource, _: object = None) -> compute_pb2.InspectSourceResponse:
         tables = [codec.encode(SourceTable(t.name, t.columns or ())) for t in source.tables]
         return compute_pb2.InspectSourceResponse(tables=tables)
 
@@ -191,7 +191,7 @@ def test_columns_that_come_are_taken_by_a_successor(tmp_path: Path, monkeypatch:
         nonlocal now
         asked = []
 
-        async def inspect(wanted: EvolvingSource) -> compute_pb2.InspectSourceResponse:
+        async def inspect(wanted: EvolvingSource, _: object = None) -> compute_pb2.InspectSourceResponse:
             if "map" in names:
                 return compute_pb2.InspectSourceResponse(error="column 'map': has no counterpart")
             asked.append([table.name for table in wanted.tables])
@@ -258,7 +258,7 @@ class Lake:
         self.columns = {"a": ["n"], "b": ["n"]}
         self.unreadable: set[str] = set()
 
-    async def inspect(self, wanted: DeltaSource) -> compute_pb2.InspectSourceResponse:
+    async def inspect(self, wanted: DeltaSource, _: object = None) -> compute_pb2.InspectSourceResponse:
         names = [table.name for table in wanted.tables]
         if wrong := [name for name in names if name in self.unreadable]:
             return compute_pb2.InspectSourceResponse(error=f"table {wrong[0]}: column 'm': has no counterpart")
@@ -357,7 +357,7 @@ def test_how_a_kafka_table_goes_on_behind_a_gap_is_stored_and_sent(tmp_path: Pat
     async def scenario(source: Edited) -> None:
         asked = []
 
-        async def inspect(wanted: KafkaSource) -> compute_pb2.InspectSourceResponse:
+        async def inspect(wanted: KafkaSource, _: object = None) -> compute_pb2.InspectSourceResponse:
             asked.append(wanted)
             columns = (Column("value", STRING),)
             return compute_pb2.InspectSourceResponse(tables=[codec.encode(SourceTable("t", columns))])

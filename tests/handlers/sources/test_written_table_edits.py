@@ -38,7 +38,7 @@ class Written:
         cast(Any, source.running).inspect = self.inspect
         self.again: float | None = None
 
-    async def inspect(self, wanted: WrittenSource) -> compute_pb2.InspectSourceResponse:
+    async def inspect(self, wanted: WrittenSource, _: object = None) -> compute_pb2.InspectSourceResponse:
         return compute_pb2.InspectSourceResponse(tables=[codec.encode(table) for table in written_tables(wanted)])
 
     async def reconcile(self, *names: str) -> list[str]:

@@ -118,9 +118,10 @@ class ReplicaConnection:
         connection."""
         return await self._beside(lambda stub: self._describe(stub, shards, frontiers_alone=False))
 
-    async def inspect(self, source: bytes) -> compute_pb2.InspectSourceResponse:
-        """Tables and schemas of a source. Raises: grpc.RpcError; OperatorError without a connection."""
-        request = compute_pb2.InspectSourceRequest(source=source)
+    async def inspect(self, source: bytes, ingestion: bytes) -> compute_pb2.InspectSourceResponse:
+        """Tables and schemas of a source. `ingestion`: that which they are added to, empty if there is none. Raises:
+        grpc.RpcError; OperatorError without a connection."""
+        request = compute_pb2.InspectSourceRequest(source=source, ingestion=ingestion)
         answer: compute_pb2.InspectSourceResponse = await self._beside(
             lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS)
         )

@@ -56,6 +56,7 @@ from tidemark_operator.resources.conditions.instance import IMAGE_TOO_OLD
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.ingestion import (
+    FilesSource,
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
@@ -182,7 +183,7 @@ class TableEdits:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                answer = await running.inspect(new)
+                answer = await running.inspect(new, state.pinned)
             if answer.error:
                 return _Added(failure=IngestionFailure("SourceUnreadable", answer.error))
             found = tables_of(answer)
@@ -262,9 +263,9 @@ class TableEdits:
 
 
 def _after_earlier(found: tuple[SourceTable, ...], pinned: IngestionDescription) -> tuple[tuple[SourceTable, ...], int]:
-    """The new tables, those with what is known of the tables whose rows they begin with, and the first version that
-    their shards may have: that of these tables, as adoption looks for the tables of one version."""
-    if not isinstance(pinned.source, WrittenSource):
+    """The new tables, those with what is known of the tables whose rows, or files, they begin with, and the first
+    version that their shards may have: that of these tables, as adoption looks for the tables of one version."""
+    if not isinstance(pinned.source, WrittenSource | FilesSource):
         return found, 1
     last = newest(table.table.name for table in pinned.tables)
     known = {table.table.name: table for table in pinned.tables}

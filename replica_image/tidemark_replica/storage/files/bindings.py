@@ -5,10 +5,12 @@
     t/release/17     1.csv        12    ...           request 17 let this version go: it is not bound again
     t/reread/18      1.csv        15    ...           request 18 bound this version in place of another one
     t/staged         {"path" ...  0     0             a data file with the updates of this tick's requests
+    t.2/begun        <shard>      0     0             t.2 began with all files that t had: this shard has their rows
 
 The last request about a file leaves one row, so a request that comes again is known to be done. A row `t/staged` is
 retracted at the next tick: the updates of a request are staged before its binding is minted, since what they are made
-of may be gone afterwards. Bindings of a bucket have one more column, the ETag.
+of may be gone afterwards. So are the rows with which a successor begins. Bindings of a bucket have one more column, the
+ETag.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidemark_persist import DIFF, StagedFile
+from tidemark_protocol.ids import ShardId
 from tidemark_replica.storage.files.listing import FileVersion
 
 REMAP_SCHEMA = pa.schema(
@@ -30,12 +33,13 @@ REMAP_SCHEMA = pa.schema(
     ]
 )
 BUCKET_REMAP_SCHEMA = REMAP_SCHEMA.append(pa.field("etag", pa.string()))
-BOUND, STAGED = "", "staged"
+BOUND, STAGED, BEGUN = "", "staged", "begun"
 
 
 @dataclass(frozen=True)
 class BindingRow:
-    """One row of a binding. `kind`: BOUND, an action of a request, or STAGED. `request`: its id, of actions alone."""
+    """One row of a binding. `kind`: BOUND, an action of a request, STAGED, or BEGUN. `request`: its id, of actions
+    alone."""
 
     table: str
     kind: str
@@ -54,6 +58,11 @@ class BindingRow:
     def marked(self) -> str:
         """The column `table`."""
         return "/".join(filter(None, (self.table, self.kind, str(self.request or ""))))
+
+
+def begun_row(table: str, shard: ShardId) -> BindingRow:
+    """The row by which a successor begins with all files that are bound to it in this binding."""
+    return BindingRow(table, BEGUN, FileVersion(shard, 0, 0))
 
 
 def staged_row(table: str, staged: StagedFile) -> BindingRow:

@@ -48,7 +48,7 @@ def file_problem(table: FilesTable, store: FileStore, columns: Sequence[Column],
     try:
         if table.format == "parquet":
             with store.open(bound) as source:
-                return None if parquet_fits(pq.read_schema(source), columns) else "SCHEMA_MISMATCH"
+                return None if parquet_fits(pq.read_schema(source), columns, table.added) else "SCHEMA_MISMATCH"
         header = header_of(table, columns)
         if bound.size and header is not None and _first_line(table, store, bound) != header:
             return "SCHEMA_MISMATCH"

@@ -74,6 +74,11 @@ class FileList:
         self._read.pop((table, name), None)
         self._shown = None
 
+    def drop(self, table: str) -> None:
+        """Nothing is known of the table's bound files any more."""
+        for key in [key for key in (*self._attention, *self._read) if key[0] == table]:
+            self.forget(*key)
+
     def set_pending(self, pending: list[SourceFile]) -> None:
         """The files that are not bound yet, at most LISTED_FILES of them."""
         if pending != self._pending:

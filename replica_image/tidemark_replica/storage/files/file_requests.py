@@ -7,6 +7,8 @@
 Errors and dead letters are retracted as the shards have them. Rows are read again from the bound version; where the
 file is another by now, or gone, nothing is changed (FILE_CHANGED). A file that was refused as a whole has no rows.
 
+A successor of a table (generations.py) has the same files: what a request changes is changed in all of them.
+
 All updates are staged before the binding is minted, and the binding names the staged files. So a process that dies
 leaves either nothing (the request comes again), or a binding that needs nothing but these files.
 """
@@ -28,10 +30,12 @@ from tidemark_persist import DIFF, ERROR, Shard, StagedFile, consolidate, write_
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable, IngestedTable
+from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
+from tidemark_protocol.plan.successors import dead_letters
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, STAGED, BindingRow, parse, staged_row
 from tidemark_replica.storage.files.file_store import FileStore
+from tidemark_replica.storage.files.generations import FileGenerations
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
@@ -78,8 +82,8 @@ class RequestedChange:
 class FileRequests:
     """The requests about the files of one source, and which of them are done."""
 
-    def __init__(self, specs: Mapping[str, FilesTable], stores: Mapping[str, FileStore], session: SparkSession) -> None:
-        self._specs, self._stores, self._session = specs, stores, session
+    def __init__(self, tables: FileGenerations, stores: Mapping[str, FileStore], session: SparkSession) -> None:
+        self._tables, self._stores, self._session = tables, stores, session
         self._asked: tuple[FileRequest, ...] = ()
         self._last: dict[_Key, BindingRow] = {}
         self._refusals: dict[int, str] = {}
@@ -103,6 +107,10 @@ class FileRequests:
     def released(self, table: str) -> dict[str, FileVersion]:
         """The versions of files that were let go, by name."""
         return {row.file.name: row.file for (of, _), row in self._last.items() if of == table and row.kind == RELEASE}
+
+    def last(self, table: str) -> list[BindingRow]:
+        """The last request about each file of a table."""
+        return [row for (of, _), row in self._last.items() if of == table]
 
     def forgotten(self, table: str, name: str) -> list[BindingRow]:
         """The rows that retract the last request about a file, since another version of it is bound."""
@@ -135,37 +143,49 @@ class FileRequests:
         return list(changes.values())
 
     def _is_done(self, request: FileRequest) -> bool:
-        last = self._last.get((request.table, request.file))
+        """The first table tells it: the marks of all tables that have begun are minted together."""
+        last = self._last.get((self._tables.first.get(request.table, request.table), request.file))
         return last is not None and last.request == request.id
 
     def _change(self, request: FileRequest, time: Time, earlier: Iterable[RequestedChange]) -> RequestedChange:
         """`earlier`: of the same tick."""
-        spec = self._specs.get(request.table)
-        if spec is None:
+        if request.table not in self._tables.names:
             raise _Refused(f"NO_SUCH_TABLE: the source has no table {request.table} of files")
-        bound, rereads = self._bound(request), request.action == REREAD
-        if bound is None and not (rereads and request.file in self.released(request.table)):
+        first, rereads = self._tables.first[request.table], request.action == REREAD
+        bound = self._bound(first, request.file)
+        if bound is None and not (rereads and request.file in self.released(first)):
             raise _Refused(f"NOT_BOUND: no file {request.file} of table {request.table} is bound")
-        places = self._find(request.table), self._find(request.table + DEAD_LETTER)
-        job = _Job(self._session, spec, self._stores[request.table], time, *places)
-        change = RequestedChange(request, time, self.forgotten(request.table, request.file))
+        change = RequestedChange(request, time)
+        for table in self._tables.begun[request.table]:
+            self._change_table(change, table, bound, [*earlier, change])
+        return change
+
+    def _change_table(
+        self, change: RequestedChange, table: str, bound: FileVersion | None, all: Sequence[RequestedChange]
+    ) -> None:
+        """Adds the rows of one table to the change. `all`: of the same tick, with this one."""
+        request, rereads = change.request, change.request.action == REREAD
+        places = self._find(table), self._find(dead_letters(table))
+        job = _Job(self._session, self._tables.specs[table], self._stores[table], change.time, *places)
+        change.rows += self.forgotten(table, request.file)
         mark = bound
         if bound is not None:
-            change.rows.append(BindingRow(request.table, BOUND, bound, -1))
+            change.rows.append(BindingRow(table, BOUND, bound, -1))
         if rereads:
             mark, staged = job.read_new(request.file)
+            if change.new is not None and change.new.version != mark:
+                raise _Refused(f"FILE_CHANGED: file {request.file} changed while it was read; ask again")
             good, malformed = staged.counts.get(request.file, (0, 0))
             change.new = Reread(mark, good, malformed)
-            change.rows += [BindingRow(request.table, BOUND, mark), *job.rows_of(staged)]
+            change.rows += [BindingRow(table, BOUND, mark), *job.rows_of(staged)]
         if bound is not None:
             change.rows += job.rows_of(job.retract(bound))
         if rereads:
-            job.check_key(row for each in (*earlier, change) for row in each.rows)
+            job.check_key(row for each in all for row in each.rows)
         assert mark is not None
-        change.rows.append(BindingRow(request.table, request.action, mark, request=request.id))
-        return change
+        change.rows.append(BindingRow(table, request.action, mark, request=request.id))
 
-    def _bound(self, request: FileRequest) -> FileVersion | None:
+    def _bound(self, table: str, file: str) -> FileVersion | None:
         """The version in which the file is bound."""
         assert self._shards is not None
         remap = self._shards.remap
@@ -173,7 +193,7 @@ class FileRequests:
         if upper == 0:
             return None
         rows = remap.snapshot(upper - 1)
-        same = pc.and_(pc.equal(rows.column("table"), request.table), pc.equal(rows.column("file"), request.file))
+        same = pc.and_(pc.equal(rows.column("table"), table), pc.equal(rows.column("file"), file))
         return next((row.file for row in parse(rows.filter(same)) if row.diff > 0), None)
 
     def _find(self, table: str) -> tuple[IngestedTable, Shard] | None:
@@ -202,7 +222,7 @@ class _Job:
 
     def rows_of(self, staged: StagedRows) -> list[BindingRow]:
         """The rows of the binding that name the staged files."""
-        of_dead = [staged_row(self._spec.name + DEAD_LETTER, file) for file in staged.dead_letters]
+        of_dead = [staged_row(dead_letters(self._spec.name), file) for file in staged.dead_letters]
         return [*(staged_row(self._spec.name, file) for file in staged.table), *of_dead]
 
     def read_new(self, name: str) -> tuple[FileVersion, StagedRows]:

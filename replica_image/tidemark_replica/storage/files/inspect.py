@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark_persist import open_shard
 from tidemark_persist.storage.mounted_settings import Options
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, SourceTable
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestionDescription, SourceTable
+from tidemark_protocol.plan.successors import dead_letters, number, spec_name
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
+from tidemark_replica.storage.files.bindings import parse
+from tidemark_replica.storage.files.bucket import Bucket, version
 from tidemark_replica.storage.files.checks import check_text, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
+from tidemark_replica.storage.files.problems import problems_in_dead_letters, problems_in_table
+from tidemark_replica.storage.files.read_again import FilesGone
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
 from tidemark_replica.storage.files.streamed.compression import compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
@@ -22,22 +31,65 @@ from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
 from tidemark_replica.storage.keyed_rows.unique import key_columns
 from tidemark_replica.values.arrow_types import sql_type
 
+CHECKED_PAGES = 100
+"""A page has up to 1,000 objects."""
 
-def tables_of(session: SparkSession, spec: FilesSource, options: Options = None) -> tuple[SourceTable, ...]:
-    """The source's tables, dead-letter tables included. `options`: of buckets.
+
+def tables_of(
+    session: SparkSession, spec: FilesSource, options: Options = None, pinned: IngestionDescription | None = None
+) -> tuple[SourceTable, ...]:
+    """The source's tables, dead-letter tables included. `options`: of buckets. `pinned`: the source that tables are
+    added to.
 
     Raises SourceUnusable, SourceNotReady.
     """
     tables = []
     for table in spec.tables:
         check_options(table)
+        if table.added and pinned is not None:
+            check_files(table, file_store(table, options), pinned)
         columns = table.columns if table.columns is not None else _inferred(session, table, file_store(table, options))
         check_column_names(table.name, columns)
         keys = key_columns(table.name, columns, table.primary_key)
         tables.append(SourceTable(table.name, columns, keys, table.append_only))
         if table.on_bad_record == "deadLetter":
-            tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS))
+            tables.append(SourceTable(dead_letters(table.name), DEAD_LETTER_COLUMNS))
     return tuple(tables)
+
+
+def check_files(table: FilesTable, store: FileStore, pinned: IngestionDescription) -> None:
+    """Raises SourceUnusable where the files that a successor is to read again are gone, or others by now. Of a bucket
+    the first CHECKED_PAGES pages are listed: where it has more, it shows while they are read."""
+    remap = open_shard(pinned.remap_location)
+    upper = remap.refresh().upper
+    of_name = [each for each in pinned.tables if spec_name(each.table.name) == spec_name(table.name)]
+    if upper == 0 or not of_name:
+        return
+    first = min(of_name, key=lambda each: number(each.table.name))
+    rows = remap.snapshot(upper - 1)
+    rows = rows.filter(pc.equal(rows.column("table"), first.table.name))
+    missing = {row.file.name: row.file for row in parse(rows)}
+    for place, page in enumerate(_pages(table, store)):
+        if place == CHECKED_PAGES or not missing:
+            return
+        for file in page:
+            if missing.get(file.name) == file:
+                del missing[file.name]
+    letters = [each for each in pinned.tables if each.table.name == dead_letters(first.table.name)]
+    for shard, problems in ((first, problems_in_table), *((each, problems_in_dead_letters) for each in letters)):
+        for name in problems(open_shard(shard.shard.location)) if missing else ():
+            missing.pop(name, None)  # the first table has an error in its place
+    if missing:
+        raise SourceUnusable(str(FilesGone(table, sorted(missing))).partition(": ")[2])
+
+
+def _pages(table: FilesTable, store: FileStore) -> Iterator[Iterable[FileVersion]]:
+    """All files, or objects."""
+    if not isinstance(store, Bucket):
+        yield store.list(table.pattern).files
+        return
+    for page, _ in store.reader.pages():
+        yield map(version, page)
 
 
 def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tuple[Column, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, Shard, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, ShardReader, consolidate, read_part
 
 KEY_VIOLATED = "KEY_VIOLATED"
 """The rows of the file would violate the primary key: it is an error of the table, also where bad records are set
@@ -38,7 +38,7 @@ class FileProblem:
     in_error: bool
 
 
-def problems_in_table(shard: Shard) -> dict[str, FileProblem]:
+def problems_in_table(shard: ShardReader) -> dict[str, FileProblem]:
     """The problems that the error rows of a table name, by file."""
     upper = shard.refresh().upper
     if upper == 0:
@@ -47,7 +47,7 @@ def problems_in_table(shard: Shard) -> dict[str, FileProblem]:
     return _by_file(zip(errors.column(ERROR).to_pylist(), errors.column(DIFF).to_pylist(), strict=True), in_error=True)
 
 
-def problems_in_dead_letters(shard: Shard) -> dict[str, FileProblem]:
+def problems_in_dead_letters(shard: ShardReader) -> dict[str, FileProblem]:
     """The files that were refused as a whole, from the rows of a dead-letter table."""
     upper = shard.refresh().upper
     if upper == 0:
@@ -63,7 +63,7 @@ def problems_in_dead_letters(shard: Shard) -> dict[str, FileProblem]:
     }
 
 
-def letters_of_file(shard: Shard, name: str) -> pa.Table:
+def letters_of_file(shard: ShardReader, name: str) -> pa.Table:
     """The dead letters of a file: `file`, `record` and `__diff`, not consolidated."""
     schema = pa.schema([("file", pa.string()), ("record", pa.string()), (DIFF, pa.int64())])
     upper = shard.refresh().upper
@@ -74,7 +74,7 @@ def letters_of_file(shard: Shard, name: str) -> pa.Table:
     return pa.Table.from_batches(found, found[0].schema).cast(schema) if found else schema.empty_table()
 
 
-def _letters(shard: Shard, as_of: int) -> Iterator[pa.RecordBatch]:
+def _letters(shard: ShardReader, as_of: int) -> Iterator[pa.RecordBatch]:
     for part in shard.snapshot_parts(as_of):
         yield from read_part(part, columns=["file", "record", DIFF])
 

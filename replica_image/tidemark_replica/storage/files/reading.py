@@ -237,7 +237,7 @@ def stage(
     if table.format in ("csv", "json"):
         _run(done, function, _parsed_by_spark(session, table, store, function.columns, streamed, report))
     else:
-        _run(done, StageRecords(store, streamed, function, report), numbers(session, streamed))
+        _run(done, StageRecords(store, streamed, function, report, table.added), numbers(session, streamed))
     done.problems.update(report.take())
     return done
 
@@ -245,12 +245,13 @@ def stage(
 @dataclass(frozen=True)
 class StageRecords:
     """Runs in Spark's Python workers: stages the rows of the pieces whose numbers a batch has. None is malformed: a
-    file that cannot be decoded is reported."""
+    file that cannot be decoded is reported. `added`: columns that a file may lack."""
 
     store: FileStore
     pieces: tuple[FilePiece, ...]
     stage: StageRows
     report: ProblemReport
+    added: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.stage(self._numbered(batches))
@@ -259,7 +260,7 @@ class StageRecords:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with self.report.of(self.pieces[number].file.name):
-                    for rows in parquet_rows(self.store, self.stage.columns, self.pieces[number]):
+                    for rows in parquet_rows(self.store, self.stage.columns, self.added, self.pieces[number]):
                         n = rows.num_rows
                         rows = rows.append_column(CORRUPT, pa.nulls(n, pa.string()))
                         yield rows.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), n))

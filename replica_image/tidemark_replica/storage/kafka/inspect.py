@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, SourceTable
+from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
+from tidemark_protocol.plan.successors import dead_letters
 from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
@@ -51,7 +52,7 @@ def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, 
         keys = (tuple(range(len(key_columns(table)))),) if keyed else ()
         tables.append(SourceTable(table.name, columns_of(table), keys, not keyed, text, key_text))
         if table.on_bad_record == "deadLetter":
-            tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
+            tables.append(SourceTable(dead_letters(table.name), DEAD_LETTER_COLUMNS, monotonic=True))
     return tuple(tables)
 
 

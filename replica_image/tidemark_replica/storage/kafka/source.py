@@ -22,8 +22,9 @@ from confluent_kafka.admin import AdminClient
 from tidemark_persist import StagedFile
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable
+from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_protocol.plan.successors import dead_letters
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import KafkaClients, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
@@ -111,7 +112,7 @@ class KafkaIngestion(Source):
         self._cuts.resume(self._bindings.positions)
         by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
         for name, topic in self._tables.items():
-            topic.set_destinations(by_name[name], by_name.get(name + DEAD_LETTER))
+            topic.set_destinations(by_name[name], by_name.get(dead_letters(name)))
 
     def discover(self, time: Time) -> pa.Table:
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
@@ -138,7 +139,7 @@ class KafkaIngestion(Source):
         for name, progress in reads.items():
             changes |= progress.position.entries(name, self._bound.get(name))
             staged[name] = [progress.rows] if progress.rows is not None else []
-            staged[name + DEAD_LETTER] = [progress.letters] if progress.letters is not None else []
+            staged[dead_letters(name)] = [progress.letters] if progress.letters is not None else []
         return self._bindings.binding(changes, staged)
 
     def confirm(self, binding: pa.Table) -> None:

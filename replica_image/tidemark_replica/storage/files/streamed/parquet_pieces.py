@@ -6,7 +6,7 @@ which Spark would rebase, are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,16 +22,20 @@ BATCH_ROWS = 65_536
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
-def parquet_fits(schema: pa.Schema, columns: Sequence[Column]) -> bool:
-    """Whether a file of this schema has each column once, with its type."""
+def parquet_fits(schema: pa.Schema, columns: Sequence[Column], added: Collection[str]) -> bool:
+    """Whether a file of this schema has each column once, with its type; those in `added` may be missing."""
+    there = [c for c in columns if c.name not in added or c.name in schema.names]
     try:
-        return all(schema.names.count(c.name) == 1 and sql_type(schema.field(c.name).type) == c.type for c in columns)
+        return all(schema.names.count(c.name) == 1 and sql_type(schema.field(c.name).type) == c.type for c in there)
     except TypeNotSupported:
         return False
 
 
-def parquet_rows(store: FileStore, columns: Sequence[Column], piece: FilePiece) -> Iterator[pa.RecordBatch]:
-    """The rows of the piece's row groups. Raises Mismatch, ArrowException, and what the store raises."""
+def parquet_rows(
+    store: FileStore, columns: Sequence[Column], added: Collection[str], piece: FilePiece
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the piece's row groups, with NULL in columns of `added` that the file lacks. Raises Mismatch,
+    ArrowException, and what the store raises."""
     schema = arrow_schema(columns)
     with (
         store.open(piece.file, sequential=False) as source,
@@ -39,13 +43,17 @@ def parquet_rows(store: FileStore, columns: Sequence[Column], piece: FilePiece) 
     ):
         if any(key in (file.schema_arrow.metadata or {}) for key in _LEGACY):
             raise pa.ArrowInvalid("it has dates of the hybrid calendar (Spark's LEGACY rebase mode)")
-        if not parquet_fits(file.schema_arrow, columns):
+        if not parquet_fits(file.schema_arrow, columns, added):
             raise Mismatch
         groups = [
             g for g in range(file.num_row_groups) if piece.start <= _middle(file.metadata.row_group(g)) < piece.end
         ]
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=schema.names):
-            arrays = [batch.column(field.name).cast(field.type) for field in schema]
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=there):
+            arrays = [
+                batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
+                for f in schema
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
