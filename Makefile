@@ -109,7 +109,7 @@ lint: venv ## style and the arrows between packages
 	$(BIN)/lint-imports
 
 .PHONY: types
-types: venv ## mypy --strict on all packages
+types: venv ## mypy: all packages strictly, and the calls and names of tests and benches
 	$(BIN)/mypy
 
 BENCHES := step hydrate arrange sharing views refresh catchup memory soak peek serve reconnect controller operator recovery homes ingest nexmark

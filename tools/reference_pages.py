@@ -75,7 +75,7 @@ def fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool
 
 
 def is_frontier(field: Schema) -> bool:
-    return {"time", "finished"} <= field.get("properties", {}).keys()
+    return {"time", "finished"} <= set(field.get("properties", ()))
 
 
 def row(path: str, field: Schema, required: bool) -> str:

@@ -138,11 +138,11 @@ def _gathered(count: int) -> Iterator[None]:
 @contextmanager
 def _members() -> Iterator[None]:
     """Dataflows that are built in the block may be members of one job."""
-    alone, prepare.run_stage = prepare.run_stage, _run_member
+    alone, prepare.run_stage = prepare.run_stage, _run_member  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        prepare.run_stage = alone
+        prepare.run_stage = alone  # type: ignore[attr-defined]
 
 
 def _run_member(name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +145,7 @@ def inside(frame: Frame, rows: list, peers: list, order: tuple[Order, ...], i: i
     )
 
 
-def beyond(bound: object, in_rows: bool, rows: list, peers: list, order: tuple[Order, ...], i: int, j: int) -> float:
+def beyond(bound: Any, in_rows: bool, rows: list, peers: list, order: tuple[Order, ...], i: int, j: int) -> float:
     """Negative: row j is before the bound of row i; positive: after it."""
     if bound is None:
         return 0

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,11 @@ from bench.harness.workload.queries import Query
 from bench.harness.workload.tpch import Table, tables
 from bench.peers.duckdb_apply import DuckDb
 
-RIGHT = {"brand": ["a", "b", None], "n": [1, 2, 3], "sum": [Decimal("1.50"), Decimal("2.25"), None]}
+RIGHT: dict[str, list[Any]] = {
+    "brand": ["a", "b", None],
+    "n": [1, 2, 3],
+    "sum": [Decimal("1.50"), Decimal("2.25"), None],
+}
 
 
 def test_the_same_rows_in_another_order_are_the_same_answer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ LINES = pa.table(
 def test_time_counts_for_the_innermost_label_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an operator waits for its input is the input's."""
     now = [1.0]
-    monkeypatch.setattr(spans.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     clock = spans.Clock()
     clock.enter("reduce")
     now[0] += 0.25

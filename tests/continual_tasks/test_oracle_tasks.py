@@ -15,6 +15,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tidemark_replica.dataflow import renderer
+from tidemark_replica.render import build
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]
@@ -37,7 +38,7 @@ def test_agree_steps_in_several_spark_tasks_write_the_same(
 ) -> None:
     """The views are computed share by share; when something changes is known to one task alone. Steps run on several
     threads, each of which must find the session."""
-    monkeypatch.setattr(renderer, "build", partial(renderer.build, exchange_policy=ExchangePolicy(3, 1)))
+    monkeypatch.setattr(renderer, "build", partial(build, exchange_policy=ExchangePolicy(3, 1)))
     upsert = next(task for task in TASKS if task.name == "upsert")
     expected = run(oracle, tmp_path, upsert, seed=2)
 

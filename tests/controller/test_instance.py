@@ -10,7 +10,7 @@ from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, ShardAppeared
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
-from tidemark_protocol.ids import ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
@@ -92,7 +92,7 @@ def test_must_reports_that_go_back_change_nothing() -> None:
 
     harness.report(R1, at(400))
     harness.report(R1, at(200), INDEX)
-    harness.hear(R1, Frontiers(c.GlobalId("nobody"), at(1)))
+    harness.hear(R1, Frontiers(GlobalId("nobody"), at(1)))
 
     index = harness.instance.dataflows.collection(INDEX)
     assert index is not None

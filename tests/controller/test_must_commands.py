@@ -12,7 +12,7 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
@@ -237,7 +237,7 @@ def test_must_ignore_responses_about_what_is_gone_or_never_was() -> None:
         Frontiers(GlobalId("nobody"), EMPTY),
         PeekResponse("nobody's", ROWS),
         Failure(INDEX, FailureKind.STEP, "no"),
-        ShardFrontiers(c.ShardId("nobody's"), at(5), at(0)),
+        ShardFrontiers(ShardId("nobody's"), at(5), at(0)),
     ]
 
     assert [harness.hear(R1, response) for response in late] == [[]] * len(late)

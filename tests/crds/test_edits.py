@@ -262,7 +262,7 @@ def test_other_fields_of_a_kafka_table_cannot_be_edited_beside_it(kubectl: Kubec
         schema = schema["properties"][part]
     assert KAFKA_TABLE_EDITS.keys() == schema["items"]["properties"].keys() - {"name", "onGap"}
     befores = {"columns": "format", "framed": "columns", "key": "envelope"}
-    made, changed = ({"apiVersion": "v1", "kind": "List", "items": list[Any]()} for _ in range(2))
+    made, changed = (dict[str, Any](apiVersion="v1", kind="List", items=[]) for _ in range(2))
     for at, (name, edit) in enumerate(KAFKA_TABLE_EDITS.items()):
         before = KAFKA_TABLE_EDITS[befores[name]] if name in befores else {}
         for documents, document in (made, kafka(**before)), (changed, kafka(**edit, onGap="skip")):

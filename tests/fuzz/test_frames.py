@@ -16,9 +16,10 @@ from tests.fuzz.campaign import Broken, Campaign
 from tests.fuzz.edges import ControllerEdge, ReplicaEdge
 from tidemark_protocol.messages.commands import Hello
 from tidemark_protocol.wire import protobuf
+from tidemark_protocol.wire.frames import parse_frame
 from tidemark_replica.events.client import Client
 from tidemark_replica.events.mailbox import CommandsArrived
-from tidemark_replica.server.server import Conversation, parse_frame
+from tidemark_replica.server.server import Conversation
 
 FRAMES = 15_000
 

@@ -18,7 +18,7 @@ from tests.waiting import BOUND
 from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.running_instance import InstanceConfig, InstanceListener, RunningInstance
+from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, GatewayLimits
 from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
@@ -27,6 +27,7 @@ from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscrib
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest, SubscribeRequest
 from tidemark_protocol.plan.dataflow import SourceImport

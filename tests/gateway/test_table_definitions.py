@@ -330,8 +330,8 @@ def test_the_name_alone_is_that_of_the_one_of_its_name_or_of_the_only_one() -> N
     known.put_source(source("ns", "u", "orders", "orders_dead_letter", name="shop"))
     known.put_source(source("ns", "v", "orders", "lines", name="lines"))
     add_dataflow(known, "view", shards=("s.a",))
-    names = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
-    assert {name: names[name,].name for name in ("shop", "lines", "view")} == {
+    relations = RelationNames.of(catalogue(known.sources("ns"), known.dataflows("ns"))).relations
+    assert {name: relations[name,].name for name in ("shop", "lines", "view")} == {
         "shop": "orders",
         "lines": "lines",
         "view": "e",

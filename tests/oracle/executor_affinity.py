@@ -118,8 +118,8 @@ def _members(
         of = stack.enter_context(harness(spark, folder / "harness", case.tables, history))
         expected = of.run(of.describe(case.plan), bounds)
         assert expected
-        stack.callback(setattr, prepare, "run_stage", prepare.run_stage)
-        prepare.run_stage = partial(run_told, folder)
+        stack.callback(setattr, prepare, "run_stage", prepare.run_stage)  # type: ignore[attr-defined]
+        prepare.run_stage = partial(run_told, folder)  # type: ignore[attr-defined]
         names = _names(affinity.executors(), affinity.executors(), ())
         yield of, affinity, _built(of, affinity, folder, names), bounds, expected
 

@@ -78,7 +78,7 @@ def survive(spark: Any, folder: Path) -> None:
     assert expected
     with harness(spark, folder / "killed", case.tables, history) as disturbed:
         fault = Fault(folder / "fault", "reading", "hang", 1)
-        prepare.run_stage = partial(run_faulty, fault)
+        prepare.run_stage = partial(run_faulty, fault)  # type: ignore[attr-defined]
         dataflow = disturbed.build(disturbed.describe(case.plan))
         outcome = run_and_kill(disturbed, dataflow, end, fault)
         dataflow.commit(outcome)
@@ -93,7 +93,7 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
     small, large, end = history.times[1] + 1, history.times[-2] + 1, history.last + 1
     with harness(spark, folder / "exchanged", case.tables, history) as disturbed:
         fault = Fault(disturbed.folder / "fault", where, "hang", 1)
-        prepare.run_stage = partial(run_faulty, fault)
+        prepare.run_stage = partial(run_faulty, fault)  # type: ignore[attr-defined]
         description = oracle.describe(case, disturbed)
         dataflow = disturbed.build(description, exchange_policy=ExchangePolicy(2, from_rows=0))
         made = Updates(disturbed.steps(dataflow, [small]))

@@ -250,13 +250,13 @@ def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
         for work in shard.maintenance_due():
             shard.run_maintenance(work)
     monkeypatch.setattr(behind._log, "read_entry", _counting(behind._log.read_entry, read))
-    now = behind.refresh()
+    followed = behind.refresh()
 
-    assert now == open_shard(shard.location).state()
-    assert changes(behind.listen(5, now.upper)) == changes(shard.listen(5, now.upper))
+    assert followed == open_shard(shard.location).state()
+    assert changes(behind.listen(5, followed.upper)) == changes(shard.listen(5, followed.upper))
     assert len(read) < few
-    shard.compare_and_append(None, expected_upper=now.upper, new_upper=now.upper + 1, term=1)
-    assert behind.refresh().version == now.version + 1
+    shard.compare_and_append(None, expected_upper=followed.upper, new_upper=followed.upper + 1, term=1)
+    assert behind.refresh().version == followed.version + 1
 
 
 def _counting(read_entry: Callable[[int], LogEntry | None], read: list[int]) -> Callable[[int], LogEntry | None]:

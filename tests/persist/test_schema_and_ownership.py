@@ -36,11 +36,10 @@ from tidemark_persist import (
     physical_schema,
 )
 from tidemark_persist.log import deletion
-from tidemark_persist.log.deletion import TOMBSTONE
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import Change
 from tidemark_persist.maintenance.maintenance import Vacuum
-from tidemark_persist.storage.storage import LOG_DIR, Storage
+from tidemark_persist.storage.storage import LOG_DIR, TOMBSTONE, Storage
 
 BUSY = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.05)
 REFUSED = {

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.histories import Table
 from tests.oracle.plans import GET_T, GET_U, counted, joined
-from tests.render.test_operators import BY_HAND, TU, Table, lowered
+from tests.oracle.tables import TU
+from tests.render.test_operators import BY_HAND, lowered
 from tidemark_protocol.plan.lir import Plan
 from tidemark_replica.render.telemetry.operator_costs import OperatorCosts
 

@@ -14,6 +14,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, counted, quotients
 from tests.oracle.tables import T
 from tidemark_replica.render.execution import runner, step_shape
+from tidemark_replica.render.execution.prepare import prepare
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 
@@ -34,11 +35,11 @@ def test_ten_steps_and_more_run_one_plan(
     assert len(STEPS) >= 10
     prepared: list[int] = []
     stages: list[str] = []
-    prepare, map_in_arrow = runner.prepare, DataFrame.mapInArrow
+    real_prepare, map_in_arrow = prepare, DataFrame.mapInArrow
 
     def preparing(session: Any, stage: StageFrame, tasks: int = 1) -> Any:
         prepared.append(tasks)
-        return prepare(session, stage, tasks)
+        return real_prepare(session, stage, tasks)
 
     def mapping(frame: DataFrame, *arguments: Any, **more: Any) -> Any:
         stages.append("mapInArrow")

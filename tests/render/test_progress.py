@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_a_file_cut_short_says_nothing(watched: tuple[HydrationMeter, StageFrame
 def test_a_task_reports_the_rows_of_each_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its tree, and no more often than twice a second."""
     now = [0.0]
-    monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     source = pipeline.Constants("c", ())
     tree = pipeline.Drain(pipeline.NegateDiffs(source))
     counted_here = ProgressCounters(tmp_path, "stage1", 0, 7, tree)
@@ -151,7 +152,7 @@ def test_a_task_reports_the_rows_of_each_operator(tmp_path: Path, monkeypatch: p
 def test_a_full_disk_does_not_fail_counted_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is for people."""
     now = [0.0]
-    monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     gone = ProgressCounters(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
     now[0] = 1.0
     gone.write_if_due()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark_persist import DIFF
-from tidemark_replica.storage.delta import cancellation as rooms
+from tidemark_persist.files.row_hashes import RowHashes
 from tidemark_replica.storage.delta.cancellation import SumsWrong, Updates, uncancelled
 from tidemark_replica.storage.delta.side_by_side import side_by_side
 
@@ -81,14 +81,14 @@ def test_passes_with_other_rows_are_an_error() -> None:
 
 def test_a_sum_that_is_zero_by_chance_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second hash, of which the sums are, is the same for all rows; the first one tells."""
-    both = rooms.RowHashes.both
+    both = RowHashes.both
 
-    def poor(self: rooms.RowHashes, columns: list[pa.Array], rows: int) -> Any:
+    def poor(self: RowHashes, columns: list[pa.Array], rows: int) -> Any:
         one, two = both(self, columns, rows)
         two[:] = 5
         return one, two
 
-    monkeypatch.setattr(rooms.RowHashes, "both", poor)
+    monkeypatch.setattr(RowHashes, "both", poor)
     rows: list[tuple[Row, int]] = [((i, "a"), 1 if i % 2 else -1) for i in range(1000)]
     with pytest.raises(SumsWrong):
         list(uncancelled(lambda: iter([part(rows, random.Random(0))]), ["id", "text"], 1))

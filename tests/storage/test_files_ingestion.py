@@ -18,6 +18,7 @@ from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column, SqlType
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files import source as files_source
 from tidemark_replica.storage.files.inspect import tables_of
+from tidemark_replica.storage.files.reading import stage
 
 pytestmark = pytest.mark.spark
 
@@ -117,7 +118,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error_row(
     d = directory()
     path = d.put("1.csv", "a,b\n1,x\n")
     d.put("2.csv", "a,b\n2,y\n")
-    real = files_source.stage
+    real = stage
 
     def stage_then_touch(*args: object) -> object:
         staged = real(*args)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import pytest
 from tests.storage.test_written_ingestion import pairs
 from tests.storage.written_tables import Writer
 from tidemark_persist import DIFF, consolidate
+from tidemark_persist.files.spill import row_hash
 from tidemark_protocol.plan.ingestion import WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written import receive, transaction
@@ -86,7 +87,7 @@ def test_oracle_keys_taking_turns_are_parts_one_after_the_other(
     seed: int, name: str, hashes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where different keys have one hash."""
-    of_rows = transaction.row_hash
+    of_rows = row_hash
     monkeypatch.setattr(transaction, "row_hash", lambda rows: of_rows(rows) % np.uint64(hashes))
     draw, table = random.Random(seed), TABLES[name]
     before = with_diff(drawn(draw, 12, unique=name == "keyed"))

@@ -22,11 +22,13 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import DEFAULT_RESULT_BYTES, RunningInstance
 from tidemark_protocol.check.command import check_command
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch
+from tidemark_protocol.ids import Epoch, Time
 from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.replica_settings import LOG_LEVEL, LogLevel
 from tidemark_protocol.messages.responses import DescribedCollection, Frontiers, PeekResponse, PeekRows
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.plan.lir import MapFilterProject
 
 __all__ = ["play"]
 
@@ -237,7 +239,7 @@ def test_responses_reach_the_instance_and_peeks_their_askers(play: Callable[...,
         replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
         await replica.until(lambda: DataflowChanged("ns/d") in listening.notices)
 
-        asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
+        asked = c.Peek("p", c.IndexTarget(INDEX), Time(350), MapFilterProject(()), Finishing(), ())
         answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
         replica.say(PeekResponse("p", PeekRows(b"rows", 2)))
@@ -256,7 +258,7 @@ def test_a_query_that_is_given_up_is_cancelled_on_the_replica(play: Callable[...
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
-        asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
+        asked = c.Peek("p", c.IndexTarget(INDEX), Time(350), MapFilterProject(()), Finishing(), ())
         answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
 
@@ -387,7 +389,7 @@ def test_a_query_of_an_instance_that_is_deleted_is_answered(play: Callable[..., 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
-        asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
+        asked = c.Peek("p", c.IndexTarget(INDEX), Time(350), MapFilterProject(()), Finishing(), ())
         answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
         instance.abandon()

@@ -91,7 +91,7 @@ def test_random_lookups(tmp_path: Path, seed: int) -> None:
         assert some
 
 
-KEY_TYPES = {
+KEY_TYPES: dict[str, list[Any]] = {
     "string": ["", "a", "a ", "A", "é", "e\u0301", "7"],
     "int": [-(2**31), -1, 0, 7],
     "decimal(12,2)": [Decimal("0.00"), Decimal("-3.10"), Decimal("1.20")],
