@@ -172,6 +172,14 @@ class Wire(asyncio.Protocol):
         del self._received[: size + 1]
         return kind, body
 
+    async def next_frame(self, max_bytes: int) -> tuple[bytes, bytes] | None:
+        """The next message, for which the client has all time; None: `head` is to read it, as it comes in parts. Raises
+        ConnectionClosed."""
+        if (found := self.frame_at_hand(max_bytes)) is None and not self._left:
+            await self._until(_HEADER.size)
+            found = self.frame_at_hand(max_bytes)
+        return found
+
     async def head(self, max_bytes: int) -> tuple[bytes, int]:
         """The type of the next message, and how many bytes its body has. COPY's data may have more than `max_bytes`:
         they are read in parts. Unread parts of the message before are left out. Raises as `frame`."""

@@ -226,11 +226,16 @@ class ClientConnection:
         """Raises WireError where the client sends nothing for too long, or its transaction lasts for too long."""
         if self._ending is not None:
             return await self._next(session, CLOSE_SECONDS)
-        if (frame := self._wire.frame_at_hand(MAX_MESSAGE_BYTES)) is not None:
+        left, idle = session.transaction_left(), session.idle_limit
+        if left is None and idle is None:
+            frame = await self._wire.next_frame(MAX_MESSAGE_BYTES)
+        else:
+            frame = self._wire.frame_at_hand(MAX_MESSAGE_BYTES)
+        if frame is not None:
             return decode(*frame)
         try:
-            async with asyncio.timeout(session.transaction_left()):
-                return await self._next(session, session.idle_limit)
+            async with asyncio.timeout(left):
+                return await self._next(session, idle)
         except TimeoutError:
             raise errors.late_transaction() from None
 

@@ -11,6 +11,7 @@ is refused beside another text: SQL would join both.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
@@ -19,6 +20,8 @@ from tidemark_pgwire.statements.lexer import SPARK, Token, significant
 from tidemark_pgwire.values.parameters import MAX_DIGITS, Parameter, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
+KEPT_CHARACTERS = 4 << 10
+"""Characters of a statement whose places of parameters are kept."""
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
 _COUNTS = ("LIMIT", "OFFSET")
 _INT8 = 20
@@ -64,18 +67,31 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
 
 def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
     """The statement with literals. Raises WireError."""
-    parts, start, before = list[str](), 0, Token("mark", "", 0)
+    places = _kept_places if len(sql) <= KEPT_CHARACTERS else _places
+    parts, start = list[str](), 0
+    for at, end, digits, before in places(sql, dialect):
+        value = parameters[parameter_number(Token("parameter", digits, at), len(parameters)) - 1]
+        made = _count(before, value) if before in _COUNTS else _literal(value, dialect)
+        parts += (sql[start:at], f" {made} ")
+        start = end
+    return "".join([*parts, sql[start:]])
+
+
+def _places(sql: str, dialect: str) -> tuple[tuple[int, int, str, str], ...]:
+    """The begin, end and text of each parameter, and the word before it. Raises WireError."""
+    found, before = list[tuple[int, int, str, str]](), Token("mark", "", 0)
     for token in significant(sql, dialect):
         joined = {before.kind, token.kind}
         if "parameter" in joined and joined <= {"parameter", "text"}:
             raise WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.20}"', position=token.at + 1)
         if token.kind == "parameter":
-            value = parameters[parameter_number(token, len(parameters)) - 1]
-            made = _count(before.word, value) if before.word in _COUNTS else _literal(value, dialect)
-            parts += (sql[start : token.at], f" {made} ")
-            start = token.end
+            found.append((token.at, token.end, token.text, before.word))
         before = token
-    return "".join([*parts, sql[start:]])
+    return tuple(found)
+
+
+_kept_places = lru_cache(256)(_places)
+"""Prepared statements are bound again and again."""
 
 
 def _count(word: str, of: Parameter) -> str:

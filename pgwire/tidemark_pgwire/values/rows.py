@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidemark_pgwire.errors import NOT_IN_REPERTOIRE, PROTOCOL_VIOLATION, WireError
 from tidemark_pgwire.messages.backend import BINARY, TEXT, Field
 from tidemark_pgwire.values.binary import binaries
+from tidemark_pgwire.values.few_texts import FEW
 from tidemark_pgwire.values.text import texts
 from tidemark_pgwire.values.types import PgType, modifier, of_oid, of_sql
 from tidemark_protocol.types import SqlType
@@ -82,8 +83,12 @@ def text_columns(batch: pa.RecordBatch, columns: Sequence[ResultColumn], zone: s
 
 def _fields(array: pa.Array, column: ResultColumn, format: int, zone: str) -> list[bytes]:
     """The values of a column, each with its length before it."""
-    _require_no_nul(array)
+    few = format == TEXT and len(array) <= FEW and pa.types.is_string(array.type)
+    if not few:
+        _require_no_nul(array)
     found = binaries(array, column.type) if format == BINARY else texts(array, column.type, zone)
+    if few and any(each is not None and b"\0" in each for each in found):
+        raise _nul()
     return [_NULL if each is None else _SIZE(len(each)) + each for each in found]
 
 
@@ -92,7 +97,11 @@ def _require_no_nul(array: pa.Array) -> None:
     if pa.types.is_list(array.type):
         array = array.flatten()
     if pa.types.is_string(array.type) and pc.any(pc.match_substring(array, "\0")).as_py():
-        raise WireError(NOT_IN_REPERTOIRE, "a text of the answer holds the character NUL, which clients cut texts at")
+        raise _nul()
+
+
+def _nul() -> WireError:
+    return WireError(NOT_IN_REPERTOIRE, "a text of the answer holds the character NUL, which clients cut texts at")
 
 
 def result_formats(asked: Sequence[int], count: int) -> list[int]:

@@ -1,6 +1,7 @@
 """A column's values in PostgreSQL's text format.
 
 Arrow ──► whole columns by Arrow's casts ──► where PostgreSQL prints otherwise: those values alone
+      ──► few values, as of a lookup: one by one (few_texts.py), which costs less than one cast
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemark_pgwire.values.few_texts import FEW, few_texts
 from tidemark_pgwire.values.types import PgType
 from tidemark_protocol.rows.values import plain, values
 
@@ -35,6 +37,8 @@ def texts(column: pa.Array, type: PgType, zone: str = "UTC") -> Texts:
     """`zone`: of the session, in which a timestamptz is printed."""
     if type.kind == "array":
         return _arrays(column, type, zone)
+    if len(column) <= FEW and (found := few_texts(column, type.kind)) is not None:
+        return found
     return _ENCODERS[type.kind](column, zone)
 
 

@@ -20,6 +20,8 @@ import hashlib
 import json
 import types
 import typing
+from collections import OrderedDict
+from collections.abc import Set
 from typing import Any, NamedTuple, TypeVar
 
 from tidemark_protocol.errors import MalformedPlan
@@ -31,6 +33,8 @@ MAX_PLAN_BYTES = 16 * 1024 * 1024
 MAX_PLAN_DEPTH = 250
 LEAVES_KEPT, LEAF_CHARACTERS_MAX, LEAF_DEPTH_MAX = 4096, 256, 100
 """Objects that are decoded once. A deep one is decoded as any other: each level takes frames of Python's stack."""
+FIELDS_KEPT, FIELD_CHARACTERS_MIN, FIELD_CHARACTERS_MAX = 512, 100, 8192
+"""Texts of fields of commands that repeat, in each direction."""
 _TAG = "@"
 _PLAIN = (str, int)
 T = TypeVar("T")
@@ -65,9 +69,94 @@ def decode(data: bytes, expected: type[T]) -> T:
     return typing.cast(T, _from_json(parsed, expected, wire_name_of(expected), 0))
 
 
+def encode_alike(value: Any, kept: Set[str]) -> bytes:
+    """The bytes of `encode`, of an object whose fields `kept` are those of many others: their texts are made once.
+
+    Raises: as `encode`.
+    """
+    name, members = entry_of(type(value))
+    texts = {_TAG: json.dumps(name)}
+    for attribute, field, default in members:
+        held = getattr(value, attribute)
+        if attribute in kept:
+            texts[field] = _TEXTS.of(held)
+        elif held != default:
+            texts[field] = encode(held, 1).decode()
+    return ("{" + ",".join(f'"{field}":{texts[field]}' for field in sorted(texts)) + "}").encode()
+
+
+def decode_alike(data: bytes, expected: type[T]) -> T:
+    """The value of `decode`, of an object with fields that repeat: each text of one is decoded once.
+
+    Raises: as `decode`.
+    """
+    found, kind = _field_texts(data) if len(data) <= MAX_PLAN_BYTES else None, typing.cast(Any, expected)
+    cls = _allowed(kind).classes.get(found[_TAG][1]) if found is not None and _TAG in found else None
+    if found is None or cls is None:
+        return decode(data, expected)
+    tag, fields = found.pop(_TAG)[1], _fields(cls)
+    if found.keys() - fields.keys():
+        return decode(data, expected)  # which says what is wrong
+    arguments = dict[str, Any]()
+    for field, (text, raw) in found.items():
+        attribute, hint = fields[field]
+        repeats = FIELD_CHARACTERS_MIN <= len(text) <= FIELD_CHARACTERS_MAX
+        made = _kept_field(cls, field, text) if repeats else _from_json(raw, hint, f"{tag}.{field}", 1)
+        arguments[attribute] = made
+    try:
+        return typing.cast(T, cls(**arguments))
+    except (TypeError, ValueError) as error:
+        raise MalformedPlan(f"{tag}: {error}") from None
+
+
 def digest(value: Any) -> Digest:
     """SHA-256 of the canonical bytes, in hex."""
     return Digest(hashlib.sha256(encode(value)).hexdigest())
+
+
+class _KeptTexts:
+    """The texts of values, by identity; plans are immutable, and what is kept keeps its number."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+
+    def of(self, value: Any) -> str:
+        found = self._texts.get(id(value))
+        if found is None or found[0] is not value:
+            found = self._texts[id(value)] = value, encode(value, 1).decode()
+            if len(self._texts) > FIELDS_KEPT or len(found[1]) > FIELD_CHARACTERS_MAX:
+                self._texts.popitem(last=len(found[1]) > FIELD_CHARACTERS_MAX)
+        return found[1]
+
+
+_TEXTS = _KeptTexts()
+_scan = json.JSONDecoder().raw_decode
+
+
+def _field_texts(data: bytes) -> dict[str, tuple[str, Any]] | None:
+    """The text and the value of each field of a JSON object without blanks; None: it is none, or has a field twice."""
+    try:
+        text, at, found = data.decode(), 1, dict[str, tuple[str, Any]]()
+        if text[0] != "{" or text[-1] != "}":
+            return None
+        while at < len(text):
+            name, at = _scan(text, at)
+            value, end = _scan(text, at + 1)
+            if text[at] != ":" or text[end] not in ",}" or not isinstance(name, str) or name in found:
+                return None
+            found[name] = text[at + 1 : end], value
+            if text[end] == "}" and end + 1 != len(text):
+                return None
+            at = end + 1
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return found
+
+
+@functools.lru_cache(FIELDS_KEPT)
+def _kept_field(cls: Any, field: str, text: str) -> Any:
+    """Raises MalformedPlan."""
+    return _from_json(json.loads(text), _fields(cls)[field][1], f"{wire_name_of(cls)}.{field}", 1)
 
 
 def _too_deep() -> MalformedPlan:

@@ -210,13 +210,20 @@ def _trace_context(text: str) -> str:
     return text
 
 
+_OF_PLAN = frozenset(("mfp", "finishing", "columns"))
+"""The fields that a peek has from its plan, as all peeks of a statement have them."""
+
+
 def _peek_to_proto(c: commands.Peek) -> pb.Peek:
-    request = codec.encode(replace(c, skip_errors=False, trace_context=""))
+    plain = replace(c, skip_errors=False, trace_context="") if c.skip_errors or c.trace_context else c
+    request = codec.encode_alike(plain, _OF_PLAN)
     return pb.Peek(request=request, skip_errors=c.skip_errors, trace_context=c.trace_context)
 
 
 def _peek_from_proto(m: pb.Peek) -> commands.Peek:
-    asked = codec.decode(m.request, commands.Peek)
+    asked = codec.decode_alike(m.request, commands.Peek)
+    if not m.skip_errors and not m.trace_context and not asked.skip_errors and not asked.trace_context:
+        return asked
     return replace(asked, skip_errors=m.skip_errors, trace_context=_trace_context(m.trace_context))
 
 

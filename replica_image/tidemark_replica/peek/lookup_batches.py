@@ -4,8 +4,9 @@
     k = 9 ──┼──► rows of 7 and 9, one read ──┼──► rows of 9
     k = 7 ──┘          rows by hash of key   └──► rows of 7
 
-What a lookup costs is the number of calls into NumPy and Arrow, which hardly depends on the number of keys. A lookup
-waits for no later one: a read has those that came while the one before it was under way.
+What a lookup costs is the number of calls into NumPy and Arrow, which hardly depends on the number of keys. A read has
+those that came while the one before it was under way, and those that have come and wait for the command loop: a frame
+of the operator has many. None waits for one that has not come.
 
 Lookups are read one by one where the answer is no slice of the rows: with an order or a limit, with errors, with rows
 of a negative multiplicity, where keys share a hash, or where the rows are many.
@@ -48,6 +49,7 @@ LOOKUPS_MAX, ROWS_MAX, READ_BYTES_MAX = 64, 4096, 8 * 1024 * 1024
 """The limits of one read. The bytes are those of rows of average width."""
 ENVELOPE_BYTES = 16 * 1024
 """The bytes of Arrow's stream format, beside the rows."""
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 LOOKED_AT_MAX = 256
 """Lookups that are compared with the first one of a read."""
 
@@ -70,10 +72,13 @@ class LookupBatches:
     replica reads more of them at once.
     """
 
-    def __init__(self, jobs: Pool, read_one: ReadOne, read_together: ReadTogether) -> None:
-        self._jobs, self._read_one, self._read_together = jobs, read_one, read_together
+    def __init__(
+        self, jobs: Pool, read_one: ReadOne, read_together: ReadTogether, later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`later`: calls a function once the events that wait now are handled."""
+        self._jobs, self._read_one, self._read_together, self._later = jobs, read_one, read_together, later
         self._waiting: dict[_Place, dict[str, _Lookup]] = {}
-        """The lookups of each place that has a read under way."""
+        """The lookups of each place that has a read under way, or begins one."""
 
     def read(self, peek: Peek, limits: AnswerLimits, stopped: Stopped, done: Callable[[Outcome[Answer]], None]) -> Job:
         """Starts to read. The failure is what reading one raises."""
@@ -83,8 +88,8 @@ class LookupBatches:
         elif (waiting := self._waiting.get(_place(peek))) is not None:
             waiting[peek.uuid] = lookup
         else:
-            self._waiting[_place(peek)] = {}
-            self._read_batch([lookup])
+            self._waiting[place := _place(peek)] = {peek.uuid: lookup}
+            self._later(lambda: self._read_next(place))
         return lookup.job
 
     def forget(self, peek: Peek) -> None:
@@ -108,7 +113,7 @@ class LookupBatches:
                 for each in batch:
                     self._read_alone(each)
         finally:
-            self._read_next(_place(batch[0].peek))
+            self._later(lambda: self._read_next(_place(batch[0].peek)))
 
     def _read_next(self, place: _Place) -> None:
         waiting = self._waiting[place]
@@ -165,9 +170,10 @@ class LookupReader:
                 return None
             literals = key_columns(manifest.layout, keys)
             hashes = key_hashes(literals, len(keys))
-            if len(np.unique(hashes)) < len(keys) or _reads_much(trace, Keys.of(literals, len(keys))):
+            wanted = Keys.of(literals, len(keys))
+            if len(np.unique(hashes)) < len(keys) or _reads_much(trace, wanted):
                 return None
-            found = trace.lookup(literals, first.timestamp)
+            found = trace.lookup_keys(wanted, first.timestamp)
             counts, row = diffs(found), row_columns(found)
             if (counts < 0).any() or counts.sum(dtype=np.float64) > ROWS_MAX:
                 return None
@@ -199,19 +205,19 @@ def _answers(rows: Any, counts: Any, hashes: Hashes, wanted: Sequence[Sequence[n
     by_hash = order_by_hash(hashes)
     order = np.repeat(by_hash, counts[by_hash])
     rows, hashes = rows.take(pa.array(order)), hashes[order]
+    distinct = np.array(list(dict.fromkeys(key for asked in wanted for key in asked)), hashes.dtype)
+    ends = zip(hashes.searchsorted(distinct).tolist(), hashes.searchsorted(distinct, "right").tolist(), strict=True)
+    of = {key: rows.slice(low, high - low) for key, (low, high) in zip(distinct.tolist(), ends, strict=True)}
+    schema = rows.schema.serialize()
     answers: dict[tuple[np.uint64, ...], PeekRows] = {}
     for asked in map(tuple, wanted):
         if asked not in answers:
-            ranges = [np.searchsorted(hashes, key, side) for key in asked for side in ("left", "right")]
-            slices = [rows.slice(low, high - low) for low, high in zip(ranges[::2], ranges[1::2], strict=True)]
-            answers[asked] = _answer_of(rows.schema, slices)
+            answers[asked] = _answer_of(schema, [of[int(key)] for key in asked])
     return [answers[tuple(asked)] for asked in wanted]
 
 
-def _answer_of(schema: pa.Schema, batches: Sequence[Any]) -> PeekRows:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            if batch.num_rows:
-                writer.write_batch(batch)
-    return PeekRows(sink.getvalue().to_pybytes(), sum(batch.num_rows for batch in batches))
+def _answer_of(schema: Any, batches: Sequence[Any]) -> PeekRows:
+    """The rows as a stream of Arrow's. `schema`: its first message, which is that of all answers."""
+    some = [batch for batch in batches if batch.num_rows]
+    data = b"".join((schema, *(batch.serialize() for batch in some), _END_OF_STREAM))
+    return PeekRows(data, sum(batch.num_rows for batch in some))

@@ -10,7 +10,6 @@ Each has threads of its own, so that no lookup waits until a table is read.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from tidemark_protocol.messages.commands import Peek, ShardTarget
@@ -26,6 +25,23 @@ from tidemark_replica.shards.shards import ShardWatch
 Read = Callable[[Peek, AnswerLimits, Callable[[], bool]], PeekRows | StashedResult]
 
 
+def _at_once(run: Callable[[], None]) -> None:
+    run()
+
+
+class _Flag:
+    """Set once, and read by other threads."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+
 class InstalledPeekTargets:
     """The targets of peeks that are installed. The command loop calls them; `read` runs on a pool: that of lookups, or
     that of other peeks."""
@@ -38,11 +54,13 @@ class InstalledPeekTargets:
         peek_jobs: Pool,
         read: Read,
         read_together: ReadTogether,
+        later: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
-        """`read`: one peek; `read_together`: several lookups."""
+        """`read`: one peek; `read_together`: several lookups; `later`: calls a function once the events that wait now
+        are handled."""
         self._dataflows, self._watch, self._read, self._peek_jobs = dataflows, watch, read, peek_jobs
-        self._lookups = LookupBatches(lookup_jobs, read, read_together)
-        self._unwanted: dict[str, threading.Event] = {}
+        self._lookups = LookupBatches(lookup_jobs, read, read_together, later)
+        self._unwanted: dict[str, _Flag] = {}
 
     def readable(self, peek: Peek) -> Readable | str | None:
         if isinstance(peek.target, ShardTarget):
@@ -57,7 +75,7 @@ class InstalledPeekTargets:
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
     def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
-        unwanted = self._unwanted[peek.uuid] = threading.Event()
+        unwanted = self._unwanted[peek.uuid] = _Flag()
         if _is_lookup(peek):
             return self._lookups.read(peek, limits, unwanted.is_set, done)
         return self._peek_jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)

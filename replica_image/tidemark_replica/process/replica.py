@@ -223,7 +223,9 @@ class Replica:
             arrow=self._options.arrow,
         )
         read_together = LookupReader(self._renderer.find, self._renderer.open_batches)
-        targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek, read_together)
+        later = partial(self._mailbox.call, needs_maintenance=False)
+        pools = self._lookup_jobs, self._peek_jobs
+        targets = InstalledPeekTargets(dataflows, watch, *pools, read_peek, read_together, later)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, handles, watch, io, respond, lambda: self._state.storage_location)
         store = StoreWatch(self._store_jobs, respond)

@@ -26,6 +26,18 @@ _PEEK_RESULTS: Mapping[type, str] = {
 }
 
 
+class _Children(dict[type, Any]):
+    """The children of a metric with one label, by type: to find one again costs more than to count."""
+
+    def __init__(self, metric: Any, names: Mapping[type, str]) -> None:
+        super().__init__()
+        self._metric, self._names = metric, names
+
+    def __missing__(self, kind: type) -> Any:
+        made = self[kind] = self._metric.labels(self._names[kind])
+        return made
+
+
 def _size(kept: Callable[[], Iterable[Manifest]], name: str) -> float:
     return arrangement_sizes(kept())[name]
 
@@ -36,8 +48,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
-        self._commands = Counter("tidemark_replica_commands", "Commands received", ["kind"], **own)
-        self._responses = Counter("tidemark_replica_responses", "Responses sent", ["kind"], **own)
+        commands = Counter("tidemark_replica_commands", "Commands received", ["kind"], **own)
+        responses = Counter("tidemark_replica_responses", "Responses sent", ["kind"], **own)
+        self._commands, self._responses = _Children(commands, MESSAGE_NAMES), _Children(responses, MESSAGE_NAMES)
         self._steps = Histogram("tidemark_replica_step_seconds", "Steps committed", buckets=STEP_BUCKETS, **own)
         self._cold_reads = Counter(
             "tidemark_replica_cold_reads", "Files of state that the process of a step had not open", **own
@@ -51,16 +64,17 @@ class Metrics:
         self._reconciled = Counter(
             "tidemark_replica_reconciled_dataflows", "Dataflows that a new client asked for", ["outcome"], **own
         )
-        self._peek_seconds = Histogram(
+        seconds = Histogram(
             "tidemark_replica_peek_seconds", "From the command to the answer", ["result"], buckets=PEEK_BUCKETS, **own
         )
+        self._peek_seconds = _Children(seconds, _PEEK_RESULTS)
         self.hydrations = 0
 
     def command(self, command: Command) -> None:
-        self._commands.labels(MESSAGE_NAMES[type(command)]).inc()
+        self._commands[type(command)].inc()
 
     def response(self, response: Response) -> None:
-        self._responses.labels(MESSAGE_NAMES[type(response)]).inc()
+        self._responses[type(response)].inc()
 
     def step(self, seconds: float, cold_reads: int) -> None:
         self._steps.observe(seconds)
@@ -82,7 +96,7 @@ class Metrics:
         self._reconciled.labels(reason or "reused").inc()
 
     def peek(self, result: object, seconds: float) -> None:
-        self._peek_seconds.labels(_PEEK_RESULTS[type(result)]).observe(seconds)
+        self._peek_seconds[type(result)].observe(seconds)
 
     def arrangements(self, kept: Callable[[], Iterable[Manifest]]) -> None:
         """Registers gauges that read `kept` when they are scraped."""

@@ -207,7 +207,7 @@ def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] 
     """The answers of lookups that come while one of the same index at time 1 is read."""
     mailbox, found = Mailbox(), dict[str, bytes]()
     jobs = Jobs(mailbox, "lookup", 1)
-    batches = LookupBatches(jobs, recorded.one, recorded.many)
+    batches = LookupBatches(jobs, recorded.one, recorded.many, mailbox.call)
 
     def read(peek: Peek) -> None:
         def end(outcome: Outcome[Any]) -> None:
@@ -218,13 +218,16 @@ def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] 
         batches.read(peek, LIMITS, lambda: False, end)
 
     read(lookup("held"))
+    event = mailbox.take(time.monotonic() + BOUND)
+    assert isinstance(event, LoopCall)
+    event.run()
     assert recorded.held.wait(BOUND)
     for peek in peeks:
         read(peek)
     for peek in dropped:
         batches.forget(peek)
     recorded.go_on.set()
-    while len(found) < 1 + len(peeks) - len(dropped):
+    while len(found) < 1 + len(peeks) - len(dropped) or batches._waiting:
         event = mailbox.take(time.monotonic() + BOUND)
         assert isinstance(event, LoopCall)
         event.run()
@@ -234,13 +237,31 @@ def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] 
 
 
 def test_lookups_that_wait_are_read_together() -> None:
-    """Those of one index at one time, and no more than LOOKUPS_MAX. The first of another time waits for none."""
+    """Those of one index at one time, and no more than LOOKUPS_MAX."""
     recorded = Recorded()
     peeks = [lookup(str(n), at=1 + n % 2) for n in range(2 * LOOKUPS_MAX + 6)]
     found = answered(recorded, peeks)
     assert found == {uuid: uuid.encode() for uuid in ("held", *(peek.uuid for peek in peeks))}
-    assert [len(each) for each in recorded.together] == [1, LOOKUPS_MAX, LOOKUPS_MAX, 3, 2]
+    assert [len(each) for each in recorded.together] == [LOOKUPS_MAX, LOOKUPS_MAX, 3, 3]
     assert not recorded.alone
+
+
+def test_lookups_that_come_together_are_read_together() -> None:
+    """The first of a frame does not go before the others; one that was dropped meanwhile is not read."""
+    recorded, mailbox, found = Recorded(), Mailbox(), list[str]()
+    jobs = Jobs(mailbox, "lookup", 1)
+    batches = LookupBatches(jobs, recorded.one, recorded.many, mailbox.call)
+    peeks = [lookup(uuid) for uuid in "abcd"]
+    for peek in peeks:
+        batches.read(peek, LIMITS, lambda: False, lambda end, uuid=peek.uuid: found.append(uuid))  # type: ignore[misc]
+    batches.forget(peeks[1])
+    while len(found) < 3 or batches._waiting:
+        event = mailbox.take(time.monotonic() + BOUND)
+        assert isinstance(event, LoopCall)
+        event.run()
+    jobs.shutdown()
+    assert recorded.together == [["a", "c", "d"]]
+    assert found == ["a", "c", "d"]
 
 
 @pytest.mark.parametrize("how", ["fails", "refuses"])

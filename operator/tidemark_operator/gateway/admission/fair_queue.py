@@ -80,6 +80,9 @@ class FairQueue:
     async def acquire(self, caller: str, units: int = 1) -> QueueHold:
         """Hold units like `hold`, until the caller releases them by `shrink(0)`."""
         units = min(units, self._share)
+        if not self._waiting and units <= self.free and self._held[caller] + units <= self._share:
+            self._take(caller, units)
+            return QueueHold(self, caller, units)
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         request = (units, granted)
         self._waiting.setdefault(caller, deque()).append(request)

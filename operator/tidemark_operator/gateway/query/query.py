@@ -124,7 +124,8 @@ async def prepare(
     request: QueryRequest,
     wait_slot: WaitSlot = nullcontext,
 ) -> PreparedQuery:
-    """Plan the query, and wait until it can be answered. `wait_slot`: held while no replica answers.
+    """Plan the query, and wait until it can be answered; a peek's sender waits for that. `wait_slot`: held while no
+    replica answers.
 
     Raises:
         QueryRefused: it cannot be answered as asked; its subclasses say why.
@@ -177,6 +178,8 @@ async def prepare(
             possible()
         return made(partial(rows, context, namespace, stored=stored))
 
+    if least is None and not has_rows and isinstance(planned, PlannedPeek):
+        return PreparedQuery(now, False)  # as cheap to try as to ask whether: its sender waits
     await when_possible(possible, seconds, wait_slot)
     return PreparedQuery(now, has_rows or isinstance(planned, PlannedOneShot))
 

@@ -105,9 +105,12 @@ class Trace:
 
     def lookup(self, key: Sequence[Array], as_of: int) -> Updates:
         """The contents at `as_of` for the keys in the rows of `key`, which are distinct. Raises OutOfFrontier."""
+        return self.lookup_keys(Keys.of(key, len(key[0]) if key else 1), as_of)
+
+    def lookup_keys(self, keys: Keys, as_of: int) -> Updates:
+        """The same for keys whose hashes are known. Raises OutOfFrontier."""
         self.manifest.check_readable(as_of)
-        hits = [h.stored for h in self.probe(Keys.of(key, len(key[0]) if key else 1), before=as_of + 1)]
-        return self._consolidated_at(hits, as_of)
+        return self._consolidated_at([hits.stored for hits in self.probe(keys, before=as_of + 1)], as_of)
 
     def errors_at(self, as_of: int) -> Updates:
         """The errs rows at `as_of`, consolidated; empty if the collection has no error. Raises OutOfFrontier."""
@@ -122,8 +125,9 @@ class Trace:
         return self._consolidated_at(found, as_of)
 
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
-        combined = pa.concat_batches(rows) if rows else self.layout.empty
-        updates = self._updates(combined)
+        if not rows:
+            return self._updates(self.layout.empty)
+        updates = self._updates(pa.concat_batches(rows))
         at = np.full(updates.num_rows, as_of, np.int64)
         return consolidate(make_updates(row_columns(updates), at, diffs(updates), errors(updates)))
 
