@@ -229,6 +229,7 @@ def of_files(*tables: FilesTable, removed: tuple[str, ...] = ()) -> IngestionDes
     return replace(INGESTION, source=FilesSource(tables), tables=tuple(map(ingested, names)), removed=removed)
 
 
+HEADER = (Option("header", "true"),)
 MORE = (Column("m", BIGINT), *COLUMNS)
 
 
@@ -245,6 +246,9 @@ def test_columns_are_added_to_a_table_of_files() -> None:
     assert (edit.added, names_of(edit), edit.refused) == (None, ["d"], "")
     for same in (wanted, FilesSource((spec,))):
         assert table_edit(of_files(second, removed=("d",)), same).is_empty
+    csv = replace(first, format="csv", options=HEADER)
+    edit = table_edit(of_files(csv), FilesSource((replace(csv, columns=MORE),)))
+    assert edit.added == FilesSource((replace(csv, name="d.2", columns=MORE, added=("m",)),))
     last = (*MORE, Column("l", BIGINT))
     edit = table_edit(of_files(first, second), FilesSource((replace(spec, columns=last),)))
     assert edit.added == FilesSource((replace(spec, name="d.3", columns=last, added=("m", "l")),))
@@ -255,11 +259,12 @@ def test_columns_are_added_to_a_table_of_files() -> None:
     [
         ({"columns": (Column("m", BIGINT),)}, "column n is another one, or gone"),
         ({"columns": (Column("n", DOUBLE), Column("m", BIGINT))}, "column n is another one, or gone"),
-        ({"columns": MORE, "format": "csv"}, "columns of csv are known by their places"),
+        ({"columns": MORE, "format": "csv"}, "columns of csv without a header are known by their places"),
+        ({"columns": (), "format": "csv", "options": HEADER}, "the columns of csv stay in their order"),
     ],
 )
 def test_other_edits_of_columns_of_files_are_refused(changes: dict[str, Any], why: str) -> None:
-    first = replace(FilesTable("d", "json", "/in", columns=COLUMNS), format=changes.get("format", "json"))
+    first = replace(FilesTable("d", "json", "/in"), **{**changes, "columns": COLUMNS})
     edit = table_edit(of_files(first), FilesSource((replace(first, **changes),)))
     assert (edit.added, edit.reason) == (None, "ColumnsNotAdded")
     assert edit.refused.startswith(f"table d: {why}")

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from tests.s3_server import S3Server
 from tests.storage.bucket import BucketDirectory
-from tests.storage.directory import Directory
+from tests.storage.directory import HEADER, Directory
 from tests.storage.ingestion_samples import errors, oks
-from tests.storage.test_files_successors import FIRST, grown, lines, parquet, upper
+from tests.storage.test_files_successors import FIRST, csv, grown, lines, parquet, upper
 from tidemark_persist import open_shard
 from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.types import STRING, Column
@@ -35,7 +35,7 @@ class History:
     """`files`: the records of each file, by its number; `gone`: the numbers of files that were let go."""
 
     def __init__(self, draw: random.Random, d: Directory) -> None:
-        self.draw, self.d = draw, d
+        self.draw, self.d, self.format = draw, d, d.spec.tables[0].format
         self.files: dict[int, list[dict[str, Any]]] = {}
         self.gone: set[int] = set()
         self.names: dict[int, str] = {}
@@ -60,17 +60,20 @@ class History:
 
     def put(self) -> None:
         number = len(self.files) + 1
-        columns = ["a", "b", *ADDED[: self.draw.randint(0, 2)]]
+        columns = ["a", "b"]
+        for name in self.draw.sample([*ADDED, "nobodys"], self.draw.randint(0, 3)):
+            columns.insert(self.draw.randint(0, len(columns)), name)
         records = [
-            {"a": number * EACH_FILE + n, **{c: f"{c}{n}" for c in columns[1:] if self.draw.random() < 0.7}}
+            {"a": number * EACH_FILE + n, **{c: f"{c}{n}" for c in columns if c != "a" and self.draw.random() < 0.7}}
             for n in range(self.draw.randint(1, 4))
         ]
-        if self.d.spec.tables[0].format == "parquet":
+        if self.format == "parquet":
             name, data = f"{number}.parquet", parquet(*records, columns=columns)
         else:
-            name, data = f"{number}.json", lines(*records).encode()
+            text = lines(*records) if self.format == "json" else csv(*records, columns=columns)
+            name, data = f"{number}.{self.format}", text.encode()
             if self.draw.random() < 0.3:
-                name, data = f"{number}.json.gz", gzip.compress(data)
+                name, data = f"{name}.gz", gzip.compress(data)
         self.files[number], self.names[number] = records, name
         self.d.put(name, data)
 
@@ -146,23 +149,27 @@ class History:
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Callable[..., Directory]:
-    return lambda **table: Directory(spark, tmp_path, options=(), columns=FIRST, **table)
+    return lambda **table: Directory(spark, tmp_path, columns=FIRST, **options_of(table))
 
 
 @pytest.fixture
 def bucket(
     spark: SparkSession, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Directory]:
-    return lambda **table: BucketDirectory(spark, tmp_path, s3, monkeypatch, options=(), columns=FIRST, **table)
+    return lambda **table: BucketDirectory(spark, tmp_path, s3, monkeypatch, columns=FIRST, **options_of(table))
+
+
+def options_of(table: dict[str, Any]) -> dict[str, Any]:
+    return {**table, "options": HEADER if table["format"] == "csv" else ()}
 
 
 def cases(*seeds: int) -> list[Any]:
-    kinds = [("folder", "json"), ("folder", "parquet"), ("bucket", "json"), ("bucket", "parquet")]
-    return [(*kinds[seed % 4], seed) for seed in seeds]
+    kinds = [(place, format) for place in ("folder", "bucket") for format in ("json", "parquet", "csv")]
+    return [(*kinds[seed % 6], seed) for seed in seeds]
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize(("place", "format", "seed"), cases(0, 1, 2, 3))
+@pytest.mark.parametrize(("place", "format", "seed"), cases(*range(6)))
 def test_oracle_histories_of_files_and_columns(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, place: str, format: str, seed: int
 ) -> None:

@@ -3,6 +3,7 @@ values that the files have."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.storage.directory import Directory
+from tests.storage.directory import HEADER, Directory
 from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import ShardWriters, open_shard
 from tidemark_protocol.ids import ShardId, WriterTerm
@@ -47,6 +48,12 @@ def directory(spark: SparkSession, tmp_path: Path) -> Callable[..., Directory]:
 
 def lines(*rows: dict[str, Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def csv(*rows: dict[str, Any], columns: Iterable[str]) -> str:
+    return "".join(
+        ",".join(map(str, line)) + "\n" for line in [columns, *([r.get(c, "") for c in columns] for r in rows)]
+    )
 
 
 def parquet(*rows: dict[str, Any], columns: Iterable[str] = ("a", "b", "vip")) -> bytes:
@@ -122,6 +129,34 @@ def test_files_of_parquet_lack_the_column(directory: Callable[..., Directory]) -
     assert rows(d, "t") == [(1, "x"), (2, "y")]
     mismatch = {'{"code":"SCHEMA_MISMATCH","expression":"3.parquet"}': 1}
     assert errors(d.root, "t") == errors(d.root, "t.2") == mismatch
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_files_of_csv_have_columns_by_their_headers(directory: Callable[..., Directory], end: str) -> None:
+    """A column that nobody takes is left out; one that was added is NULL where a header lacks it. A record that has too
+    few fields, or too many, is malformed as before."""
+    d = directory(format="csv", options=HEADER)
+
+    def put(name: str, text: str) -> None:
+        d.put(f"{name}.csv{end}", gzip.compress(text.encode()) if end else text)
+
+    put("1", "a,b\n1,x\n")
+    put("2", "vip,a,other,b,\nyes,2,,y,\n7,3\nno,4,1,z,,9\n")
+    put("3", "a,b\nbad,x\n")
+    put("4", "b,a\nx,1\n")
+    put("5", "a,vip\n1,yes\n")
+    d.ticks()
+    assert rows(d, "t") == [(1, "x"), (2, "y")]
+    refused = {f'{{"code":"SCHEMA_MISMATCH","expression":"{n}.csv{end}"}}': 1 for n in "45"}
+    bad = {f'{{"code":"MALFORMED_RECORD","expression":"{n}.csv{end}"}}': count for n, count in (("2", 2), ("3", 1))}
+    assert errors(d.root, "t") == refused | bad
+    grown(d, Column("vip", STRING))
+    put("6", "a,vip,b\n6,yes,w\n")
+    d.ticks(4)
+    assert rows(d) == [(1, "x", None), (2, "y", "yes"), (6, "w", "yes")]
+    assert rows(d, "t") == [(1, "x"), (2, "y"), (6, "w")]
+    assert errors(d.root, "t.2") == refused | bad
 
 
 def test_pieces_are_bounded_and_the_first_table_goes_on(

@@ -237,8 +237,8 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         return None
     before, now = ({c.name: c for c in columns or ()} for columns in (pinned.columns, table.columns))
     new = [column for column in table.columns if column.name not in before]
-    if isinstance(table, FilesTable) and table.format == "csv" and table.columns != pinned.columns:
-        what = "columns of csv are known by their places, so none is added to its files; give the table another name"
+    if what := _not_in_csv(table, pinned):
+        pass
     elif changed := [name for name, column in before.items() if now.get(name) != column]:
         what = f"column {changed[0]} is another one, or gone: its rows have it as it was; columns can only be added"
     elif _other_pointers(table, pinned, before):
@@ -249,6 +249,20 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         names = tuple(column.name for column in new)
         return _AddedColumns(replace(table, added=(*pinned.added, *names)) if names else None)
     return _AddedColumns(refused=f"table {table.name}: {what}")
+
+
+def _not_in_csv(table: WrittenTable | FilesTable, pinned: Any) -> str:
+    """The reason why files of csv cannot be read with these columns; empty if they can be."""
+    if not isinstance(table, FilesTable) or table.format != "csv" or table.columns == pinned.columns:
+        return ""
+    if not any(option.name == "header" and option.value == "true" for option in table.options):
+        return (
+            "columns of csv without a header are known by their places, so none is added; give the table another name"
+        )
+    names = [column.name for column in pinned.columns]
+    if [column.name for column in table.columns or () if column.name in names] != names:
+        return "the columns of csv stay in their order, as its headers have them; columns can only be added"
+    return ""
 
 
 def _other_pointers(table: WrittenTable | FilesTable, pinned: Any, names: Collection[str]) -> bool:

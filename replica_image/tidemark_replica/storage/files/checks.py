@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,8 @@ from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.files.file_store import FileStore, is_bucket
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
+from tidemark_replica.storage.files.streamed.compression import NONE, compression_of, decompressed
+from tidemark_replica.storage.files.streamed.lines import lines
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_fits
 
 _HEADER_BYTES = _CHUNK_BYTES = 1 << 20
@@ -49,8 +50,7 @@ def file_problem(table: FilesTable, store: FileStore, columns: Sequence[Column],
         if table.format == "parquet":
             with store.open(bound) as source:
                 return None if parquet_fits(pq.read_schema(source), columns, table.added) else "SCHEMA_MISMATCH"
-        header = header_of(table, columns)
-        if bound.size and header is not None and _first_line(table, store, bound) != header:
+        if bound.size and has_header(table) and not header_fits(first_line(table, store, bound), columns, table.added):
             return "SCHEMA_MISMATCH"
         check_text(store, bound)
     except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error):
@@ -68,10 +68,22 @@ def check_text(store: FileStore, file: FileVersion) -> None:
     decoder.decode(b"", final=True)
 
 
+def has_header(table: FilesTable) -> bool:
+    """Whether the first line of each file has the names of its columns."""
+    return table.format == "csv" and option_of(table, "header", "false").lower() == "true"
+
+
 def header_of(table: FilesTable, columns: Sequence[Column]) -> tuple[str, ...] | None:
-    """The names that the first line of each file must have; None where it has none."""
-    has_header = table.format == "csv" and option_of(table, "header", "false").lower() == "true"
-    return tuple(c.name for c in columns) if has_header else None
+    """The names that the first line of most files has; None where it has none."""
+    return tuple(c.name for c in columns) if has_header(table) else None
+
+
+def header_fits(header: Sequence[str], columns: Sequence[Column], added: Collection[str]) -> bool:
+    """Whether a file with this header can be read: it has the columns, once each and in their order, but for those of
+    `added`, which it may lack or have anywhere. Further ones are nobody's."""
+    names = [c.name for c in columns]
+    is_once = all(header.count(name) <= 1 for name in added)
+    return is_once and [n for n in header if n in names and n not in added] == [n for n in names if n not in added]
 
 
 def header_names(line: str, table: FilesTable) -> tuple[str, ...]:
@@ -80,9 +92,16 @@ def header_names(line: str, table: FilesTable) -> tuple[str, ...]:
     return tuple(next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, quotechar=quote), ()))
 
 
-def _first_line(table: FilesTable, store: FileStore, file: FileVersion) -> tuple[str, ...]:
+def first_line(table: FilesTable, store: FileStore, file: FileVersion) -> tuple[str, ...]:
+    """The names in the first line of the file. Raises FileNotFoundError, FileChanged, ArchiveUnreadable, NotText,
+    UnicodeDecodeError, StorageError, OSError, csv.Error."""
+    compression = compression_of(table, file.name)
     with store.open(file) as source:
-        return header_names(source.readline(_HEADER_BYTES).decode("utf-8-sig"), table)
+        if compression == NONE:
+            return header_names(source.readline(_HEADER_BYTES).decode("utf-8-sig"), table)
+        for found in lines(decompressed(source, compression, file.size)):
+            return header_names(found[0].as_py(), table)
+    return ()
 
 
 def opened_by_spark(table: FilesTable, name: str) -> bool:

@@ -21,7 +21,8 @@ from tidemark_persist import DIFF, ERROR, ShardReader, consolidate, read_part
 KEY_VIOLATED = "KEY_VIOLATED"
 """The rows of the file would violate the primary key: it is an error of the table, also where bad records are set
 aside."""
-FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", "SCHEMA_MISMATCH", KEY_VIOLATED})
+SCHEMA_MISMATCH = "SCHEMA_MISMATCH"
+FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", SCHEMA_MISMATCH, KEY_VIOLATED})
 """The codes of files that are refused as a whole (`checks.py`)."""
 END_OF_LINE = "\n"
 DEAD_LETTERS_LOST = "DEAD_LETTERS_LOST"

@@ -12,6 +12,7 @@ or are reported by the job (`problem_report.py`).
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,17 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from tidemark_persist import StagedFile, write_staged
+from tidemark_persist import StagedFile, remove_staged, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import MALFORMED_RECORD, FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.checks import header_of, opened_by_spark
+from tidemark_replica.storage.files.checks import first_line, header_fits, header_of, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.folder import Folder
-from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problems import END_OF_LINE
-from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS
+from tidemark_replica.storage.files.listing import FileChanged, FileVersion
+from tidemark_replica.storage.files.problems import END_OF_LINE, SCHEMA_MISMATCH
+from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS, ArchiveUnreadable
+from tidemark_replica.storage.files.streamed.lines import NotText
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
 from tidemark_replica.storage.files.streamed.pieces import FilePiece, pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
@@ -47,6 +49,8 @@ DEAD_LETTER_COLUMNS = (Column("file", STRING, nullable=False), Column("record", 
 _DEAD_LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
 _TABLE, _DEAD, _COUNTS = "table", "dead_letter", "counts"
 _GLOB = re.compile(r"[{}\[\]*?\\]")
+Header = tuple[str, ...] | None
+"""The names in the first line of a file; None where it has none."""
 _STAGED_SCHEMA = pa.schema([("kind", pa.string()), ("file", pa.string())])
 _OPTIONS = {
     "csv": frozenset({"header", "delimiter", "quote", "escape", "nullValue", "dateFormat", "timestampFormat"}),
@@ -79,20 +83,29 @@ def text_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
     reader = session.read.format(table.format)
     for option in table.options:
         reader = reader.option(option.name, option.value)
+    # a record is judged by all of its fields, also by those that nobody takes
+    reader = reader.option("columnPruning", "false") if table.format == "csv" else reader
     return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).option("encoding", "UTF-8")
 
 
 def _opened_by_spark(
-    session: SparkSession, table: FilesTable, columns: Sequence[Column], files: Sequence[FileVersion]
-) -> DataFrame:
-    """The files' rows as Spark reads them, with the name of each row's file."""
-    ddl, folder = _ddl(columns), Folder(table.path)
-    paths = [literal_path(folder.path_of(file.name)) for file in files]
+    session: SparkSession, table: FilesTable, store: FileStore, columns: Sequence[Column], files: Sequence[FileVersion]
+) -> Iterator[DataFrame]:
+    """The files' rows as Spark reads them, with the name of each row's file: a frame for each header that they have."""
+    ddl, folder, usual = _ddl(columns), Folder(table.path), header_of(table, columns)
     if table.format == "parquet":
-        rows = session.read.schema(ddl).parquet(*paths)
-        return rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
-    rows = text_reader(session, table).schema(f"{ddl}, `{CORRUPT}` STRING").load(paths)
-    return rows.selectExpr("*", f"_metadata.file_name AS `{FILE}`")
+        rows = session.read.schema(ddl).parquet(*(literal_path(folder.path_of(file.name)) for file in files))
+        yield rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
+        return
+    paths: dict[Header, list[str]] = {}
+    for file in files:
+        header = usual if usual is None else first_line(table, store, file)
+        if header is not None and not header_fits(header, columns, table.added):
+            header = usual  # it has changed
+        paths.setdefault(header, []).append(literal_path(folder.path_of(file.name)))
+    for header, of_header in paths.items():
+        rows = text_reader(session, table).schema(_text_ddl(columns, header)).load(of_header)
+        yield rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
 
 
 def _parsed_by_spark(
@@ -100,13 +113,28 @@ def _parsed_by_spark(
     table: FilesTable,
     store: FileStore,
     columns: Sequence[Column],
-    pieces: tuple[FilePiece, ...],
+    pieces: Sequence[FilePiece],
+    header: Header,
     report: ProblemReport,
 ) -> DataFrame:
-    """The rows of text that Spark's tasks stream, with the number of each row's piece."""
-    reader = text_reader(session, table).option("header", "false").schema(f"{_ddl(columns)}, `{CORRUPT}` STRING")
-    rows = read_pieces(session, reader, table, store, pieces, header_of(table, columns), report)
-    return rows.selectExpr("*", f"spark_partition_id() AS `{FILE}`")
+    """The rows of text that Spark's tasks stream, with the number of each row's piece. All files have the header."""
+    reader = text_reader(session, table).option("header", "false").schema(_text_ddl(columns, header))
+    rows = read_pieces(session, reader, table, store, tuple(pieces), header, report)
+    return rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"spark_partition_id() AS `{FILE}`")
+
+
+def _text_ddl(columns: Sequence[Column], header: Header) -> str:
+    """The schema of the records of files with this header. What is no column is text, so that it fits."""
+    types = {c.name: c.type for c in columns}
+    names = [c.name for c in columns] if header is None else header
+    fields = [f"`{n}` {types[n]}" if n in types else f"`__field{place}` STRING" for place, n in enumerate(names)]
+    return ", ".join([*fields, f"`{CORRUPT}` STRING"])
+
+
+def _selected(columns: Sequence[Column], header: Header) -> list[str]:
+    """The columns, with NULL where the files do not have them."""
+    is_there = {c.name for c in columns} if header is None else set(header)
+    return [f"`{c.name}`" if c.name in is_there else f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in columns]
 
 
 def _ddl(columns: Sequence[Column]) -> str:
@@ -222,6 +250,20 @@ class StagedRows:
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
+    def add(self, other: StagedRows) -> None:
+        """Adds what another job staged."""
+        self.table.extend(other.table)
+        self.dead_letters.extend(other.dead_letters)
+        for name, (good, bad) in other.counts.items():
+            before = self.counts.get(name, (0, 0))
+            self.counts[name] = (before[0] + good, before[1] + bad)
+
+    def remove(self, function: StageRows) -> None:
+        """Deletes the data files."""
+        for location, files in ((function.location, self.table), (function.dead_letter, self.dead_letters)):
+            if location is not None:
+                remove_staged(location, files)
+
 
 def stage(
     session: SparkSession, table: FilesTable, store: FileStore, function: StageRows, files: Sequence[FileVersion]
@@ -229,17 +271,62 @@ def stage(
     """Reads the files and stages their rows. Empty files have none."""
     done = StagedRows()
     if opened := [f for f in files if opened_by_spark(table, f.name) and f.size]:
-        _run(done, function, _opened_by_spark(session, table, function.columns, opened))
+        for rows in _opened_by_spark(session, table, store, function.columns, opened):
+            _run(done, function, rows)
     streamed = pieces_of(table, [f for f in files if not opened_by_spark(table, f.name)])
     if not streamed:
         return done
-    report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
     if table.format in ("csv", "json"):
-        _run(done, function, _parsed_by_spark(session, table, store, function.columns, streamed, report))
-    else:
-        _run(done, StageRecords(store, streamed, function, report, table.added), numbers(session, streamed))
+        _stage_text(session, table, store, function, streamed, done)
+        return done
+    report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
+    _run(done, StageRecords(store, streamed, function, report, table.added), numbers(session, streamed))
     done.problems.update(report.take())
     return done
+
+
+def _stage_text(
+    session: SparkSession,
+    table: FilesTable,
+    store: FileStore,
+    function: StageRows,
+    pieces: tuple[FilePiece, ...],
+    done: StagedRows,
+) -> None:
+    """Streams text. Files have the header of the table until a task finds another one; then those are read by their
+    own headers."""
+    usual = header_of(table, function.columns)
+    headers: dict[str, Header] = {}
+    while pieces:
+        of_header: dict[Header, list[FilePiece]] = {}
+        for piece in pieces:
+            of_header.setdefault(headers.get(piece.file.name, usual), []).append(piece)
+        pieces = ()
+        for header, some in of_header.items():
+            found, report = StagedRows(), ProblemReport(session)
+            named = replace(function, numbered=tuple(piece.file.name for piece in some))
+            _run(found, named, _parsed_by_spark(session, table, store, function.columns, some, header, report))
+            problems = report.take()
+            mismatched = {p.file for p in some if problems.get(p.file.name) == SCHEMA_MISMATCH} if header else ()
+            other = {
+                f.name: own for f in mismatched if f.name not in headers and (own := _own(table, store, function, f))
+            }
+            if other:
+                headers |= other
+                found.remove(function)
+                pieces += tuple(some)
+            else:
+                done.add(found)
+                done.problems.update(problems)
+
+
+def _own(table: FilesTable, store: FileStore, function: StageRows, file: FileVersion) -> Header:
+    """The header of the file, if it can be read by that."""
+    try:
+        header = first_line(table, store, file)
+    except (FileNotFoundError, FileChanged, ArchiveUnreadable, NotText, UnicodeDecodeError, csv.Error):
+        return None
+    return header if header_fits(header, function.columns, table.added) else None
 
 
 @dataclass(frozen=True)
