@@ -221,6 +221,10 @@ def test_columns_are_added_to_a_table_of_files(format: str, kubectl: Kubectl) ->
     for name in ("b", "c"):
         columns = [{"name": name, "type": "STRING"}, *columns]
         kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, "columns": columns}]}))
+    if format == "parquet":
+        for more in ({"evolve": "addColumns"}, {}):
+            kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, **more}]}))
+        kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, "columns": columns}]}))
     for field, value in FILE_TABLE_EDITS.items():
         if (
             field in ("format", "columns")

@@ -122,6 +122,12 @@ SOURCES = [
     (postgres(maxTransactionBytes="1k"), "maxTransactionBytes: .* should match"),
     (postgres(port=0), "port: .* greater than or equal to 1"),
     (postgres({"columns": []}), "columns: .* at least 1"),
+    (files(format="parquet", evolve="all"), "evolve: Unsupported value"),
+    (files(format="json", evolve="addColumns"), "evolve is for parquet"),
+    (
+        files(format="parquet", evolve="addColumns", columns=[{"name": "a", "type": "INT"}]),
+        "evolve is for tables whose columns are not named",
+    ),
     (postgres({"evolve": "all"}), "evolve: Unsupported value"),
     (postgres({"evolve": "addColumns", "columns": ["a"]}), "evolve is for tables whose columns are not named"),
     (bent("DataSource", {"kafka": kafka()["spec"]["kafka"]}), "spec: .* exactly one kind of source"),

@@ -23,7 +23,7 @@ from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import ShardWriters, open_shard
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.messages.commands import RELEASE, REREAD
-from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_protocol.plan.ingestion import FilesTable, IngestionDescription
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import read_again
@@ -157,6 +157,28 @@ def test_files_of_csv_have_columns_by_their_headers(directory: Callable[..., Dir
     assert rows(d) == [(1, "x", None), (2, "y", "yes"), (6, "w", "yes")]
     assert rows(d, "t") == [(1, "x"), (2, "y"), (6, "w")]
     assert errors(d.root, "t.2") == refused | bad
+
+
+@pytest.mark.broad
+def test_the_newest_file_of_parquet_says_which_columns_there_are(directory: Callable[..., Directory]) -> None:
+    """For a table that is ingested; a new one has the columns of its first file. Without a file nothing is said."""
+    d = directory(format="parquet")
+    d.put("1.parquet", parquet({"a": 1}, columns=("a", "b")))
+    d.ticks()
+    pinned = description(d.root, d.spec, tables_of(d.session, d.spec))
+    asked = replace(d.spec, tables=(replace(d.spec.tables[0], columns=None),))
+
+    def found(of: IngestionDescription | None) -> list[list[str]]:
+        return [[column.name for column in table.columns] for table in tables_of(d.session, asked, None, of)]
+
+    newest = d.put("0.parquet", parquet({"a": 2}, columns=("vip", "a", "b")))
+    os.utime(newest, ns=(0, newest.stat().st_mtime_ns + 10**9))
+    assert (found(pinned), found(None)) == ([["vip", "a", "b"]], [["vip", "a", "b"]])
+    newest.rename(d.folder / "2.parquet")
+    assert (found(pinned), found(None)) == ([["vip", "a", "b"]], [["a", "b"]])
+    for name in ("1", "2"):
+        (d.folder / f"{name}.parquet").unlink()
+    assert found(pinned) == []
 
 
 def test_pieces_are_bounded_and_the_first_table_goes_on(

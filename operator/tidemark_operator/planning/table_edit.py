@@ -38,7 +38,7 @@ from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
 from tidemark_protocol.plan.successors import newest, number, spec_name, successor, without_dead_letters
 
 S = TypeVar("S", bound=SourceSpec)
-EvolvingSource = DeltaSource | PostgresSource
+EvolvingSource = DeltaSource | PostgresSource | FilesSource
 """Sources whose tables may get columns upstream, and then successors that have them."""
 MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
@@ -338,6 +338,13 @@ def with_more_columns(
     added = []
     for name in evolving:
         before, columns = known.get(last.get(name, "")), now[name].columns if name in now else ()
-        if before is not None and set(before.columns or ()) < set(columns):
-            added.append(_succeeding(replace(before, name=name, columns=None), every))
+        if before is None or not set(before.columns or ()) < set(columns):
+            continue
+        if isinstance(before, FilesTable) and before.columns is not None:
+            more = tuple(column for column in columns if column not in before.columns)
+            names = (*before.added, *(column.name for column in more))
+            before = replace(before, columns=(*before.columns, *more), added=names)
+        else:
+            before = replace(before, columns=None)
+        added.append(_succeeding(replace(before, name=name), every))
     return added

@@ -148,7 +148,7 @@ class TableEdits:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                found, error = await _readable(present, running, until=now + ONE_BY_ONE_SECONDS)
+                found, error = await _readable(present, state.pinned, running, until=now + ONE_BY_ONE_SECONDS)
         except Waiting:
             return None
         self._looks[state.key] = _Look(now, IngestionFailure("SourceUnreadable", error) if error else None)
@@ -291,11 +291,13 @@ def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec
     )
 
 
-async def _readable(source: EvolvingSource, running: RunningInstance, until: float) -> tuple[list[SourceTable], str]:
+async def _readable(
+    source: EvolvingSource, pinned: IngestionDescription, running: RunningInstance, until: float
+) -> tuple[list[SourceTable], str]:
     """The tables that can be read, and why others cannot be; empty if all can. Where they cannot be read together
     they are asked for one by one, in an order that is another one each time, until that time (monotonic seconds).
     Raises Waiting."""
-    answer = await running.inspect(source)
+    answer = await running.inspect(source, pinned)
     found, error = [*tables_of(answer)], answer.error
     if not error or len(source.tables) == 1:
         return found, error
@@ -304,7 +306,7 @@ async def _readable(source: EvolvingSource, running: RunningInstance, until: flo
         if monotonic() >= until:
             errors.append(error)
             break
-        answer = await running.inspect(with_tables(source, (table,)))
+        answer = await running.inspect(with_tables(source, (table,)), pinned)
         found += tables_of(answer)
         errors += [answer.error] if answer.error else []
     return found, "; ".join(sorted(errors)[:MAX_NAMED])

@@ -24,7 +24,7 @@ from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import problems_in_dead_letters, problems_in_table
 from tidemark_replica.storage.files.read_again import FilesGone
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
-from tidemark_replica.storage.files.streamed.compression import compression_of
+from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
 from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
@@ -39,7 +39,8 @@ def tables_of(
     session: SparkSession, spec: FilesSource, options: Options = None, pinned: IngestionDescription | None = None
 ) -> tuple[SourceTable, ...]:
     """The source's tables, dead-letter tables included. `options`: of buckets. `pinned`: the source that tables are
-    added to.
+    added to; those that it has, and whose columns are asked for, have the columns of their newest file, and are left
+    out where there is none.
 
     Raises SourceUnusable, SourceNotReady.
     """
@@ -48,7 +49,13 @@ def tables_of(
         check_options(table)
         if table.added and pinned is not None:
             check_files(table, file_store(table, options), pinned)
-        columns = table.columns if table.columns is not None else _inferred(session, table, file_store(table, options))
+        is_known = pinned is not None and any(spec_name(t.table.name) == table.name for t in pinned.tables)
+        found = table.columns
+        if found is None and is_known:
+            found = _newest(table, file_store(table, options))
+            if found is None:
+                continue
+        columns = found if found is not None else _inferred(session, table, file_store(table, options))
         check_column_names(table.name, columns)
         keys = key_columns(table.name, columns, table.primary_key)
         tables.append(SourceTable(table.name, columns, keys, table.append_only))
@@ -102,12 +109,26 @@ def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tup
         )
     try:
         if table.format == "parquet":
-            with store.open(file) as source:
-                return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
+            return _in_footer(store, file)
         fields = _inferred_frame(session, table, store, file).schema.fields
         return tuple(Column(f.name, SqlType.parse(f.dataType.simpleString())) for f in fields)
     except TypeNotSupported as error:
         raise SourceUnusable(f"table {table.name}: file {file.name}: {error}; give the schema") from None
+
+
+def _newest(table: FilesTable, store: FileStore) -> tuple[Column, ...] | None:
+    """The columns in the footer of the Parquet file that was changed last; None where there is none."""
+    files = sorted(store.list(table.pattern).files, key=lambda f: (f.modified_ns, f.name), reverse=True)
+    file = next((f for f in files if f.size and store.is_complete(f.name, table.format, NONE)), None)
+    try:
+        return _in_footer(store, file) if file is not None else None
+    except TypeNotSupported as error:
+        raise SourceUnusable(f"table {table.name}: file {file.name if file else ''}: {error}; name columns") from None
+
+
+def _in_footer(store: FileStore, file: FileVersion) -> tuple[Column, ...]:
+    with store.open(file) as source:
+        return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
 
 
 def _first_complete(store: FileStore, table: FilesTable) -> FileVersion | None:

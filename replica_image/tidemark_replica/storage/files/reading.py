@@ -124,7 +124,7 @@ def _parsed_by_spark(
 
 
 def _text_ddl(columns: Sequence[Column], header: Header) -> str:
-    """The schema of the records of files with this header. What is no column is text, so that it fits."""
+    """The schema of the records of files with this header. A field of no column is a text, so that it fits."""
     types = {c.name: c.type for c in columns}
     names = [c.name for c in columns] if header is None else header
     fields = [f"`{n}` {types[n]}" if n in types else f"`__field{place}` STRING" for place, n in enumerate(names)]
