@@ -54,6 +54,7 @@ from tidemark_replica.render.plan.fragments import (
 )
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, IndexSource, Pipeline, Publish, Types
+from tidemark_replica.render.plan.stored_groups import groups_of, order_of_groups
 from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal
@@ -83,10 +84,10 @@ def _lower(scope: Scope) -> Fragments:
         if counts[built.id] == 1 and built.id not in exported:
             scope.inlined[built.id] = built.plan
         elif built.id not in exported and (keys := _keys_of(description, built.id)):
-            stream = lower(scope, built.plan)
-            scope.finish(stream, scope.arrange(built.id, stream, keys))
+            _keep(scope, built.id, built.plan, keys)
         elif counts[built.id] or built.id in exported:
             stream = lower(scope, built.plan)
+            scope.groups[built.id] = groups_of(scope, built.plan, stream)
             tree = scope.publish(built.id, stream, stream.tree) if built.id in streamed else stream.tree
             scope.finish(stream, _exports(scope, built.id, stream, tree, indexes, sinks))
             scope.arranged[built.id] = own = _own_indexes(scope, built.id, indexes)
@@ -176,12 +177,20 @@ def _let(scope: Scope, plan: Let) -> Stream:
     with scope.binding(plan.id):
         if used == 1 or (used == 2 and scope.keeps_once and _joins_itself(plan.body, plan.id)):
             scope.inlined[plan.id] = plan.value
-        elif used and scope.keeps_once and (keys := _keys(plan.body, plan.id)):
-            stream = lower(scope, plan.value)
-            scope.finish(stream, scope.arrange(plan.id, stream, keys))
         elif used:
-            _share(scope, plan.id, plan.value)
+            _keep(scope, plan.id, plan.value, _keys(plan.body, plan.id) if scope.keeps_once else [])
         return lower(scope, plan.body)
+
+
+def _keep(scope: Scope, name: GlobalId | LocalId, plan: Plan, keys: list[tuple[int, ...]]) -> None:
+    """End a fragment with what others read: an arrangement for each key that the state of a reduction does not serve,
+    else a file.
+    """
+    stream = lower(scope, plan)
+    scope.groups[name] = groups_of(scope, plan, stream)
+    arranged = [key for key in keys if order_of_groups(scope.groups[name], key) is None]
+    made = scope.arrange(name, stream, arranged) if arranged else scope.publish(name, stream, stream.tree)
+    scope.finish(stream, made)
 
 
 def _keys(plan: Plan, name: GlobalId | LocalId) -> list[tuple[int, ...]]:
@@ -212,11 +221,6 @@ def _let_rec(scope: Scope, plan: LetRec) -> Stream:
     with scope.binding(*(b.id for b in plan.bindings)):
         lower_let_rec(scope, plan, lower)
         return lower(scope, plan.body)
-
-
-def _share(scope: Scope, name: LocalId, value: Plan) -> None:
-    stream = lower(scope, value)
-    scope.finish(stream, scope.publish(name, stream, stream.tree))
 
 
 def _mfp(scope: Scope, plan: Mfp) -> Stream:

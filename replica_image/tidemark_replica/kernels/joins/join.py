@@ -16,13 +16,15 @@ Every pair is matched exactly once: by the later of its two chunks if the stage 
 also be a *shared* arrangement that already holds this step's updates: an imported index, or what another operator of
 the dataflow keeps. Then the maintained side matches all of it below `upper`, and its updates match what the maintained
 side held before the step. (Of two shared sides, left matches right below `upper`, right matches left before the step.)
+Or a side is the rows of a reduce, which are found in its state before the step (`stored_groups.py`): this step's rows
+of the left side are kept until the step ends, and right comes after left, so none of right are kept.
 In a self-join both sides are one maintained arrangement, and every chunk comes as left, then as right (`self_join.py`).
 
 NULL keys match nothing, except at null-safe positions. Errs rows of both inputs pass through. A product of diffs beyond
 64 bits raises DiffOverflow.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
 from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, OutOfFrontier
 from tidemark_replica.arrangement.rows.columns import any_null, canonical_rows, take
@@ -50,6 +53,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.kernels.joins.stored_groups import Evaluation, GroupRows, StoredGroups
 from tidemark_replica.kernels.kernel_input import net_oks
 
 
@@ -73,6 +77,8 @@ class JoinInput:
     """The columns of this side that the output has."""
     shared: bool = False
     """Whether another operator keeps the arrangement, complete up to the step's limit: the stage only reads it."""
+    groups: GroupRows | None = None
+    """What the rows are of the groups of a reduce, whose state the arrangement is; None: it is one of rows."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +94,23 @@ class JoinSpec:
         return self.left if side is JoinSide.LEFT else self.right
 
 
-def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[JoinSide, Updates]]) -> Iterator[Updates]:
-    """Yield the joined updates. Sides may interleave; a hydration is cheaper with long stretches of one side.
+def no_evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:
+    """For joins without computed rows of groups. Raises ValueError."""
+    raise ValueError(f"a join without an evaluator computes rows of groups: {mfp}")
+
+
+def join(
+    context: StepContext,
+    spec: JoinSpec,
+    updates: Iterable[tuple[JoinSide, Updates]],
+    evaluation: Evaluation = no_evaluation,
+) -> Iterator[Updates]:
+    """Yield the joined updates. Sides may interleave, unless right is the rows of a reduce or this is the only step;
+    a hydration is cheaper with long stretches of one side. `evaluation`: computes rows of groups.
 
     Raises MalformedUpdates, DiffOverflow; OutOfFrontier for a shared arrangement without this step's updates.
     """
-    stage = JoinStage(context, spec)
+    stage = JoinStage(context, spec, evaluation)
     joined = (out for side, chunk in rechunk(updates, context.run_rows, stage.check) for out in stage.feed(side, chunk))
     for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
         yield packed
@@ -103,14 +120,18 @@ def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[JoinSide,
 class JoinStage:
     """The stage during one step."""
 
-    def __init__(self, context: StepContext, spec: JoinSpec) -> None:
+    def __init__(self, context: StepContext, spec: JoinSpec, evaluation: Evaluation = no_evaluation) -> None:
         self._context = context
         self._spec = spec
-        self._layouts = {side: context.manifest(spec.input(side).arrangement).layout for side in JoinSide}
-        maintained = {side: spec.input(side).arrangement for side in JoinSide if not spec.input(side).shared}
+        groups = {side: (i.arrangement, i.groups) for side in JoinSide if (i := spec.input(side)).groups is not None}
+        self._groups = {side: StoredGroups(context, a, of, evaluation) for side, (a, of) in groups.items()}
+        self._layouts = {side: _layout(context, spec.input(side)) for side in JoinSide}
+        maintained = {side: i.arrangement for side in JoinSide if not (i := spec.input(side)).shared and not i.groups}
         runs = {arrangement: StepRuns(context, arrangement) for arrangement in maintained.values()}
         self._runs = {side: runs[arrangement] for side, arrangement in maintained.items()}
+        self._runs |= {side: StepRuns(context, a, of.layout) for side, (a, of) in groups.items()}
         self._joins_itself = len(runs) < len(maintained)
+        self._left_comes_first = (context.is_only_step and not self._joins_itself) or JoinSide.RIGHT in self._groups
         self._right_has_come = False
         _check_keys(self._layouts)
         for side in JoinSide:
@@ -120,13 +141,13 @@ class JoinStage:
         self._types = [self._layouts[side].types[c] for side, c in output]
 
     def check(self, side: JoinSide, updates: Updates) -> None:
-        """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step; in the only
-        step also for a left one after a right one.
+        """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step; also for a
+        left one after a right one, where right is kept for no later one.
         """
-        if self._context.is_only_step and not self._joins_itself:
+        if self._left_comes_first:
             if side is JoinSide.LEFT and self._right_has_come:
                 raise MalformedUpdates(
-                    "in a dataflow's only step, all of a join's left input comes before its right one"
+                    "in a dataflow's only step, and before the rows of a reduce, all of a join's left input comes first"
                 )
             self._right_has_come = side is JoinSide.RIGHT
         check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
@@ -147,15 +168,20 @@ class JoinStage:
             self._runs[side].add(rows)
 
     def commit(self) -> None:
-        """Pass the batches of the maintained sides to the step."""
-        for runs in dict.fromkeys(self._runs.values()):
-            runs.commit_state()
+        """Pass the batches of the maintained sides to the step. What a reduce has in its state ends with the step."""
+        for side, runs in self._runs.items():
+            if side in self._groups:
+                runs.discard()
+            elif side is JoinSide.LEFT or not self._joins_itself:
+                runs.commit_state()
 
     def _is_read_again(self, side: JoinSide) -> bool:
-        """Whether the join keeps a chunk of this side: for later steps, or in the only step for the right input."""
+        """Whether the join keeps a chunk of this side: for later steps, or in this one for the right input."""
         if side not in self._runs or (self._joins_itself and side is JoinSide.RIGHT):
             return False
-        return not self._context.is_only_step or (side is JoinSide.LEFT and JoinSide.RIGHT in self._runs)
+        if self._context.is_only_step or side in self._groups:
+            return side is JoinSide.LEFT and JoinSide.RIGHT in self._runs
+        return True
 
     def _keys(self, side: JoinSide, rows: Any) -> Keys:
         """The keys of a sorted chunk, without those with a NULL at a position that is not null-safe."""
@@ -171,15 +197,18 @@ class JoinStage:
         """The matches of this side's keys in the other side that this side has to find."""
         other = self._spec.input(side.other)
         columns = self._fetched(side.other)
-        trace = self._context.trace(other.arrangement)
         before: int | None = None
         if other.shared:
             meets_all = side in self._runs or side is JoinSide.LEFT
             before = self._context.limit if meets_all else self._context.before
-        yield from trace.probe(keys, columns=columns, before=before, slice_rows=slice_rows)
+        if (groups := self._groups.get(side.other)) is not None:
+            yield from groups.probe(keys, columns, slice_rows)
+        else:
+            trace = self._context.trace(other.arrangement)
+            yield from trace.probe(keys, columns=columns, before=before, slice_rows=slice_rows)
         if side in self._runs and side.other in self._runs:
-            segments = self._runs[side.other].segments()
-            yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=slice_rows)
+            layout, segments = self._layouts[side.other], self._runs[side.other].segments()
+            yield from probe(keys, segments, layout, columns=columns, slice_rows=slice_rows)
 
     def _fetched(self, side: JoinSide) -> list[int]:
         """File positions of a side's output columns, time and diff."""
@@ -192,6 +221,11 @@ class JoinStage:
         left, right = (own, met) if side is JoinSide.LEFT else (met, own)
         time = np.maximum(_ints(left[-2]), _ints(right[-2]))
         return make_updates([*left[:-2], *right[:-2]], time, multiply_diffs(_ints(left[-1]), _ints(right[-1])))
+
+
+def _layout(context: StepContext, read: JoinInput) -> Layout:
+    """The layout of a side's rows."""
+    return context.manifest(read.arrangement).layout if read.groups is None else read.groups.layout
 
 
 def pairs_at_once(own: Sequence[Array], rows: int, context: StepContext) -> int:

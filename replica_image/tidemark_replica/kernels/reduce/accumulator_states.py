@@ -31,7 +31,9 @@ class _Sums:
         return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()), sums_of_column(rows.column(layout.tag + 1)))
 
     @staticmethod
-    def together(parts: "list[_Sums]") -> "_Sums":
+    def together(parts: "list[_Sums]", width: int) -> "_Sums":
+        if not parts:
+            return _Sums(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, width), np.int64))
         if len(parts) == 1:
             return parts[0]
         columns = zip(*((p.state, p.slot, p.rows) for p in parts), strict=True)
@@ -44,23 +46,36 @@ def accumulator_states(rows: Any, shape: AccumulatorLayout, trace: Trace) -> tup
     columns = [rows.column(1 + k) for k in layout.key]
     hashes = file_hashes(rows)
     groups = group_rows(hashes, columns)
-    keys, count = take(columns, groups.first), len(groups.starts)
-    cells = GroupTimes.of(groups.ids(), count, np.asarray(rows.column(layout.time).to_numpy()))
-    begins = np.searchsorted(cells.group, np.arange(count))
-    old = begins + np.arange(count)
+    keys = take(columns, groups.first)
+    cells = GroupTimes.of(groups.ids(), len(groups.starts), np.asarray(rows.column(layout.time).to_numpy()))
     state_of_cell = np.arange(len(cells.group)) + cells.group + 1
-    hits = trace.probe(Keys.sorted(hashes[groups.first], keys))
-    parts = [_Sums.of(state_of_cell[cells.of_row], rows, layout)]
-    parts += [_Sums.of(old[h.delta], h.stored, layout) for h in hits]
+    part = _Sums.of(state_of_cell[cells.of_row], rows, layout)
+    return _states(Keys.sorted(hashes[groups.first], keys), cells, [part], shape, trace), keys
+
+
+def stored_states(keys: Keys, shape: AccumulatorLayout, trace: Trace) -> AccumulatorStates:
+    """The states before the step of the groups with these keys, which are distinct: one for each, in their order."""
+    none = np.empty(0, np.int64)
+    return _states(Keys.sorted(keys.hashes, keys.columns), GroupTimes(none, none, none), [], shape, trace)
+
+
+def _states(
+    keys: Keys, cells: GroupTimes, parts: list[_Sums], shape: AccumulatorLayout, trace: Trace
+) -> AccumulatorStates:
+    """The state of each group before the step, then those at its cells, to which the step's `parts` belong."""
+    count = len(keys.hashes)
+    old = np.searchsorted(cells.group, np.arange(count)) + np.arange(count)
+    state_of_cell = np.arange(len(cells.group)) + cells.group + 1
+    parts = [*parts, *(_Sums.of(old[h.delta], h.stored, shape.layout) for h in trace.probe(keys))]
     total = count + len(cells.group)
     group, time, is_old = np.empty(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.bool_)
     group[old], group[state_of_cell] = np.arange(count), cells.group
     time[state_of_cell], is_old[old] = cells.time, True
-    sums = _running(_fixed(_Sums.together(parts), shape, total), old)
+    sums = _running(_fixed(_Sums.together(parts, shape.width), shape, total), old)
     floats = _floats(parts, shape, total, old)
     return AccumulatorStates(
         group, time, is_old, sums, tuple(tuple(next(floats) for _ in a.splits) for a in shape.accumulators)
-    ), keys
+    )
 
 
 def _fixed(parts: _Sums, shape: AccumulatorLayout, total: int) -> Ints:
@@ -79,7 +94,8 @@ def _fixed(parts: _Sums, shape: AccumulatorLayout, total: int) -> Ints:
 
 def _floats(parts: list[_Sums], shape: AccumulatorLayout, total: int, old: Ints) -> Iterator[FloatState | None]:
     """For each of the shape's floats its digits in all states, over the window of digits that occur."""
-    found = np.concatenate([part.slot[part.slot > 0] for part in parts]) if shape.floats else np.empty(0, np.int32)
+    none = np.empty(0, np.int32)
+    found = np.concatenate([none, *(part.slot[part.slot > 0] for part in parts)]) if shape.floats else none
     first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)
     for i in range(len(shape.floats)):
         if len(found) == 0:

@@ -9,11 +9,12 @@
 State: both sides of every stage, arranged by the stage's key. Cost of an update: the delta and its matches in every
 stage (`kernels/joins/join.py`). A side that is a shared arrangement with that very key is read in place; the stage
 keeps no copy. Where the plan reads one binding by one key as both sides of the first stage, the stage keeps it once.
+Where it reads a reduction by the group's key, the state of the reduction serves the lookups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -27,9 +28,30 @@ from tidemark_replica.render.join.indexes import columns_of, index_of
 from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
 from tidemark_replica.render.plan.key_columns import key_columns
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
-from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel, Kernel
+from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel, Kernel, Pipeline
+from tidemark_replica.render.plan.stored_groups import groups_of, order_of_groups, stored_groups
 
 Lower = Callable[[Plan], Stream]
+
+
+@dataclass(frozen=True)
+class _Met:
+    """What a stage joins, before it is a side: a stream, the shared arrangement that it reads, and the operators that
+    make it of a reduction, where the plan wants its rows found in the reduction's state.
+    """
+
+    stream: Stream
+    index: SharedArrangement | None = None
+    groups: Pipeline | None = None
+
+    def key_order(self, key: Sequence[ScalarExpr]) -> tuple[int, ...] | None:
+        """The order of a key's columns in what is there already; None if it is not arranged by them."""
+        columns = columns_of(key)
+        if columns is None:
+            return None
+        if self.index is not None and sorted(columns) == sorted(self.index.layout.key):
+            return tuple(columns.index(c) for c in self.index.layout.key)
+        return None if self.groups is None else order_of_groups(self.groups, columns)
 
 
 @dataclass(frozen=True)
@@ -43,14 +65,18 @@ class _Side:
 def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> Stream:
     """Lower a linear join. Raises NotRendered for a closure with temporal filters."""
     source, stages = plan.inputs[linear.source], linear.stages
-    stream = lower(source)
-    index = index_of(scope, source)
+    stream = _met(scope, source, lower)
     if self_joined(plan) in scope.inlined:
-        stream, stages = _self_joined(scope, stages[0], stream), stages[1:]
+        stream, stages = _Met(_self_joined(scope, stages[0], stream.stream)), stages[1:]
     for stage in stages:
-        stream = _stage(scope, stage, stream, index, plan.inputs[stage.lookup], lower)
-        index = None
-    return stream
+        stream = _Met(_stage(scope, stage, stream, _met(scope, plan.inputs[stage.lookup], lower)))
+    return stream.stream
+
+
+def _met(scope: Scope, plan: Plan, lower: Lower) -> _Met:
+    stream = lower(plan)
+    by_key = isinstance(plan, Get) and plan.key and scope.keeps_once
+    return _Met(stream, index_of(scope, plan), groups_of(scope, plan, stream) if by_key else None)
 
 
 def self_joined(plan: Plan) -> GlobalId | LocalId | None:
@@ -84,51 +110,32 @@ def _check_no_bounds(scope: Scope, stage: JoinStage) -> None:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for temporal filters")
 
 
-def _stage(
-    scope: Scope,
-    stage: JoinStage,
-    stream: Stream,
-    index: SharedArrangement | None,
-    lookup: Plan,
-    lower: Callable[[Plan], Stream],
-) -> Stream:
+def _stage(scope: Scope, stage: JoinStage, stream: _Met, met: _Met) -> Stream:
     _check_no_bounds(scope, stage)
-    looked_up, lookup_index = lower(lookup), index_of(scope, lookup)
-    order = _key_order(stage, index, lookup_index)
-    left = _side(scope, stream, [stage.stream_key[i] for i in order], stage.stream_thinning, index)
-    right = _side(scope, looked_up, [stage.lookup_key[i] for i in order], stage.lookup_thinning, lookup_index)
+    order = stream.key_order(stage.stream_key) or met.key_order(stage.lookup_key) or tuple(range(len(stage.stream_key)))
+    left = _side(scope, stream, [stage.stream_key[i] for i in order], stage.stream_thinning)
+    right = _side(scope, met, [stage.lookup_key[i] for i in order], stage.lookup_thinning)
     null_safe = tuple(order.index(i) for i in stage.null_safe)
     spec = JoinSpec(left.input, right.input, null_safe)
     joined = Stream(JoinKernel(spec, left.stream.tree, right.stream.tree), stage.closure.input)
     return scope.streams.mfp(joined, stage.closure)
 
 
-def _side(
-    scope: Scope,
-    stream: Stream,
-    key: list[ScalarExpr],
-    output_columns: tuple[int, ...],
-    index: SharedArrangement | None,
-) -> _Side:
-    """A side with its output columns and key columns, arranged by the key unless a shared arrangement is that."""
+def _side(scope: Scope, met: _Met, key: list[ScalarExpr], output_columns: tuple[int, ...]) -> _Side:
+    """A side with its output columns and key columns, arranged by the key unless something there is that."""
+    stream, index, in_order = met.stream, met.index, met.key_order(key) == tuple(range(len(key)))
     if index is not None and columns_of(key) == index.layout.key:
         source = Stream(IndexSource(index.arrangement, index.layout.types), stream.schema)
         return _Side(source, JoinInput(index.arrangement, output_columns, shared=True))
     row = refs(stream.schema)
     prepared = key_columns(stream.schema, [*(row[c] for c in output_columns), *(_as_column(k, stream) for k in key)])
-    stream = scope.streams.mfp(stream, prepared.mfp)
-    layout = Layout.of_rows(arrow_types(stream.schema), prepared.positions[len(output_columns) :])
-    return _Side(stream, JoinInput(scope.new_arrangement("join", layout), prepared.positions[: len(output_columns)]))
-
-
-def _key_order(stage: JoinStage, *indexes: SharedArrangement | None) -> tuple[int, ...]:
-    """The order of the key's columns: that of a shared arrangement, which can then be used, else that of the plan."""
-    written = tuple(range(len(stage.stream_key)))
-    for index, key in zip(indexes, (stage.stream_key, stage.lookup_key), strict=True):
-        columns = columns_of(key)
-        if index is not None and columns is not None and sorted(columns) == sorted(index.layout.key):
-            return tuple(columns.index(c) for c in index.layout.key)
-    return written
+    output, by = prepared.positions[: len(output_columns)], prepared.positions[len(output_columns) :]
+    rows = scope.streams.mfp(stream, prepared.mfp)
+    types = arrow_types(rows.schema)
+    if in_order and met.groups is not None:
+        shown = scope.streams.mfp(Stream(met.groups, stream.schema), prepared.mfp)
+        return _Side(rows, stored_groups(shown.tree, types, by, output))
+    return _Side(rows, JoinInput(scope.new_arrangement("join", Layout.of_rows(types, by)), output))
 
 
 def _as_column(key: ScalarExpr, stream: Stream) -> ScalarExpr:

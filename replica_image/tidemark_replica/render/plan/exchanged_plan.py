@@ -232,7 +232,8 @@ class _Cutter:
                 return None
 
     def _side(self, spec: JoinSpec, side: JoinSide) -> Key:
-        return self._layouts[spec.input(side).arrangement].key
+        read = spec.input(side)
+        return self._layouts[read.arrangement].key if read.groups is None else read.groups.layout.key
 
 
 def _key_of(spec: object) -> Key:

@@ -108,6 +108,8 @@ class Scope:
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
     arranged: dict[GlobalId | LocalId, tuple[SharedArrangement, ...]] = field(default_factory=dict)
     """The arrangements of bindings that are read by a key, and the exported indexes of objects."""
+    groups: dict[GlobalId | LocalId, Pipeline] = field(default_factory=dict)
+    """The operators that make bindings and objects, whose reductions joins may read by the groups' key."""
     keeps_once: bool = True
     """Whether what reads a binding by a key shares its arrangement. Not inside a loop, where rows carry iterations."""
     around: int = 0
@@ -160,7 +162,7 @@ class Scope:
 
     @property
     def _meanings(self) -> tuple[dict[GlobalId | LocalId, Any], ...]:
-        return self.shared, self.inlined, self.arranged
+        return self.shared, self.inlined, self.arranged, self.groups
 
     def publish(self, name: GlobalId | LocalId, stream: Stream, tree: Pipeline) -> Pipeline:
         """Publish a stream under `name` for later fragments of the step."""

@@ -67,7 +67,7 @@ class _Lowering:
         }
         name, loops = scope.description.name, scope.around + 1
         streams = scope.streams.of_loop(CARRIED * loops, lambda tree: lift(tree, scope.arrangements, name, loops))
-        outside: dict[str, Any] = {"imported": {}, "shared": {}, "inlined": {}, "arranged": {}}
+        outside: dict[str, Any] = {"imported": {}, "shared": {}, "inlined": {}, "arranged": {}, "groups": {}}
         self._body = replace(scope, streams=streams, fragments=[], keeps_once=False, around=loops, **outside)
 
     def run(self) -> None:

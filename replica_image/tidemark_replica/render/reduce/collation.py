@@ -9,8 +9,9 @@
 Every part has exactly one row per group (without a key: always one), so the join of two parts pairs each group with
 itself; NULL keys match. The parts read one stream: the first part writes it to a spool that the others read.
 
-State: that of each part, and the rows of all parts, arranged by the key. Cost of an update: that of the parts, and a
-lookup per changed group. An error of a part passes through, and its group has no row.
+State: that of each part, and the rows of parts other than sums, arranged by the key; those of sums are found in the
+state of the sums. Cost of an update: that of the parts, and a lookup per changed group. An error of a part passes
+through, and its group has no row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import JoinKernel, Pipeline, ReadSpool, Spool
+from tidemark_replica.render.plan.stored_groups import order_of_groups, stored_groups
 from tidemark_replica.render.reduce.grouped import Grouped
 
 
@@ -62,5 +64,7 @@ def _joined(scope: Scope, width: int, left: Stream, right: Stream) -> Stream:
 
 
 def _side(scope: Scope, width: int, part: Stream, first_kept: int) -> JoinInput:
-    layout = Layout.of_rows(arrow_types(part.schema), range(width))
-    return JoinInput(scope.new_arrangement("collation", layout), tuple(range(first_kept, len(part.schema))))
+    types, key, kept = arrow_types(part.schema), tuple(range(width)), tuple(range(first_kept, len(part.schema)))
+    if scope.keeps_once and order_of_groups(part.tree, key) == key:
+        return stored_groups(part.tree, types, key, kept)
+    return JoinInput(scope.new_arrangement("collation", Layout.of_rows(types, key)), kept)

@@ -213,7 +213,7 @@ class Stage:
     def _join(self, node: p.JoinKernel) -> Iterator[Updates]:
         left = ((JoinSide.LEFT, batch) for batch in self.evaluate(node.left))
         right = ((JoinSide.RIGHT, batch) for batch in self.evaluate(node.right))
-        return join(self._context, node.spec, chain(left, right))
+        return join(self._context, node.spec, chain(left, right), evaluation)
 
     def _delta_join(self, node: p.DeltaKernel) -> Iterator[Updates]:
         return delta_join(self._context, node.spec, [self.evaluate(i) for i in node.inputs])
