@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from tidemark_protocol.explained_plan import ExplainedOperator, ExplainedPlan, lines
 from tidemark_protocol.functions.sql_text import literal_sql, positional, to_sql
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.plan.change_costs import cost_of_change
 from tidemark_protocol.plan.dataflow import (
@@ -181,7 +181,7 @@ class _Printer:
     def operator(self, plan: Plan, *above: Plan) -> ExplainedOperator:
         """The plan's tree. `above`: the operators that read it, the nearest last."""
         if isinstance(plan, Let):
-            value = self.operator(plan.value)
+            value = self.operator(plan.value, *_above(plan.id, plan.body, *above))
             self._estimates.bind(plan.id, plan.value)
             return ExplainedOperator(f"Let {plan.id} =", (self.operator(plan.body, *above),), bindings=(("", value),))
         if isinstance(plan, LetRec):
@@ -191,7 +191,7 @@ class _Printer:
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
         details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
         if isinstance(plan, Reduce) and _has_parts(plan, *above[-2:]) and (rows := self._estimates.of(plan.input)):
-            details += (f"before the join, which keeps a row per group in place of about {rows:,}",)
+            details += (f"before the join, which meets a row per group in place of about {rows:,}",)
         if self._is_auto and (cost := cost_of_change(plan)):
             details += (f"a change {cost}",)
         return ExplainedOperator(
@@ -271,6 +271,18 @@ class _Printer:
         if mfp.projection is not None and mfp.projection != tuple(range(len(mfp.extended))):
             parts.append(f" project [{_positions(mfp.projection, row)}]")
         return "".join(parts)
+
+
+def _above(name: LocalId, plan: Plan, *above: Plan) -> tuple[Plan, ...]:
+    """The operators that read a binding where a plan reads it first, the nearest last. `above`: those of the plan."""
+    match plan:
+        case Get():
+            return above[-2:] if plan.id == name else ()
+        case Let(_, value, body):
+            return _above(name, value) or _above(name, body, *above)
+        case _:
+            found = (_above(name, each, *above, plan) for each in inputs_of(plan))
+            return next(filter(None, found), ())
 
 
 def _has_parts(groups: Reduce, *above: Plan) -> bool:

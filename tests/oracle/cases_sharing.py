@@ -95,6 +95,35 @@ QUERIES = (
         changes=4,
     ),
     Case(
+        "groups by their key, in their state, of which a condition and a column fail",
+        "SELECT t.s, g.q, g.c FROM t JOIN (SELECT a, sum(d) AS q, 10 div (count(*) - 4) AS c FROM u GROUP BY a "
+        "HAVING 6 div (count(*) - 5) < 7) g ON t.a <=> g.a",
+        TU,
+        changes=5,
+    ),
+    Case(
+        "groups by their key, in their state, on both sides",
+        "SELECT g.a, g.n, h.n AS m FROM (SELECT a, s, count(*) AS n FROM t GROUP BY a, s) g "
+        "JOIN (SELECT b, s, count(DISTINCT a) AS n FROM t GROUP BY b, s) h ON g.a = h.b AND g.s <=> h.s",
+        {"t": T},
+        duckdb="same",
+        changes=5,
+    ),
+    Case(
+        "distinct rows by their key, in their state, of which some fail",
+        "SELECT t.s FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND 10 div CAST(u.d AS int) > 1)",
+        TU,
+        changes=5,
+    ),
+    Case(
+        "groups of one name by their key, in their state, twice",
+        "WITH g AS (SELECT a, count(*) AS n FROM u GROUP BY a) SELECT t.b, g.n FROM t JOIN g ON t.a = g.a "
+        "UNION ALL SELECT x.k, g.n FROM x JOIN g ON x.k = g.a AND g.n < 3 UNION ALL SELECT a, n FROM g",
+        TUX,
+        duckdb="same",
+        changes=5,
+    ),
+    Case(
         "a triangle",
         "SELECT x.s, y.s AS r, z.s AS q FROM t x JOIN t y ON x.a = y.a JOIN t z ON y.b = z.b AND z.a = x.a",
         {"t": T},

@@ -27,6 +27,8 @@ _NAMES = (
     "join that fails",
     "with itself, kept once, and failures in what is joined",
     "joins of failures, kept once, null-safe and with itself",
+    "groups by their key, in their state, on both sides",
+    "groups of one name by their key, in their state, twice",
 )
 
 

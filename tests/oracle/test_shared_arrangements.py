@@ -33,8 +33,12 @@ SAVED = {
     "groups with themselves, kept once, and by another": 1,
     "two joins on one key, kept once": 1,
     "joins of failures, kept once, null-safe and with itself": 3,
-    "joins of groups, kept once on both sides": 2,
+    "joins of groups, kept once on both sides": 3,
     "joins by an expression, kept once": 1,
+    "groups by their key, in their state, of which a condition and a column fail": 1,
+    "groups by their key, in their state, on both sides": 2,
+    "distinct rows by their key, in their state, of which some fail": 1,
+    "groups of one name by their key, in their state, twice": 2,
 }
 
 

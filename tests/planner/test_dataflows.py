@@ -143,6 +143,20 @@ def test_views_share_equal_parts(catalyst: Catalyst, views: tuple[str, str], obj
     assert read == (2 if objects else int("max" in views[1]))
 
 
+@pytest.mark.parametrize(
+    ("of", "by"),
+    [("k, count(*) AS n", "[c0]"), ("sum(10 div x) AS n, k", "[c1]"), ("k, min(x) AS n", None)],
+)
+def test_a_view_reads_the_groups_of_an_earlier_one_by_their_key(catalyst: Catalyst, of: str, by: str | None) -> None:
+    """In the state of their reduction; not groups whose state has no sums. A materialized view is none the less so."""
+    views = {"groups": f"SELECT {of} FROM s.t GROUP BY k", "top": "SELECT u.y, g.n FROM s.u JOIN groups g ON u.k = g.k"}
+    exports = (ExportRequest("g", "materializedView", "groups"), ExportRequest("m", "materializedView", "top"))
+    shown = planned(catalyst, request(views, *exports)).explain
+
+    assert ("Get u1/groups by [" in shown) == (by is not None)
+    assert by is None or f"Get u1/groups by {by}" in shown
+
+
 def test_a_refusal_names_the_view_whose_part_it_is_about(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the part is shared, so that an object without a view has it."""
     part = "SELECT k, sum(x + 7) AS c FROM s.t GROUP BY k"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from tidemark_planner.hir.nodes import (
 )
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
-from tidemark_planner.lir.shared_arrangements import share_arrangements
+from tidemark_planner.lir.shared_arrangements import share_in_each
 from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
 from tidemark_planner.rules import optimise
@@ -193,7 +192,7 @@ def named(schema: Schema) -> tuple[Column, ...]:
 def sharing(objects: Sequence[BuildDesc], parts: bool = True) -> tuple[BuildDesc, ...]:
     """The objects as the planner answers them. `parts` False: they share arrangements alone."""
     made, objects = share_tables(share_subplans(objects, IMPORTED, "d/") if parts else objects, IMPORTED, "d/")
-    return (*made, *(replace(o, plan=share_arrangements(o.plan)) for o in objects))
+    return (*made, *share_in_each(objects))
 
 
 def described(

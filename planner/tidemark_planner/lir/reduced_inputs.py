@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from tidemark_planner.hir.nodes import Hir
 
 _LEAST_GAIN = 3
-"""An exponent of two: at least eight rows for each group. The groups are kept twice, by their aggregate and by the
-join, and each change of a row passes one aggregate more."""
+"""An exponent of two: at least eight rows for each group. A delta join keeps the groups once more, and
+each change of a row passes one aggregate more."""
 
 
 def pays(gain: int | None, sharing: int = 1) -> bool:

@@ -12,7 +12,20 @@
                                                                    Get v
 
 A Get of a binding by a key names the binding's arrangement by that key. Replicas that do not know it compute the
-binding once and keep a copy for each reader. Shared are inputs that are equal, by equal keys, and of which the readers
+binding once and keep a copy for each reader.
+
+A reduction has its groups by their key already, in its state. So a side by that key is a Get by the key, of a binding
+or of the object that has the reduction, also where no other join reads it (`group_keys.py`):
+
+    Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]           Let arranged0 =
+      Get t                                                      Reduce key=[c0] count(*)
+      Reduce key=[c0] count(*)                                     Get u
+        Get u                                          ──►     in
+                                                               Join linear: 0 → 1 on [c0 = c0] keep [c1 | c1]
+                                                                 Get t
+                                                                 Get arranged0 by [c0]
+
+Shared are inputs that are equal, by equal keys, and of which the readers
 keep the same columns: an arrangement of more columns can be larger than both, and matches more rows. All readers are in
 one object, whose errors are those of all its parts, so an error in what is shared is the same.
 
@@ -26,9 +39,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from types import MappingProxyType
 
+from tidemark_planner.lir.group_keys import Key, KnownKeys, group_key, is_by_groups
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.plan.lir import (
     Constant,
@@ -48,13 +64,32 @@ from tidemark_protocol.plan.lir import (
 _Names = frozenset[GlobalId | LocalId]
 
 
-def share_arrangements(plan: Plan) -> Plan:
-    """The plan, in which each arrangement that several sides of linear joins read has a name."""
+NO_GROUPS: KnownKeys = MappingProxyType({})
+
+
+def share_arrangements(plan: Plan, known: KnownKeys = NO_GROUPS) -> Plan:
+    """The plan, in which each arrangement that several sides of linear joins read has a name, and the groups of a
+    reduction that one reads by their key. `known`: the keys of objects that are groups.
+    """
     bound = Counter(_bound(plan))
     unclear = frozenset(name for name, n in bound.items() if n > 1)
     often = Counter(_sides(plan, unclear, set()))
     shared = frozenset(side for side, n in often.items() if n > 1)
-    return _Sharing(shared, frozenset(bound)).of(plan) if shared else plan
+    rewritten = _Sharing(shared, frozenset(bound), unclear, known).of(plan)
+    return plan if rewritten == plan else rewritten
+
+
+def share_in_each(objects: Sequence[BuildDesc], *, among: bool = True) -> tuple[BuildDesc, ...]:
+    """The objects, each with shared arrangements; a later one reads the groups that an earlier one is by their key.
+
+    `among`: whether an object may read what another has.
+    """
+    known, made = dict[GlobalId | LocalId, Key](), list[BuildDesc]()
+    for built in objects:
+        made.append(replace(built, plan=share_arrangements(built.plan, known)))
+        if among and (key := group_key(built.plan, known)) is not None:
+            known[built.id] = key
+    return tuple(made)
 
 
 @dataclass(frozen=True)
@@ -142,8 +177,9 @@ class _Binding:
 class _Sharing:
     """Replaces the shared sides of one plan by Gets, and binds what they read as far outside as its names allow."""
 
-    def __init__(self, shared: frozenset[SharedSide], bound: _Names) -> None:
-        self._shared = shared
+    def __init__(self, shared: frozenset[SharedSide], bound: _Names, unclear: _Names, known: KnownKeys) -> None:
+        self._shared, self._unclear = shared, unclear
+        self._known = dict(known)
         self._names = (name for n in count() if (name := LocalId(f"arranged{n}")) not in bound)
         self._gets: dict[SharedSide, Get] = {}
         self._waiting: list[_Binding] = []
@@ -157,6 +193,8 @@ class _Sharing:
     def _rewritten(self, plan: Plan) -> Plan:
         match plan:
             case Let(name, value, body):
+                if name not in self._unclear and (key := group_key(value, self._known)) is not None:
+                    self._known[name] = key
                 value = self._rewritten(value)
                 return Let(name, value, self._behind(frozenset([name]), body))
             case LetRec(bindings, body):
@@ -184,18 +222,41 @@ class _Sharing:
         return _with_bindings(inside, body)
 
     def _join(self, join: Join) -> Join:
-        sides = {at: side for at, side in sides_of(join).items() if side in self._shared}
-        inputs = tuple(self._get(sides[at]) if at in sides else self._rewritten(i) for at, i in enumerate(join.inputs))
+        every = sides_of(join)
+        sides = {at: side for at, side in every.items() if side in self._shared}
+        groups = {at: side for at, side in every.items() if at not in sides and self._is_by_groups(side)}
+
+        def read(at: int, input: Plan) -> Plan:
+            if at in sides:
+                return self._get(sides[at])
+            return self._get_groups(groups[at]) if at in groups else self._rewritten(input)
+
+        inputs = tuple(read(at, input) for at, input in enumerate(join.inputs))
         return Join(inputs, _over(join.plan, sides) if isinstance(join.plan, LinearJoin) else join.plan)
+
+    def _is_by_groups(self, side: SharedSide) -> bool:
+        """Whether the side is groups by their key, and reads no name of several meanings."""
+        columns = [k.index for k in side.key if isinstance(k, ColumnRef)]
+        by_columns = len(columns) == len(side.key) and is_by_groups(side.input, columns, self._known)
+        return by_columns and not (self._unclear and _free(side.input) & self._unclear)
+
+    def _get_groups(self, side: SharedSide) -> Get:
+        """The groups of a side by their key: of the binding or object that they are, else of a binding of their own."""
+        if isinstance(side.input, Get):
+            return replace(side.input, key=side.key)
+        return self._bind(self._rewritten(side.input), side.key)
 
     def _get(self, side: SharedSide) -> Get:
         """The arrangement of a side, bound at the first call."""
         if side not in self._gets:
-            value = self._rewritten(side.arranged)
-            name = next(self._names)
-            self._waiting.append(_Binding(name, value, _free(value)))
-            self._gets[side] = Get(name, value.schema, side.key_of_arranged)
+            self._gets[side] = self._bind(self._rewritten(side.arranged), side.key_of_arranged)
         return self._gets[side]
+
+    def _bind(self, value: Plan, key: tuple[ScalarExpr, ...]) -> Get:
+        """A new name for a plan, read by a key."""
+        name = next(self._names)
+        self._waiting.append(_Binding(name, value, _free(value)))
+        return Get(name, value.schema, key)
 
 
 def _over(linear: LinearJoin, sides: Mapping[int, SharedSide]) -> LinearJoin:

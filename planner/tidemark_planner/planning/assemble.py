@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -18,7 +18,7 @@ from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.needless_reductions import needless_reductions
-from tidemark_planner.lir.shared_arrangements import share_arrangements
+from tidemark_planner.lir.shared_arrangements import share_in_each
 from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.lir.shared_tables import share_tables
 from tidemark_protocol.check.plan import check_plan
@@ -120,7 +120,7 @@ def _sharing(lowered: Sequence[BuildDesc], tables: frozenset[GlobalId] | None, i
     shared = tuple[BuildDesc, ...]()
     if tables is not None:
         shared, lowered = share_tables(share_subplans(lowered, tables, id_prefix), tables, id_prefix)
-    return (*shared, *(replace(o, plan=share_arrangements(o.plan)) for o in lowered))
+    return (*shared, *share_in_each(lowered, among=tables is not None))
 
 
 def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc], lowered: Sequence[BuildDesc]) -> None:
