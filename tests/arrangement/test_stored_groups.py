@@ -111,7 +111,7 @@ def test_agree_groups_in_the_state_and_a_copy_of_them(seed: int, key: tuple[int,
                 results = []
                 for in_state, plain, copy in ((False, KEPT, OTHER_KEPT), (True, GROUPS, OTHER_KEPT)):
                     ends = [JoinInput(plain, key), side.side(copy, in_state=in_state)]
-                    spec = JoinSpec(*(reversed(ends) if is_left else ends), null_safe)
+                    spec = JoinSpec(ends[is_left], ends[not is_left], null_safe)
                     sent = [*streams[1], *streams[0]]
                     results.append(contents(join(context, spec, sent, evaluation)))
                 assert results[1] == results[0]
@@ -161,10 +161,12 @@ def test_agree_what_is_computed_of_groups(seed: int, null_safe: tuple[int, ...],
                 for where, end, of in zip(JoinSide, ends, rows, strict=True)
                 for batch in end.updates(context, [updates(list(end.shape.types), drawn(rng, of, lower, upper))])
             ]
-            copies = [end.side(kept, in_state=False) for end, kept in zip(ends, (OTHER_KEPT, KEPT), strict=True)]
-            both = [end.side(kept, in_state=True) for end, kept in zip(ends, (OTHER_KEPT, KEPT), strict=True)]
-            expected = contents(join(context, JoinSpec(*copies, null_safe), sent))
-            assert contents(join(context, JoinSpec(*both, null_safe), sent, evaluation)) == expected
+            copies, groups = (
+                JoinSpec(ends[0].side(OTHER_KEPT, in_state=how), ends[1].side(KEPT, in_state=how), null_safe)
+                for how in (False, True)
+            )
+            expected = contents(join(context, copies, sent))
+            assert contents(join(context, groups, sent, evaluation)) == expected
             seen.update("error" if error else "row" for _, error, _ in expected)
             driver.commit(context, compact=bool(rng.integers(0, 4)))
     assert seen["row"]
