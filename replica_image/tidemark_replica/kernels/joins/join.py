@@ -78,7 +78,7 @@ class JoinInput:
     shared: bool = False
     """Whether another operator keeps the arrangement, complete up to the step's limit: the stage only reads it."""
     groups: GroupRows | None = None
-    """What the rows are of the groups of a reduce, whose state the arrangement is; None: it is one of rows."""
+    """The way from the groups of a reduce to the rows: the arrangement is its state. None: an arrangement of rows."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class JoinStage:
             self._runs[side].add(rows)
 
     def commit(self) -> None:
-        """Pass the batches of the maintained sides to the step. What a reduce has in its state ends with the step."""
+        """Pass the batches of the maintained sides to the step. Rows of a reduce end with the step."""
         for side, runs in self._runs.items():
             if side in self._groups:
                 runs.discard()

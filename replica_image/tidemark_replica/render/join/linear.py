@@ -36,7 +36,7 @@ Lower = Callable[[Plan], Stream]
 
 @dataclass(frozen=True)
 class _Met:
-    """What a stage joins, before it is a side: a stream, the shared arrangement that it reads, and the operators that
+    """The input of a stage, before it is a side: a stream, the shared arrangement that it reads, and the operators that
     make it of a reduction, where the plan wants its rows found in the reduction's state.
     """
 
