@@ -68,7 +68,7 @@ class SharedStream:
         self._call = call
         self._queries: dict[int, StreamedQuery] = {}
         self._last_id = 0
-        self._begin, self._next, self._cancel = deque[tuple[Any, int]](), list[int](), list[int]()
+        self._begin, self._next, self._cancel = dict[int, Any](), list[int](), list[int]()
         self._ready = asyncio.Event()
         self.ended, self.status = False, grpc.StatusCode.UNKNOWN
         self._tasks = (
@@ -80,8 +80,7 @@ class SharedStream:
         """Begin a query, which its caller closes."""
         self._last_id = id = self._last_id + 1
         made = self._queries[id] = StreamedQuery(self, id)
-        call = pb.QueryCall(id=id, authorization=f"Bearer {token}", query=query)
-        self._begin.append((call, call.ByteSize()))
+        self._begin[id] = pb.QueryCall(id=id, authorization=f"Bearer {token}", query=query)
         self._ready.set()
         return made
 
@@ -92,7 +91,8 @@ class SharedStream:
 
     def forget(self, id: int, canceled: bool) -> None:
         """`canceled`: the gateway may still send pieces of it."""
-        if self._queries.pop(id, None) is not None and canceled:
+        unsent = self._begin.pop(id, None) is not None
+        if self._queries.pop(id, None) is not None and canceled and not unsent:
             self._cancel.append(id)
             self._ready.set()
 
@@ -110,15 +110,14 @@ class SharedStream:
                     await self._call.write(self._message())
 
     def _message(self) -> pb.QueryCalls:
-        """A message of all that waits. It begins a query that was canceled meanwhile, and cancels it, too."""
+        """A message of what waits, as far as it fits."""
         begin, size = list[Any](), 0
         while self._begin and size < MESSAGE_BYTES:
-            call, bytes_ = self._begin.popleft()
+            call = self._begin.pop(next(iter(self._begin)))
             begin.append(call)
-            size += bytes_
-        cancel = [] if self._begin else self._cancel  # none before its query
-        made = pb.QueryCalls(begin=begin, next=self._next, cancel=cancel)
-        self._next, self._cancel = [], self._cancel if self._begin else []
+            size += call.ByteSize()
+        made = pb.QueryCalls(begin=begin, next=self._next, cancel=self._cancel)
+        self._next, self._cancel = [], []
         return made
 
     async def _read(self) -> None:

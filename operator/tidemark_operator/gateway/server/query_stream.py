@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import OperatorError
+from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import CALLS, GatewayLimits
 from tidemark_operator.gateway.auth.access import Authenticator
@@ -36,6 +36,8 @@ MESSAGE_BYTES = 1 << 20
 """The bytes of a message with several pieces, about."""
 SMALL_BYTES, OUTBOX_BYTES = 64 << 10, 4 << 20
 """A whole answer of so many bytes at most waits for no room, while as many at most wait to be sent."""
+BEGUN_MAX, OUTBOX_PIECES = 4096, 1024
+"""The queries that one message may begin; and the pieces that wait to be sent while no further message is read."""
 DEFECT = "a defect: the operator's log has it"
 
 
@@ -46,7 +48,7 @@ class QueryStream:
         self._queries, self._door, self._limits, self._rpc = queries, door, limits, rpc
         self._running: dict[int, tuple[asyncio.Task[None], StreamClient]] = {}
         self._outbox, self._outbox_bytes = deque[tuple[Any, asyncio.Future[None] | None]](), 0
-        self._ready = asyncio.Event()
+        self._ready, self._less = asyncio.Event(), asyncio.Event()
         self._finishing = False
 
     def finish(self) -> None:
@@ -55,7 +57,7 @@ class QueryStream:
         self._ready.set()
 
     async def serve(self, requests: AsyncIterator[Any]) -> None:
-        """Answer until the client ends the stream, or it finishes."""
+        """Answer until the client ends the stream, or it finishes. Raises QueryRefused."""
         both = asyncio.create_task(self._read(requests)), asyncio.create_task(self._write())
         try:
             ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -80,6 +82,8 @@ class QueryStream:
 
     async def _read(self, requests: AsyncIterator[Any]) -> None:
         async for calls in requests:
+            if len(calls.begin) > BEGUN_MAX:
+                raise QueryRefused(f"a message of a stream begins {len(calls.begin)} queries, {BEGUN_MAX} at most")
             for call in calls.begin:
                 self._begin(call)
             for id in calls.next:
@@ -88,6 +92,9 @@ class QueryStream:
             for id in calls.cancel:
                 if (found := self._running.get(id)) is not None:
                     found[0].cancel()
+            while len(self._outbox) > OUTBOX_PIECES:
+                self._less.clear()
+                await self._less.wait()
 
     def _begin(self, call: Any) -> None:
         if call.id in self._running:
@@ -140,6 +147,7 @@ class QueryStream:
                         waiting.append(sent)
                 await self._rpc.write(gateway_pb2.QueryPieces(pieces=taken))
                 self._outbox_bytes -= size
+                self._less.set()
                 for sent in waiting:
                     if not sent.done():
                         sent.set_result(None)
