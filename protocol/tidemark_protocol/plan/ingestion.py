@@ -242,11 +242,16 @@ class SourceTable:
 @wire_name("IngestedTable")
 @dataclass(frozen=True)
 class IngestedTable:
-    """A table and its shard; `id`: the collection that dataflows import."""
+    """A table and its shard; `id`: the collection that dataflows import.
+
+    `bound_as`: its name in the bindings, where these were adopted: they may have an earlier table of its own name.
+    Empty: its own name.
+    """
 
     id: GlobalId
     table: SourceTable
     shard: ShardMetadata
+    bound_as: str = ""
 
 
 @wire_name("IngestionDescription")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidemark_protocol.plan.ingestion import DEAD_LETTER
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable
+from tidemark_protocol.plan.kafka import KafkaTable
 
 
 def spec_name(name: str) -> str:
@@ -48,6 +49,11 @@ def dead_letters(name: str) -> str:
     """The name of the table of a table's dead letters: of `orders.2` it is `orders_dead_letter.2`."""
     of_spec, dot, place = name.partition(".")
     return f"{of_spec}{DEAD_LETTER}{dot}{place}"
+
+
+def dead_letters_of(table: FilesTable | KafkaTable) -> str | None:
+    """The name of the table with the dead letters of a table; None where it has none."""
+    return dead_letters(table.name) if table.on_bad_record == "deadLetter" else None
 
 
 def without_dead_letters(name: str) -> str:
