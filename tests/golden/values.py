@@ -345,5 +345,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(PUBLISHED, location="s3://lake/revenue", chosen=True),
     replace(POSTGRES_TABLE, name="orders.2", successor=True),
     FilesTable("orders.2", "json", "/in", columns=COLUMNS, added=("n",)),
+    replace(INGESTED, bound_as="orders@s2"),
 )
 """The order is that of the lines of `members.tsv`."""

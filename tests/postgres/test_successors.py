@@ -18,8 +18,6 @@ from tidemark_protocol.ids import ShardId
 from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, PostgresTable, SourceTable
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres.pgoutput import parse_lsn
-from tidemark_replica.storage.postgres.positions import SHARD
-from tidemark_replica.storage.staged_bindings import StagedBindings
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 __all__ = ["ticks_read_everything"]
@@ -151,41 +149,28 @@ def test_a_transaction_that_is_too_large_stops_both(database: Database, tmp_path
         assert reasons(one) == dict.fromkeys(("t", "t.2"), "TransactionTooLarge")
 
 
-def with_another_shard(root: Path, spec: PostgresSource, tables: tuple[SourceTable, ...]) -> IngestionDescription:
-    """Of `t.2`, as an operator makes it that adopted `t` alone."""
+def with_another_table(root: Path, spec: PostgresSource, tables: tuple[SourceTable, ...]) -> IngestionDescription:
+    """`t.2` as an operator adds it that adopted `t` alone."""
     whole = description(root, spec, tables)
     first, second = whole.tables
     shard = replace(second.shard, shard_id=ShardId("other/t.2"), location=f"{root}/other")
-    return replace(whole, tables=(first, replace(second, shard=shard)))
+    return replace(whole, tables=(first, replace(second, shard=shard, bound_as="t.2@other")))
 
 
-def bind_no_shards(patch: pytest.MonkeyPatch) -> None:
-    """As earlier images did."""
-    binding = StagedBindings.binding
-
-    def without_shards(self: StagedBindings, changes: Any, *staged: Any) -> Any:
-        return binding(self, {entry: value for entry, value in changes.items() if entry[1] != SHARD}, *staged)
-
-    patch.setattr(StagedBindings, "binding", without_shards)
-
-
-@pytest.mark.parametrize("earlier", [False, True], ids=["shards are bound", "an earlier image bound none"])
+@pytest.mark.parametrize("compacted", [False, True])
 def test_bindings_of_an_earlier_table_are_not_those_of_another_one(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     """Another DataSource adopted the first table, and later gets a successor: the adopted bindings have its name."""
-    with monkeypatch.context() as patch:
-        if earlier:
-            bind_no_shards(patch)
-        both = begun(database, tmp_path)
-        with ingesting(tmp_path, replace(both, tables=both.tables[:1])) as one:
-            for time in (100_000, 200_000):
-                database.run(f"insert into t (id, n) values ({time}, 1)")
-                tick(one, time)
-            if earlier:
-                one.compact_remap()
-                assert one._remap.state().since > 100_000
-    monkeypatch.setattr(databases, "description", with_another_shard)
+    both = begun(database, tmp_path)
+    with ingesting(tmp_path, replace(both, tables=both.tables[:1])) as one:
+        for time in (100_000, 200_000):
+            database.run(f"insert into t (id, n) values ({time}, 1)")
+            tick(one, time)
+        if compacted:
+            one.compact_remap()
+            assert one._remap.state().since > 100_000
+    monkeypatch.setattr(databases, "description", with_another_table)
     with ingesting(tmp_path, both) as one:
         assert source_of(one).held() == ["t.2"]
         database.run("insert into t (id, n) values (4, 1)")

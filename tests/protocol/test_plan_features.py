@@ -90,7 +90,7 @@ RefreshSchedule: aligned_to at every_ms
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
-WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added"}
+WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added", "IngestedTable.bound_as"}
 """What their tables got later, and an older replica would do without."""
 
 
@@ -123,6 +123,8 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(written) == {"kafkaSink", "kafkaSinkAvro"}
     assert required_features(replace(INGESTION, source=IntrospectionSource(()))) == {"introspectionSource"}
     assert required_features(INGESTION) == frozenset()
+    tables = (replace(INGESTION.tables[0], bound_as="a@later"),)
+    assert required_features(replace(INGESTION, tables=tables)) == {"boundNames"}
     table = PostgresTable("a.2", "public", "a")
     database = PostgresSource("db", 5432, "d", "s", "p", (table,))
     assert required_features(database) == frozenset()

@@ -15,6 +15,7 @@ from tidemark_persist import open_shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage import ingester as module
+from tidemark_replica.storage.errors import SourceUnusable
 
 
 @pytest.fixture
@@ -64,6 +65,20 @@ def test_a_new_table_begins_with_its_first_binding(lake: Path, shards: Path) -> 
     assert upper(shards, "a") == upper(shards, "b") == 3101
 
 
+def test_recovery_of_the_others_does_not_make_it_readable(lake: Path, shards: Path) -> None:
+    """It has none of the bindings that it is led through with the others."""
+    one = ingester(shards, spec(lake, "a"))
+    one.recover()
+    for time in (1000, 1100):
+        write_deltalake(str(lake / "a"), pa.table({"n": [time]}), mode="append")
+        one.tick(Time(time))
+    now = ingester(shards, spec(lake, "a", "b"), term=1)
+    now.recover()
+    assert (upper(shards, "a"), upper(shards, "b")) == (1101, 0)
+    now.tick(Time(1200))
+    assert oks(shards, "b") == [(1,)]
+
+
 @pytest.mark.usefixtures("old")
 def test_crash_between_the_first_binding_and_its_rows(
     lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,6 +96,28 @@ def test_crash_between_the_first_binding_and_its_rows(
     assert oks(shards, "b", as_of=3100) == [(1,)]
     assert upper(shards, "b") == 3101
     assert open_shard(f"{shards}/b").state().since == 0
+
+
+@pytest.mark.usefixtures("old")
+def test_a_table_that_lacks_its_first_rows_does_not_go_on(
+    lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was removed between its first binding and its rows. Later it comes back, as another DataSource adopts it."""
+    both = ingester(shards, spec(lake, "a", "b"), term=1)
+    both.recover()
+    with monkeypatch.context() as patch:
+        patch.setattr(both, "_apply", lambda *_: None)
+        both.tick(Time(3100))
+    alone = ingester(shards, spec(lake, "a"), term=1)
+    alone.recover()
+    for time in range(3200, 3601, 100):
+        write_deltalake(str(lake / "a"), pa.table({"n": [time]}), mode="append")
+        alone.tick(Time(time))
+    alone.compact_remap()
+
+    with pytest.raises(SourceUnusable, match=r"table b lacks bindings that are gone: .* Move .*/b away"):
+        ingester(shards, spec(lake, "a", "b"), term=2).recover()
+    assert upper(shards, "b") == 0
 
 
 @pytest.mark.usefixtures("old")

@@ -172,7 +172,7 @@ class Instance:
 
     def _missing(self, replica: ReplicaId, run: RunIngestion) -> frozenset[str]:
         """Plan features that the replica must know to decode the command, and does not know."""
-        return self.excluded.missing(replica, required_features(run.ingestion.source))
+        return self.excluded.missing(replica, required_features(run.ingestion))
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
         """Owners in the replica's hydration slots; None where it is not connected."""

@@ -253,7 +253,7 @@ class RunningInstance(InstanceFacade):
         features = required_features(message)
         return {replica: state for replica, state in self.replicas.items() if state.understands(features)}
 
-    def is_too_old_for(self, source: SourceSpec) -> bool:
+    def is_too_old_for(self, source: SourceSpec | IngestionDescription) -> bool:
         """Whether replicas are online, and the image of none of them knows this kind of source, and all in it."""
         features = required_features(source)
         return bool(self.online) and not any(self.replicas[each].understands(features) for each in self.online)

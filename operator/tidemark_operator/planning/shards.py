@@ -65,6 +65,11 @@ class ShardLocations:
         return self.shard(export.name, version, export.columns, OF_TASK if export.kind == TASK else "")
 
 
+def maker(id: ShardId) -> str:
+    """The UID of the object that made the shard."""
+    return id.partition("/")[0]
+
+
 def version_of(shard: ShardMetadata) -> int:
     found = re.search(r"/v(\d+)$", shard.location)
     return int(found[1]) if found else 0

@@ -32,6 +32,7 @@ FEATURES = {
     "IntrospectionSource": "introspectionSource",
     "PostgresTable.successor": "postgresSuccessors",
     "FilesTable.added": "filesSuccessors",
+    "IngestedTable.bound_as": "boundNames",
 }
 """By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))

@@ -20,7 +20,8 @@ from tidemark_persist import DIFF, TIME, Shard, ShardWriters, StagedFile, UpperM
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.binding_names import TABLE, BindingNames, names_in
+from tidemark_replica.storage.errors import IngestionError, SourceUnusable
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -43,6 +44,7 @@ class Ingester:
         self._name, self._term, self._source = description.name, term, source
         self._remap = shards.open(description.remap_location, source.remap_schema, shard_id=description.remap_id)
         self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
+        self._names = BindingNames(description.tables)
         self._epochs: dict[str, int] = {}
         """By location, as of the beginning: where another program changes a table, the ingestion recovers again."""
         self._has_recovered = False
@@ -55,9 +57,10 @@ class Ingester:
             shard.refresh()
             shard.fence(self._term)
             self._epochs[shard.location] = shard.epoch
-        upper = Time(self._remap.state().upper)
-        bound = self._remap.snapshot(upper - 1) if upper > 0 else self._source.remap_schema.empty_table()
-        self._source.resume(bound, upper, SourceShards(self._remap, self._tables))
+        upper, shards = Time(self._remap.state().upper), SourceShards(self._remap, self._tables, self._names)
+        bound = shards.bindings(Time(upper - 1)) if upper > 0 else self._source.remap_schema.empty_table()
+        self._check_complete(shards)
+        self._source.resume(bound, upper, shards)
         if upper > 0:
             self._apply_bound(upper)
         self._has_recovered = True
@@ -72,7 +75,8 @@ class Ingester:
             return False
         binding = self._source.discover(time)
         self._check_epochs()  # what is bound is applied for certain: nothing of before another program's change may be
-        timed = binding.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), binding.num_rows))
+        named = self._names.bound(binding)
+        timed = named.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), named.num_rows))
         self._has_recovered = False
         self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
         self._source.confirm(binding)
@@ -80,6 +84,21 @@ class Ingester:
         self._has_recovered = True
         self._source.appended()
         return True
+
+    def _check_complete(self, shards: SourceShards) -> None:
+        """Raises SourceUnusable where a table without rows has bindings up to the remap's since, which does not pass
+        the first binding of a table that is ingested: it was removed before it had its rows, and then adopted."""
+        since, empty = self._remap.state().since, [table for table, shard in self._tables if shard.state().upper == 0]
+        if not empty or not 0 < since < self._remap.state().upper or TABLE not in self._source.remap_schema.names:
+            return
+        bound = names_in(shards.bindings(Time(since)))
+        for table in empty:
+            if table.table.name in bound:
+                raise SourceUnusable(
+                    f"table {table.table.name} lacks bindings that are gone: it was removed from its DataSource before "
+                    f"it had its first rows. Move {table.shard.location} away, and add the table to the DataSource "
+                    "after the others are adopted"
+                )
 
     def _check_epochs(self) -> None:
         """Raises ForeignCommit where another program has changed a table since the ingestion recovered."""
@@ -130,7 +149,7 @@ class Ingester:
         wanted = self._source.remap_schema.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
         parts = self._remap.listen(lower, upper)
         batches = [batch for part in parts for batch in read_part(part, columns=wanted.names)]
-        return pa.Table.from_batches(batches).cast(wanted) if batches else wanted.empty_table()
+        return self._names.own(pa.Table.from_batches(batches).cast(wanted)) if batches else wanted.empty_table()
 
     def _apply(self, binding: pa.Table, time: Time, new_upper: Time) -> None:
         wanting = {t.id: (t, s) for t, s in self._tables if s.state().upper <= time and not self._stands_still(t)}

@@ -8,7 +8,7 @@ give the same rows, or error rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_replica.storage.binding_names import BindingNames
 
 ACTIVITY_SECONDS = 2.0
 AWAITS_SECONDS = 0.2
@@ -29,6 +30,11 @@ class SourceShards:
 
     remap: Shard
     tables: Sequence[tuple[IngestedTable, Shard]]
+    names: BindingNames = field(default_factory=BindingNames)
+
+    def bindings(self, as_of: Time) -> pa.Table:
+        """The consolidated rows of the bindings until then, with the names that the tables have in the source."""
+        return self.names.own(self.remap.snapshot(as_of))
 
 
 class Source(Protocol):

@@ -136,7 +136,7 @@ class DataSourceReconciler:
         if state.refused is not None:
             running.drop_ingestion(GlobalId(state.uid))
             return None
-        if running.is_too_old_for(source.source if state.pinned is None else state.pinned.source):
+        if running.is_too_old_for(state.pinned or source.source):
             state.failure = IngestionFailure(IMAGE_TOO_OLD, running.too_old)
         elif state.failure is not None and state.failure.reason == IMAGE_TOO_OLD:
             state.failure = None

@@ -21,11 +21,11 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.adoption import SourceTables, all_nullable, last_tables, newest_source
-from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
+from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version, maker
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.errors import MalformedPlan
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import (
@@ -182,13 +182,19 @@ def pinned_ingestion(
         tick_ms=source.tick_ms,
         remap_id=remap_id,
         remap_location=remap_location,
-        tables=tuple(ingested_table(source.meta.uid, locations, version, table) for table in tables),
+        tables=tuple(ingested_table(source.meta.uid, locations, version, table, remap_id) for table in tables),
     )
 
 
-def ingested_table(uid: str, locations: ShardLocations, version: int, table: SourceTable) -> IngestedTable:
-    """A table of the DataSource with this uid, in this version of its location."""
-    return IngestedTable(GlobalId(f"{uid}/{table.name}"), table, locations.shard(table.name, version, table.columns))
+def ingested_table(
+    uid: str, locations: ShardLocations, version: int, table: SourceTable, remap_id: ShardId
+) -> IngestedTable:
+    """A table of the DataSource with this uid, in this version of its location. `remap_id`: of its bindings. Where
+    another DataSource made these, they may have an earlier table of the name; within one DataSource none comes again.
+    """
+    shard = locations.shard(table.name, version, table.columns)
+    bound_as = "" if maker(shard.shard_id) == maker(remap_id) else f"{table.name}@{uid}"
+    return IngestedTable(GlobalId(f"{uid}/{table.name}"), table, shard, bound_as)
 
 
 def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:

@@ -197,7 +197,8 @@ class TableEdits:
             version = await free_version(locations, [table.name for table in found], first, shard_lookup(running))
         except (Waiting, Rejected) as error:
             return _Added(failure=IngestionFailure(error.reason, str(error)))
-        tables = tuple(ingested_table(state.uid, locations, version, table) for table in found)
+        remap = state.pinned.remap_id
+        tables = tuple(ingested_table(state.uid, locations, version, table, remap) for table in found)
         return _Added(with_columns(new, found), tables)
 
     async def _store(

@@ -14,7 +14,7 @@ version that violates the key, and does not read it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from logging import getLogger
 
@@ -141,6 +141,8 @@ class DeltaIngestion(Source):
                 now = bound_version(binding, name, 1)
                 if now is not None and now.restarts < self._bound[name].restarts:
                     continue  # a resnapshot comes later: this version's rows could not be read
+                if now is None and self._shards[ingested.id].state().upper == 0:
+                    continue  # it begins with its first version: at no time is it readable and empty
                 try:
                     files = [] if now is None else self._stage(ingested, bound_version(binding, name, -1), now, time)
                 except TableStopped as error:
@@ -171,6 +173,9 @@ class DeltaIngestion(Source):
             return self._tables[name].versions_after(bound)
         except (TableStopped, StorageError):
             return None
+
+    def held(self) -> Collection[str]:
+        return self._tables.keys() - self._bound.keys()
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped

@@ -188,11 +188,10 @@ class FileRequests:
     def _bound(self, table: str, file: str) -> FileVersion | None:
         """The version in which the file is bound."""
         assert self._shards is not None
-        remap = self._shards.remap
-        upper = remap.refresh().upper
+        upper = self._shards.remap.refresh().upper
         if upper == 0:
             return None
-        rows = remap.snapshot(upper - 1)
+        rows = self._shards.bindings(Time(upper - 1))
         same = pc.and_(pc.equal(rows.column("table"), table), pc.equal(rows.column("file"), file))
         return next((row.file for row in parse(rows.filter(same)) if row.diff > 0), None)
 

@@ -109,8 +109,9 @@ class KafkaIngestion(Source):
         self._bindings.resume(bound)
         self._take_positions()
         self._recheck = set(self._stopped)
-        self._cuts.resume(self._bindings.positions)
         by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
+        bound_as = {name: ingested.bound_as or name for name, (ingested, _) in by_name.items()}
+        self._cuts.resume(self._bindings.positions, bound_as)
         for name, topic in self._tables.items():
             topic.set_destinations(by_name[name], by_name.get(dead_letters(name)))
 

@@ -36,11 +36,10 @@ from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTable
 from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
     LSN,
+    PINNED,
     STOPPED,
     Changes,
     Positions,
-    TableShards,
-    pinned_changes,
     snapshot_changes,
     upstream_changes,
 )
@@ -90,7 +89,6 @@ class PostgresIngestion(Source):
         self._upstream, self._credentials = Upstream(spec, credentials), credentials
         self._bindings = StagedBindings()
         self._tables: dict[str, CopiedTable] = {}
-        self._shards = TableShards()
         self._stopped: dict[str, str] = {}
         self._due: dict[str, float] = {}
         """By table that stopped, or never began: when its contents are to be copied, while the other tables go on."""
@@ -115,7 +113,6 @@ class PostgresIngestion(Source):
             ingested.table.name: CopiedTable(specs[ingested.table.name], ingested, shard)
             for ingested, shard in shards.tables
         }
-        self._shards = TableShards.of(self._bindings.positions, shards)
         self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
         for name in self._live():
             try:
@@ -243,7 +240,7 @@ class PostgresIngestion(Source):
 
     @property
     def _at(self) -> Positions:
-        return Positions(self._bindings.positions, self._shards)
+        return Positions(self._bindings.positions)
 
     def _live(self) -> list[str]:
         return [name for name in self._tables if self._at.pinned(name) and name not in self._stopped]
@@ -309,7 +306,7 @@ class PostgresIngestion(Source):
         for name, error in stopped.items():
             changes |= self._stop(name, error, pause)
         for name, each in pinned.items():
-            changes |= snapshot_changes(name, each, self._shards, time)
+            changes |= snapshot_changes(name, each, time)
             self._stopped.pop(name, None)
             self._due.pop(name, None)
         return changes
@@ -335,8 +332,7 @@ class PostgresIngestion(Source):
         stream.confirm(self._at.lsn)
         changes, ready = self._late_tables(time)
         tick = Tick(self._spec, self._relations, self._at.lsn)
-        values = self._bindings.positions | {key: value for key, value in changes.items() if value is not None}
-        now = Positions(values, self._shards)
+        now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
         pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
         for name, each in pinned.items():
             table, rows, files, begin_at = self._tables[name], self._rows_of(name, each), list[StagedFile](), 0
@@ -370,8 +366,7 @@ class PostgresIngestion(Source):
             changes = {key: value for key, value in changes.items() if key[0] != name}
             changes |= self._stop(name, error, pause)
         # the tables that go on as they were found, for the next look to compare with
-        going_on = {name: each for name, each in found.items() if name not in self._stopped}
-        changes |= pinned_changes(going_on, self._shards)
+        changes |= {(name, PINNED): each.to_json() for name, each in found.items() if name not in self._stopped}
         if stream.sent - lsn > PROGRESS_BYTES:
             lsn = stream.sent
         return self._bindings.binding(changes | {("", LSN): lsn_text(lsn)}, staged)

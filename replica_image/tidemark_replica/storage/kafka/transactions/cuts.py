@@ -74,6 +74,8 @@ class TransactionCuts:
         """By table, the lost events that the next binding passes over (`onGap: skip`): a text for each transaction."""
         self._undecided, self._seen = UndecidedBound(), dict[str, Positions]()
         """Transactions that were bound undecided, and the positions of events of those that the next binding has."""
+        self._names: Mapping[str, str] = {}
+        """The tables' names in bindings, by their own."""
         for name, table in tables.items():
             table.recall = partial(self._recall, name)
 
@@ -152,13 +154,15 @@ class TransactionCuts:
     def entries(self, members: Mapping[str, Position]) -> dict[Entry, str | None]:
         """The entries of the next binding. `members`: the tables that take their part in it, and where they are then;
         a table that joins with it takes its transactions afterwards, record by record."""
-        found = self.log.entries(self.passing) | {_MEMBERS: json.dumps(sorted(members))}
+        names = sorted(map(self._bound_as, members))
+        found = self.log.entries(self.passing) | {_MEMBERS: json.dumps(names)}
         if self._seen:
             found[_UNDECIDED] = self._undecided.text_with([self._remembered(id, members) for id in self._seen])
         return found
 
-    def resume(self, entries: Mapping[Entry, str]) -> None:
-        """Goes on behind the bindings so far."""
+    def resume(self, entries: Mapping[Entry, str], names: Mapping[str, str]) -> None:
+        """Goes on behind the bindings so far. `names`: the tables' names there, by their own."""
+        self._names = names
         self.restart()
         self.log.resume(entries)
         self._take_entries(entries)
@@ -168,7 +172,7 @@ class TransactionCuts:
         self.log.confirm(self.passing, entries)
         if self._seen:
             self._undecided = UndecidedBound(entries[_UNDECIDED])
-        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+        self._take_members(entries)
         self.passing, self.lost, self._seen = {}, {}, {}
 
     def restart(self) -> None:
@@ -231,7 +235,7 @@ class TransactionCuts:
         that take it with this binding."""
         end = self.passing[id].end
         took = {name: seen for name, seen in self._seen[id].items() if name in members and members[name].joined < end}
-        return id, end, took
+        return id, end, {self._bound_as(name): seen for name, seen in took.items()}
 
     def _positions(self, name: str, id: str) -> TablePositions | None:
         table = self._tables[name]
@@ -242,17 +246,18 @@ class TransactionCuts:
     def _is_late(self, name: str, run: EventRun) -> bool:
         """Whether the run has an event of a transaction that was bound undecided with the table, without the event, or
         perhaps without it."""
-        return bool(run.id) and run.first is not None and self._undecided.has(name, run.id, run.position)
+        has = self._undecided.has
+        return bool(run.id) and run.first is not None and has(self._bound_as(name), run.id, run.position)
 
     def _recall(self, name: str, id: str, partition: int, position: int) -> Sequence[int] | None:
-        found = self._undecided.positions(name, id, position)
+        found = self._undecided.positions(self._bound_as(name), id, position)
         return None if found is None else found.of(partition, len(self._tables[name].offsets))
 
     def _where(self, name: str, partition: int, offset: int) -> str:
         return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
 
     def _is_known(self, name: str, run: EventRun) -> bool:
-        return self._undecided.positions(name, run.id, run.position) is not None
+        return self._undecided.positions(self._bound_as(name), run.id, run.position) is not None
 
     def _late(self, name: str, run: EventRun) -> str:
         where = self._where(name, run.partition, run.first or run.begin)
@@ -321,5 +326,12 @@ class TransactionCuts:
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))
 
     def _take_entries(self, entries: Mapping[Entry, str]) -> None:
-        self.members = frozenset(json.loads(entries.get(_MEMBERS, "[]")))
+        self._take_members(entries)
         self._undecided = UndecidedBound(entries.get(_UNDECIDED, ""))
+
+    def _take_members(self, entries: Mapping[Entry, str]) -> None:
+        members = set(json.loads(entries.get(_MEMBERS, "[]")))
+        self.members = frozenset(name for name in self._tables if self._bound_as(name) in members)
+
+    def _bound_as(self, name: str) -> str:
+        return self._names.get(name, name)
