@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.handlers.test_table_edits import UID, Edited, edited, manifest
+from tests.handlers.sources.test_table_edits import UID, Edited, edited, manifest
 from tidemark_operator.handlers.reconcile.source_pinning import pinned_ingestion
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.kube.revisions import RevisionOwner
