@@ -108,13 +108,13 @@ class TimeDivider:
             start = 0
             for time, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
                 if time != self._time:
-                    yield from self._taken()
+                    yield from self._take_time()
                     self._time = time
                 self._parts.append(part := table.slice(start, end - start))
                 self.kept_bytes += part.nbytes
                 start = end
         if self._time is not None and self._time < batch.upper:
-            yield from self._taken()
+            yield from self._take_time()
 
     def idle(self, upper: int) -> TimedChanges | None:
         """The last time before `upper`, unless it was reported already."""
@@ -123,7 +123,8 @@ class TimeDivider:
         self._reported = upper - 1
         return TimedChanges(upper - 1, self._empty)
 
-    def _taken(self) -> Iterator[TimedChanges]:
+    def _take_time(self) -> Iterator[TimedChanges]:
+        """Yield the changes of the time that is complete, if there is one, and forget them."""
         if self._time is not None:
             yield TimedChanges(self._time, pa.concat_tables(self._parts))
             self._reported, self._time, self._parts, self.kept_bytes = self._time, None, [], 0

@@ -108,7 +108,7 @@ class Cursor:
         """Up to so many rows, `arraysize` by default."""
         self._require_rows()
         wanted, rows = self.arraysize if size is None else size, list[Row]()
-        with self._whole():
+        with self._break_off_on_error():
             while len(rows) < wanted and (row := self.fetchone()) is not None:
                 rows.append(row)
         return rows
@@ -116,7 +116,7 @@ class Cursor:
     def fetchall(self) -> list[Row]:
         """The rows that are left."""
         self._require_rows()
-        with self._whole():
+        with self._break_off_on_error():
             return list(self)
 
     def fetch_arrow(self) -> pa.Table:
@@ -125,7 +125,7 @@ class Cursor:
         left = [] if self._batch is None else [self._batch.slice(self._taken)]
         self._rows, self._batch = iter(()), None
         assert self._batches is not None
-        with self._whole():
+        with self._break_off_on_error():
             return pa.Table.from_batches([*left, *self._batches], self._schema)
 
     def fetch_batches(self) -> Iterator[pa.RecordBatch]:
@@ -135,7 +135,7 @@ class Cursor:
             yield self._batch.slice(self._taken)
         self._rows, self._batch = iter(()), None
         assert self._batches is not None
-        with self._whole():
+        with self._break_off_on_error():
             yield from self._batches
 
     def close(self) -> None:
@@ -196,14 +196,15 @@ class Cursor:
 
     def _next_batch(self) -> bool:
         assert self._batches is not None
-        with self._whole():
+        with self._break_off_on_error():
             self._batch, self._taken = next(self._batches, None), 0
             self._rows = iter(()) if self._batch is None else zip(*map(values, self._batch.columns), strict=True)
         return self._batch is not None
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Where the block fails or is interrupted, every later fetch fails too: what is left is no answer."""
+    def _break_off_on_error(self) -> Iterator[None]:
+        """Where the block fails or is interrupted, the cursor cancels the call, and every later fetch fails: the rows
+        that are left are no answer."""
         try:
             yield
         except BaseException as error:

@@ -148,7 +148,7 @@ class ShardReader:
             now = self.refresh()
             if not now.since <= time < now.upper:
                 raise self._not_readable(f"as of {show(time)}", "since <= as_of < upper")
-            return self._parts(Time(0), Time(time + 1))
+            return self._file_parts(Time(0), Time(time + 1))
 
     def listen(self, lower: int, upper: int, epoch: int | None = None) -> list[FilePart]:
         """The parts with the updates of `[lower, upper)`. Raises NotReadable; ForeignCommit where the epoch is another
@@ -163,7 +163,7 @@ class ShardReader:
             self.check_epoch(epoch)
             if end > now.upper or now.since > max(start - 1, 0):
                 raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
-            return self._parts(start, end) if start < end else []
+            return self._file_parts(start, end) if start < end else []
 
     def listen_cached(self, lower: int, upper: int, epoch: int | None = None) -> list[FilePart] | None:
         """Like `listen`, without reading the log. None where this handle's version does not cover the times, its epoch
@@ -184,7 +184,7 @@ class ShardReader:
                 or now.since > max(start - 1, 0)
             ):
                 return None
-            return self._parts(start, end)
+            return self._file_parts(start, end)
         finally:
             self._lock.release()
 
@@ -194,7 +194,8 @@ class ShardReader:
         self.refresh()  # files that are listed from here on were live after the lease was written
         return lease
 
-    def _parts(self, lower: Time, upper: Time) -> list[FilePart]:
+    def _file_parts(self, lower: Time, upper: Time) -> list[FilePart]:
+        """The parts of the live files that have updates at times in `[lower, upper)`."""
         return [part_of(self.location, file, lower, upper) for file in self._log.state.overlapping(lower, upper)]
 
     def _not_readable(self, what: str, need: str) -> NotReadable:
@@ -282,7 +283,7 @@ class Shard(ShardReader):
 
     def maintenance_due(self) -> list[Work]:
         """The maintenance that is due, to be checked after each commit."""
-        return self._maintenance.due()
+        return self._maintenance.due_work()
 
     def run_maintenance(self, work: Work) -> None:
         """Does one piece of maintenance, in any thread. Appends continue meanwhile."""

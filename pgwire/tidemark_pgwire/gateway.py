@@ -104,7 +104,7 @@ class Channel:
         """Whether calls on it were ended."""
         return self._closing is not None
 
-    def lost(self) -> WireError:
+    def stream_error(self) -> WireError:
         """The error of a query whose stream ended."""
         return moved() if self.is_closed else silent()
 
@@ -131,24 +131,24 @@ class GatewayLink:
 
     async def user(self, token: str) -> str:
         """The name of the token's user. Raises WireError."""
-        reply = await self._asked(lambda stub: stub.Caller(pb.CallerRequest(), **_call(token, CALL_SECONDS)))
+        reply = await self._ask(lambda stub: stub.Caller(pb.CallerRequest(), **_call(token, CALL_SECONDS)))
         return str(reply.name)
 
     async def describe(self, token: str, request: pb.QueryRequest) -> tuple[Column, ...]:
         """The columns of an answer. Raises WireError."""
-        reply = await self._asked(lambda stub: stub.Describe(request, **_call(token, CALL_SECONDS)), request.sql)
+        reply = await self._ask(lambda stub: stub.Describe(request, **_call(token, CALL_SECONDS)), request.sql)
         described = zip(reply.column_names, reply.column_types, reply.nullable, strict=True)
         return tuple(Column(name, SqlType.parse(type), nullable) for name, type, nullable in described)
 
     async def explain(self, token: str, request: pb.ExplainRequest) -> str:
         """Raises WireError."""
-        reply = await self._asked(lambda stub: stub.Explain(request, **_call(token, CALL_SECONDS)), request.subject)
+        reply = await self._ask(lambda stub: stub.Explain(request, **_call(token, CALL_SECONDS)), request.subject)
         return str(reply.text)
 
     async def relations(self, token: str, namespace: str) -> tuple[CatalogueRelation, ...]:
         """The namespace's relations that the user may see. Raises WireError."""
         request = pb.RelationsRequest(namespace=namespace)
-        reply = await self._asked(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
+        reply = await self._ask(lambda stub: stub.Relations(request, **_call(token, CALL_SECONDS)))
         return tuple(map(_relation, reply.relations))
 
     async def table(self, token: str, request: pb.DescribeTableRequest) -> Any:
@@ -157,7 +157,7 @@ class GatewayLink:
         until, pauses = time.monotonic() + WRITE_SECONDS, iter(RETRY_SECONDS)
         while True:
             try:
-                return await self._asked(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
+                return await self._ask(lambda stub: stub.DescribeTable(request, **_call(token, CALL_SECONDS)))
             except WireError as error:
                 if error.sqlstate != errors.CANNOT_CONNECT_NOW or time.monotonic() >= until:
                     raise
@@ -213,7 +213,7 @@ class GatewayLink:
         """The answer, which the caller closes. Raises WireError."""
         channel = await self._connected()
         if (stream := channel.stream(token)) is not None:
-            asked = StreamReading(stream.ask(token, request), channel.used(), channel.lost, request.sql)
+            asked = StreamReading(stream.ask(token, request), channel.used(), channel.stream_error, request.sql)
             try:
                 if await asked.begin():
                     return asked
@@ -261,7 +261,7 @@ class GatewayLink:
 
     async def _written(self, ask: Callable[[GatewayStub], Awaitable[Any]], sql: str = "") -> Any:
         try:
-            return await self._asked(ask, sql)
+            return await self._ask(ask, sql)
         except WireError as error:
             if error.sqlstate == errors.CANNOT_CONNECT_NOW and str(error) == GATEWAY_SILENT:
                 error.hint = PERHAPS_STORED
@@ -269,7 +269,9 @@ class GatewayLink:
         except asyncio.CancelledError:
             raise WireError(errors.QUERY_CANCELED, "canceling a definition", hint=PERHAPS_STORED) from None
 
-    async def _asked(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
+    async def _ask(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
+        """The gateway's answer to one call, on whichever channel it begins. `sql`: the text that errors point into."""
+
         async def begin(channel: Channel) -> T:
             with channel.used() as stub:
                 return await ask(stub)

@@ -23,8 +23,8 @@ class QueryReading(Protocol):
     first: bytes
     is_whole: bool
 
-    def rest(self) -> AsyncIterator[bytes]:
-        """The further pieces. Raises WireError."""
+    def further_pieces(self) -> AsyncIterator[bytes]:
+        """The pieces after the first one. Raises WireError."""
 
     async def close(self) -> None:
         """Read no more."""
@@ -38,7 +38,7 @@ class CallReading:
     def __init__(self, header: Any, call: Any, held: AsyncExitStack) -> None:
         self.header, self._call, self._held = header, call, held
 
-    async def rest(self) -> AsyncIterator[bytes]:
+    async def further_pieces(self) -> AsyncIterator[bytes]:
         with call_errors():
             while (reply := await self._call.read()) is not grpc.aio.EOF:
                 yield reply.arrow
@@ -63,7 +63,7 @@ class StreamReading:
     async def begin(self) -> bool:
         """Read the first piece; whether there is one: the stream may have ended. Raises WireError."""
         try:
-            piece = await self._query.piece()
+            piece = await self._query.next_piece()
         except StreamLost:
             return False
         if piece.HasField("failure") and piece.failure.code == _UNAVAILABLE:
@@ -72,11 +72,11 @@ class StreamReading:
         self.header, self.first, self.is_whole = piece.header, piece.arrow, piece.last
         return True
 
-    async def rest(self) -> AsyncIterator[bytes]:
+    async def further_pieces(self) -> AsyncIterator[bytes]:
         whole = self.is_whole
         while not whole:
             try:
-                piece = await self._query.piece()
+                piece = await self._query.next_piece()
             except StreamLost:
                 raise self._lost() from None
             self._check(piece)

@@ -35,7 +35,7 @@ class StreamedQuery:
         self._more: asyncio.Future[None] | None = None
         self._asked, self._whole = False, False
 
-    async def piece(self) -> Any:
+    async def next_piece(self) -> Any:
         """The next piece. Raises StreamLost."""
         if self._asked and not self._pieces:
             self._stream.next(self._id)

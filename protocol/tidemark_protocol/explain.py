@@ -67,7 +67,7 @@ from tidemark_protocol.plan.lir import (
 )
 from tidemark_protocol.plan.refresh import AUTO, FULL
 from tidemark_protocol.plan.row_estimates import RowEstimates
-from tidemark_protocol.row_names import Names, RowNames, Shown, extended, shown
+from tidemark_protocol.row_names import ColumnFormat, Names, RowNames, column_format, extended
 from tidemark_protocol.types import Column
 
 _MAX_ROWS_SHOWN = 5
@@ -121,7 +121,7 @@ def _imports(sources: Iterable[SourceImport], indexes: Iterable[IndexImport], na
         yield f"import {source.id} [{columns}]"
     for index in indexes:
         row = Get(index.id, index.schema)
-        yield f"import index {index.on} by {_list(index.key, shown(names.of(row)))}"
+        yield f"import index {index.on} by {_list(index.key, column_format(names.of(row)))}"
 
 
 def _objects(
@@ -202,9 +202,9 @@ class _Printer:
             reads=plan.id if isinstance(plan, Get) else "",
         )
 
-    def _row(self, plan: Plan) -> Shown:
+    def _row(self, plan: Plan) -> ColumnFormat:
         """The columns of the plan's output."""
-        return positional if self._names is None else shown(self._names.of(plan))
+        return positional if self._names is None else column_format(self._names.of(plan))
 
     def _node(self, plan: Plan) -> str:
         names = self._names
@@ -236,7 +236,7 @@ class _Printer:
     def _join(self, plan: Join) -> str:
         if isinstance(plan.plan, LinearJoin):
             return f"Join linear: {self._path(plan, plan.plan)}"
-        met = None if self._names is None else self._names.met_by_all(plan, plan.plan)
+        met = None if self._names is None else self._names.delta_join_row(plan, plan.plan)
         return f"Join delta{self._mfp(plan.plan.closure, met)}"
 
     def _path(self, join: Join, path: LinearJoin | DeltaPath) -> str:
@@ -247,7 +247,7 @@ class _Printer:
         return f"{path.source}" + "".join(self._stage(join, stage, stream) for stage, stream in stages)
 
     def _stage(self, join: Join, stage: JoinStage, stream: Names | None) -> str:
-        left = positional if stream is None else shown(stream)
+        left = positional if stream is None else column_format(stream)
         right = self._row(join.inputs[stage.lookup])
         keys = [
             f"{to_sql(s, left)} {'<=>' if n in stage.null_safe else '='} {to_sql(k, right)}"
@@ -255,11 +255,11 @@ class _Printer:
         ]
         on = f" on [{', '.join(keys)}]" if keys else " cross"
         kept = f" keep [{_positions(stage.stream_thinning, left)} | {_positions(stage.lookup_thinning, right)}]"
-        met = None if self._names is None or stream is None else self._names.met(join, stream, stage)
+        met = None if self._names is None or stream is None else self._names.stage_row(join, stream, stage)
         return f" → {stage.lookup}{on}{kept}{self._mfp(stage.closure, met)}"
 
     def _mfp(self, mfp: MapFilterProject, names: Names | None) -> str:
-        row = positional if names is None else shown(extended(mfp, names))
+        row = positional if names is None else column_format(extended(mfp, names))
         parts = [
             f" {word} {_list(exprs, row)}"
             for word, exprs in (("map", mfp.expressions), ("filter", mfp.predicates))
@@ -341,20 +341,20 @@ def _value(position: int) -> str:
     return f"v{position}"
 
 
-def _top_k(plan: TopK, row: Shown) -> str:
+def _top_k(plan: TopK, row: ColumnFormat) -> str:
     limit = "" if plan.limit is None else f" limit {to_sql(plan.limit, row)}"
     offset = f" offset {plan.offset}" if plan.offset else ""
     order = ", ".join(_order(key, row) for key in plan.order)
     return f"TopK {plan.plan.kind} group=[{_positions(plan.group_key, row)}] order=[{order}]{limit}{offset}"
 
 
-def _window(plan: Window, row: Shown) -> str:
+def _window(plan: Window, row: ColumnFormat) -> str:
     order = ", ".join(_order(key, row) for key in plan.order)
     calls = ", ".join(_call(call, row) for call in plan.calls)
     return f"Window partition=[{_positions(plan.partition, row)}] order=[{order}] [{calls}]"
 
 
-def _call(call: WindowCall, row: Shown) -> str:
+def _call(call: WindowCall, row: ColumnFormat) -> str:
     given = ", ".join([*map(row, call.arguments), *map(literal_sql, call.parameters)])
     nulls = " ignore nulls" if call.ignore_nulls else ""
     return f"{call.function}({given}){nulls}{'' if call.frame is None else _frame(call.frame)}"
@@ -365,13 +365,13 @@ def _frame(frame: WindowFrame) -> str:
     return f" {frame.unit} between {' and '.join(ends)}"
 
 
-def _order(key: OrderKey, row: Shown) -> str:
+def _order(key: OrderKey, row: ColumnFormat) -> str:
     return f"{row(key.column)}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
 
 
-def _list(exprs: Iterable[ScalarExpr], row: Shown) -> str:
+def _list(exprs: Iterable[ScalarExpr], row: ColumnFormat) -> str:
     return "[" + ", ".join(to_sql(expr, row) for expr in exprs) + "]"
 
 
-def _positions(positions: Iterable[int], row: Shown) -> str:
+def _positions(positions: Iterable[int], row: ColumnFormat) -> str:
     return ", ".join(map(row, positions))

@@ -38,14 +38,15 @@ from tidemark_protocol.types import Column
 
 Names = tuple[str, ...]
 """One name per column of a row; empty: the column has none."""
-Shown = Callable[[int], str]
+ColumnFormat = Callable[[int], str]
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _POSITION = re.compile(r"c[0-9]+")
 _OF_CHANGES = ("_change_type", "_commit_timestamp")
 
 
-def shown(names: Sequence[str]) -> Shown:
-    """The form in which each column of a row is written."""
+def column_format(names: Sequence[str]) -> ColumnFormat:
+    """The function from a column's position in a row of these names to the text that stands for the column in a
+    plan."""
     columns = [
         _quoted(name) if name and names.count(name) == 1 else f"c{position}" for position, name in enumerate(names)
     ]
@@ -88,20 +89,20 @@ class RowNames:
         """The names of the plan's output row."""
         found = self._plans.get(id(plan))
         if found is None:
-            found = self._plans[id(plan)] = (plan, self._of(plan))
+            found = self._plans[id(plan)] = (plan, self._compute_names(plan))
         return found[1]
 
-    def _of(self, plan: Plan) -> Names:
+    def _compute_names(self, plan: Plan) -> Names:
         match plan:
             case Get():
                 names = self._collections.get(plan.id, ())
-                return names if len(names) == len(plan.schema) else _none(plan)
+                return names if len(names) == len(plan.schema) else _empty_names(plan)
             case Let():
                 self._collections[plan.id] = self.of(plan.value)
                 return self.of(plan.body)
             case LetRec():
                 for binding in plan.bindings:
-                    self._collections.setdefault(binding.id, _none(binding.value))
+                    self._collections.setdefault(binding.id, _empty_names(binding.value))
                 for binding in plan.bindings:
                     self.of(binding.value)
                 return self.of(plan.body)
@@ -122,7 +123,7 @@ class RowNames:
                 return tuple(same[0] if len(set(same)) == 1 else "" for same in zip(*inputs, strict=True))
             case TopK() | Negate() | Threshold():
                 return self.of(plan.input)
-        return _none(plan)
+        return _empty_names(plan)
 
     def flat_mapped(self, plan: FlatMap) -> Names:
         """The row that `mfp_after` reads."""
@@ -138,21 +139,21 @@ class RowNames:
         """The stream before each stage, and after the last one."""
         found = [self.of(join.inputs[source])]
         for stage in stages:
-            found.append(after(stage.closure, self.met(join, found[-1], stage)))
+            found.append(after(stage.closure, self.stage_row(join, found[-1], stage)))
         return found
 
-    def met(self, join: Join, stream: Names, stage: JoinStage) -> Names:
-        """The row that the closure of a stage reads."""
+    def stage_row(self, join: Join, stream: Names, stage: JoinStage) -> Names:
+        """The names of the row that the closure of a stage reads."""
         lookup = self.of(join.inputs[stage.lookup])
         return (*(stream[at] for at in stage.stream_thinning), *(lookup[at] for at in stage.lookup_thinning))
 
-    def met_by_all(self, join: Join, plan: DeltaJoin) -> Names:
-        """The row that the closure of a delta join reads."""
+    def delta_join_row(self, join: Join, plan: DeltaJoin) -> Names:
+        """The names of the row that the closure of a delta join reads."""
         return self.streams(join, plan.paths[0].source, plan.paths[0].stages)[-1]
 
     def _joined(self, join: Join) -> Names:
         if isinstance(join.plan, DeltaJoin):
-            return after(join.plan.closure, self.met_by_all(join, join.plan))
+            return after(join.plan.closure, self.delta_join_row(join, join.plan))
         return self.streams(join, join.plan.source, join.plan.stages)[-1]
 
 
@@ -174,5 +175,6 @@ def _of_expression(expression: ScalarExpr, row: Sequence[str]) -> str:
     return row[expression.index] if isinstance(expression, ColumnRef) else ""
 
 
-def _none(plan: Plan) -> Names:
+def _empty_names(plan: Plan) -> Names:
+    """The names of a plan's row where none of them is known."""
     return ("",) * len(plan.schema)

@@ -77,7 +77,7 @@ class SqlType:
     def parse(text: str) -> SqlType:
         """The type that `str` printed; raises TypeNotSupported."""
         folded = text.strip().lower()
-        return SqlType(folded) if folded in INTERVAL_TYPES else _Parser(text).whole()
+        return SqlType(folded) if folded in INTERVAL_TYPES else _Parser(text).parse()
 
     @staticmethod
     def array(element: SqlType) -> SqlType:
@@ -147,7 +147,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text.strip(), 0, 0
 
-    def whole(self) -> SqlType:
+    def parse(self) -> SqlType:
         found = self._type()
         if self._at != len(self._text):
             raise self._not_supported()

@@ -13,7 +13,7 @@ from typing import TextIO
 import pytest
 
 from tidemark_cli.output.rows import RowPrinter, print_table
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 
 NAMES, ROWS = ("NAME", "HYDRATED"), [["a", "True"], ["longer than a terminal is wide " * 5, "[red]40%"]]
 BOLD, GREEN = "\x1b[1m", "\x1b[32m"
@@ -87,7 +87,7 @@ def test_waiting_shows_a_clock_on_a_terminal_alone(monkeypatch: pytest.MonkeyPat
 
     def wait(out: TextIO) -> None:
         monkeypatch.setattr(sys, "stderr", out)
-        with waiting("copying to [x]") as describe:
+        with show_elapsed_time("copying to [x]") as describe:
             sleep(0.2)
             describe("waiting at place 3 of [8]")
         print("done", file=out)

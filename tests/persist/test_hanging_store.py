@@ -69,7 +69,7 @@ ASKED: dict[str, Callable[[Shard], object]] = {
         f"{shard.location}-new", COLUMNS, shard_id="s", storage_options=options(shard)
     ),
     "reading": read_all,
-    "reading a file": lambda shard: list(read_part(shard._parts(0, 5)[0], options(shard))),  # type: ignore[arg-type]
+    "reading a file": lambda shard: list(read_part(shard._file_parts(0, 5)[0], options(shard))),  # type: ignore[arg-type]
     "appending": lambda shard: shard.compare_and_append(LATER, expected_upper=5, new_upper=6, term=1),
     "fencing": lambda shard: shard.fence(2),
     "a checkpoint": lambda shard: shard._log.checkpoint(),

@@ -39,7 +39,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 def hashes(*columns: pa.Array) -> list[tuple[int, int]]:
-    one, two = RowHashes().both(columns, len(columns[0]))
+    one, two = RowHashes().hash_pair(columns, len(columns[0]))
     return list(zip(one.tolist(), two.tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ def test_no_rows_have_no_hashes(name: str) -> None:
     type = VALUES[name][0]
     some = pa.nulls(3, type)
     for array in (pa.array([], type), some.slice(3), some.filter(pa.array([False] * 3)), pa.nulls(0, type)):
-        assert [len(each) for each in RowHashes().both([array], 0)] == [0, 0]
+        assert [len(each) for each in RowHashes().hash_pair([array], 0)] == [0, 0]
     lists = pa.array([None, [], None], pa.list_(type))
     assert len(set(hashes(lists))) == 2
 
@@ -123,10 +123,10 @@ def test_slices_do_not_change_hashes(name: str, data: st.DataObject) -> None:
     rows = data.draw(st.lists(values, min_size=1, max_size=30))
     columns = [pa.array(rows, type), pa.array([str(i % 3) for i in range(len(rows))]).dictionary_encode()]
     of_rows = RowHashes()
-    whole = of_rows.both(columns, len(rows))
+    whole = of_rows.hash_pair(columns, len(rows))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_hashes, "SLICE_BYTES", 40)
-        sliced = of_rows.both(columns, len(rows))
+        sliced = of_rows.hash_pair(columns, len(rows))
     assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
 
 
@@ -151,7 +151,7 @@ def test_memory_is_bounded_by_slices(rows: int, length: int) -> None:
     column = pa.array(["x" * length] * rows)
     tracemalloc.start()
     try:
-        RowHashes().both([column], rows)
+        RowHashes().hash_pair([column], rows)
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
@@ -161,9 +161,9 @@ def test_values_keep_their_hashes_after_longer_ones() -> None:
     """Longer ones need more keys."""
     of_rows = RowHashes()
     columns = [pa.array(["a", "b" * 100]), pa.array([[1], [2, 3]], pa.list_(pa.int64()))]
-    before = of_rows.both(columns, 2)
-    of_rows.both([pa.array(["x" * 100_000]), pa.array([list(range(10_000))], pa.list_(pa.int64()))], 1)
-    again = of_rows.both(columns, 2)
+    before = of_rows.hash_pair(columns, 2)
+    of_rows.hash_pair([pa.array(["x" * 100_000]), pa.array([list(range(10_000))], pa.list_(pa.int64()))], 1)
+    again = of_rows.hash_pair(columns, 2)
     assert all(np.array_equal(one, other) for one, other in zip(before, again, strict=True))
 
 
@@ -172,7 +172,7 @@ def test_a_text_in_a_dictionary_is_the_text(values: list[str | None], begin: int
     array = pa.array(values, pa.string())
     of_rows = RowHashes()
     plain, encoded = (each.slice(begin) for each in (array, array.dictionary_encode()))
-    assert of_rows.both([plain], len(plain))[0].tolist() == of_rows.first([encoded], len(plain)).tolist()
+    assert of_rows.hash_pair([plain], len(plain))[0].tolist() == of_rows.first_hash([encoded], len(plain)).tolist()
 
 
 def test_columns_are_told_apart() -> None:
@@ -206,8 +206,8 @@ def test_no_row_has_a_hash_of_zero() -> None:
 def test_hashes_are_spread_and_other_objects_give_other_ones() -> None:
     """The upper bits choose a sum, so each bit must depend on all of the row."""
     column = pa.array(np.arange(100_000))
-    found = RowHashes().first([column], len(column))
+    found = RowHashes().first_hash([column], len(column))
     counts = np.bincount((found >> np.uint64(54)).astype(int), minlength=1024)
     assert counts.min() > 40
     assert counts.max() < 180
-    assert not np.array_equal(found, RowHashes().first([column], len(column)))
+    assert not np.array_equal(found, RowHashes().first_hash([column], len(column)))

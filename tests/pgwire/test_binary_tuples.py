@@ -74,13 +74,13 @@ def test_oracle_random_tuples(seed: int) -> None:
 )
 def test_fields_behind_few_places_are_skipped(columns: int, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """As this takes a step for each place and column."""
-    steps, whole = 0, room._whole
+    steps, whole = 0, room._complete_tuples
 
     def counted(data: pa.Array, columns: int, begins: pa.Array) -> Any:
         nonlocal steps
         steps += columns * len(begins)
         return whole(data, columns, begins)
 
-    monkeypatch.setattr(room, "_whole", counted)
+    monkeypatch.setattr(room, "_complete_tuples", counted)
     assert found(data, columns) == one_by_one(data, columns)
     assert steps <= len(data)

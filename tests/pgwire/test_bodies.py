@@ -282,10 +282,10 @@ def test_rows_that_a_disk_does_not_give_back_are_not_written(
         fails[0] = True
         raise WriteUnknown("the ingestion ended; repeat the call with the same key")
 
-    read = Body._piece
+    read = Body._read_piece
     with written(tmp_path) as tables, tables.server.connect() as connection:
         with monkeypatch.context() as patched:
-            patched.setattr(Body, "_piece", piece)
+            patched.setattr(Body, "_read_piece", piece)
             if lost_before:
                 tables.write = lost
             with pytest.raises(psycopg.Error, match="until they are committed: Input/output error") as failed:

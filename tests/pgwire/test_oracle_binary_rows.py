@@ -72,7 +72,7 @@ def _taken(kinds: Sequence[str], data: bytes, piece: int) -> list[list[Any]]:
     for at in range(0, len(data), piece):
         blocks.add(data[at : at + piece])
         keep(blocks.take())
-    keep(blocks.last())
+    keep(blocks.take_last())
     assert blocks.rows == len(found[0])
     return found
 
@@ -114,13 +114,13 @@ def test_values_that_look_like_tuples() -> None:
     data = COPY_HEADER + b"".join(struct.pack("!hiq", 1, 8, number) for number in numbers * 1000) + COPY_TRAILER
     blocks = BinaryBlocks("v", columns)
     blocks.add(data)
-    found = blocks.last()
+    found = blocks.take_last()
     assert found is not None
     assert [int(text) for text in found[0].to_pylist()] == numbers * 1000
     long = [text for text in texts for _ in range(300)]
     blocks = BinaryBlocks("v", (Column("s", SqlType("string")),))
     blocks.add(COPY_HEADER + b"".join(struct.pack("!hi", 1, len(each)) + each.encode() for each in long))
-    found = blocks.last()
+    found = blocks.take_last()
     assert found is not None
     assert found[0].to_pylist() == long
 

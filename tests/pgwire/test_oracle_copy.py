@@ -72,7 +72,7 @@ def _taken(options: str, columns: int, data: bytes, piece: int) -> list[tuple[st
             blocks.add(data[at : at + piece])
             if (texts := blocks.take()) is not None:
                 rows += zip(*[column.to_pylist() for column in texts], strict=True)
-        if (texts := blocks.last()) is not None:
+        if (texts := blocks.take_last()) is not None:
             rows += zip(*[column.to_pylist() for column in texts], strict=True)
     except WireError as error:
         return error

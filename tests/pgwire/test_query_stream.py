@@ -201,7 +201,7 @@ def test_a_stream_of_an_unknown_token_fails_its_own_query_alone(server: Served) 
 def read(server: Served, reading: Any) -> list[bytes]:
     async def pieces() -> list[bytes]:
         try:
-            return [reading.first, *[piece async for piece in reading.rest()]]
+            return [reading.first, *[piece async for piece in reading.further_pieces()]]
         finally:
             await reading.close()
 

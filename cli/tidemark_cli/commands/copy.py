@@ -12,7 +12,7 @@ from tidemark_cli import completion_names, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import print_record
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable
 from tidemark_protocol.copy_location import FORMATS
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest
@@ -55,7 +55,7 @@ def copy(
     with connected(gateway) as stub:
         call = stub.Copy.future(request, metadata=gateway.metadata, timeout=timeout)
         try:
-            with waiting(f"copying to {to}"):
+            with show_elapsed_time(f"copying to {to}"):
                 reply = call.result()
         except KeyboardInterrupt:
             call.cancel()

@@ -22,7 +22,7 @@ from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.messages import print_reply
 from tidemark_cli.output.rows import print_table
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import ChangeFileRequest, FileChange, FilesReply, FilesRequest, ListedFile
 
@@ -79,7 +79,7 @@ def files(gateway: Gateway, namespace: str, source: str, release: str | None, re
 def _await_outcome(ask: Callable[[], FilesReply], id: int) -> None:
     """Waits for the outcome of a request, and prints it. Raises CliError where it was refused."""
     until = time.monotonic() + OUTCOME_SECONDS
-    with waiting("the ingester"):
+    with show_elapsed_time("the ingester"):
         while (change := _change(ask(), id)) is not None and not change.outcome and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
     if change is None:

@@ -78,14 +78,15 @@ def _row(c: CollectionFrontiers, now: int) -> list[str]:
         "<unknown>" if read is None else times.show(read),
         "<unknown>" if write is None else times.show(write),
         times.show_lag(now, write),
-        _behind(c),
+        _format_backlog(c),
         _hydrated(c),
         ",".join(r.replica for r in c.replicas) or "<none>",
     ]
 
 
-def _behind(c: CollectionFrontiers) -> str:
-    """`stopped`, `snapshot 12%`, `3 versions`; `<none>` of exports, and of tables whose source does not tell."""
+def _format_backlog(c: CollectionFrontiers) -> str:
+    """The text of the column BEHIND: `stopped`, `snapshot 12%` or `3 versions`; `<none>` of exports, and of tables
+    whose source does not tell."""
     if c.stopped:
         return "stopped"
     if (percent := _optional(c, "snapshot_percent")) is not None:

@@ -27,7 +27,7 @@ from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import print_record
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import InsertHeader, InsertReply, InsertRequest
 
@@ -101,7 +101,7 @@ def insert(
         format=format or _format_of(file),
         key=key or uuid.uuid4().hex,
     )
-    with _opened(file) as body, waiting(f"writing to {name}") as show:
+    with _opened(file) as body, show_elapsed_time(f"writing to {name}") as show:
         try:
             reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout, _RepeatNotice(show))
         except KeyboardInterrupt:

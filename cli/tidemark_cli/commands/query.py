@@ -16,7 +16,7 @@ from tidemark_cli import completion_names, options
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.formats import document
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
 from tidemark_protocol.rows.values import values
@@ -100,7 +100,7 @@ def query(
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)
         try:
-            with waiting("waiting for the answer") as describe:
+            with show_elapsed_time("waiting for the answer") as describe:
                 header = read_header(call, lambda place: describe(printable(place)))
                 batches = _batches(call)
             _print(header, batches, output, sys.stdout)

@@ -23,7 +23,7 @@ from tidemark.gateway.kubectl import Kubectl
 from tidemark_cli import completion_names
 from tidemark_cli.errors import CliError
 from tidemark_cli.options import Command, calls_gateway
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable, printable_lines
 from tidemark_protocol.pb.gateway_pb2 import ExplainRequest
 
@@ -93,7 +93,7 @@ def _annotate(kubectl: Kubectl, namespace: str, name: str) -> Status:
 def _await_outcome(kubectl: Kubectl, namespace: str, name: str, before: Status) -> str:
     status: Status = {}
     until = time.monotonic() + OUTCOME_SECONDS
-    with waiting("the planner"):
+    with show_elapsed_time("the planner"):
         while time.monotonic() < until:
             try:
                 status = _status(kubectl, "get", f"{KIND}/{name}", "-n", namespace, "-o", "json")

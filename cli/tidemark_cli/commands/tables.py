@@ -18,7 +18,7 @@ from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.messages import print_reply
 from tidemark_cli.output.rows import print_table
-from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.terminal import show_elapsed_time
 from tidemark_cli.output.text import printable
 from tidemark_protocol.pb.gateway_pb2 import (
     DeleteTableRequest,
@@ -62,7 +62,7 @@ def tables(gateway: Gateway, namespace: str, retained: bool, delete: str | None,
             location = stub.DeleteTable(request, metadata=gateway.metadata, timeout=CALL_SECONDS).location
             print(f"Table {printable(location)} is being deleted.")
             return
-        with waiting("the storage"):
+        with show_elapsed_time("the storage"):
             listing = RetainedTablesRequest(namespace=namespace)
             reply = stub.RetainedTables(listing, metadata=gateway.metadata, timeout=2 * CALL_SECONDS)
     if output != "table":

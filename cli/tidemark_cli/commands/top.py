@@ -83,15 +83,16 @@ def _row(usage: DataflowUsage) -> list[str]:
         printable(usage.name),
         usage.instance,
         usage.replica,
-        _known(usage, "cores", _cores),
-        _known(usage, "bytes", _bytes),
-        _known(usage, "records", str),
-        _known(usage, "steps", str),
+        _format_or_unknown(usage, "cores", _cores),
+        _format_or_unknown(usage, "bytes", _bytes),
+        _format_or_unknown(usage, "records", str),
+        _format_or_unknown(usage, "steps", str),
         "True" if usage.hydrated else percent,
     ]
 
 
-def _known(usage: DataflowUsage, field: str, show: Callable[[Any], str]) -> str:
+def _format_or_unknown(usage: DataflowUsage, field: str, show: Callable[[Any], str]) -> str:
+    """The text that `show` makes of a field; `<unknown>` where the operator sent none."""
     return show(getattr(usage, field)) if usage.HasField(field) else "<unknown>"
 
 

@@ -43,7 +43,7 @@ def print_styled(lines: Iterable[Sequence[tuple[str, str]]], out: TextIO) -> Non
 
 
 @contextmanager
-def waiting(description: str) -> Iterator[Callable[[str], None]]:
+def show_elapsed_time(description: str) -> Iterator[Callable[[str], None]]:
     """Shows the description and the time that passes, on standard error, until the block ends.
 
     The block gets a function that replaces the description. It shows nothing where standard error is not a terminal.

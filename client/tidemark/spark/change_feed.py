@@ -51,7 +51,7 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
     def latestOffset(self, start: Offset, limit: object) -> Offset:
         if start["time"] == NOTHING:
-            return retried(self._first)
+            return retried(self._initial_offset)
         newest = retried(self._newest) if self._end is None else self._end
         return {"time": max(newest, start["time"]), "reads": start["reads"]}
 
@@ -68,7 +68,7 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         assert at is not None
         return at
 
-    def _first(self) -> Offset:
+    def _initial_offset(self) -> Offset:
         """The time at which the stream begins, and what is read at it."""
         with self._options.connect() as connection:
             asked = connection.subscribe_request(self._options.subject, as_of=self._options.as_of, snapshot=False)

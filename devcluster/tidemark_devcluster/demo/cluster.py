@@ -88,11 +88,11 @@ def replica_states(cluster: Cluster) -> dict[str, str]:
 
 def _dataflow(item: Mapping[str, Any]) -> DemoDataflow:
     hydrated = _condition(item, "Hydrated").get("status") == "True"
-    return DemoDataflow(item["metadata"]["name"], hydrated, _why(item))
+    return DemoDataflow(item["metadata"]["name"], hydrated, _unmet_condition(item))
 
 
-def _why(item: Mapping[str, Any]) -> str:
-    """The first condition that is not True, as text."""
+def _unmet_condition(item: Mapping[str, Any]) -> str:
+    """The first condition of a Dataflow that is not True, as text; empty where all are."""
     for kind in ("Planned", "Scheduled", "Hydrated"):
         condition = _condition(item, kind)
         if condition.get("status") != "True":

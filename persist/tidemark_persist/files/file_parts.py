@@ -163,7 +163,7 @@ def _batches(part: FilePart, storage: Storage, of: _Wanted) -> Iterator[pa.Recor
         as_written, as_read = file.schema_arrow, read_schema(file.schema_arrow)
         casts = None if as_read.equals(as_written) else pa.schema([as_read.field(name) for name in fetched])
         for batch in chain.from_iterable(batches):
-            kept = within(batch, part.lower, part.upper)
+            kept = filter_times(batch, part.lower, part.upper)
             kept = kept if casts is None else kept.select(fetched).cast(casts)
             if kept.num_rows:
                 yield kept if kept.schema.names == wanted else kept.select(wanted)
@@ -183,7 +183,7 @@ def _passes(file: Any, group: int, sieve: Sieve) -> bool:
     return any(map(sieve.passes, batches))
 
 
-def within(updates: Any, lower: Time, upper: Time) -> Any:
+def filter_times(updates: Any, lower: Time, upper: Time) -> Any:
     """The rows of a batch or table whose time is in `[lower, upper)`."""
     times = updates.column(TIME)
     if updates.num_rows:

@@ -62,12 +62,12 @@ class RowHashes:
         self._one = _Hash((30, 27, 31), 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
         self._two = _Hash((31, 27, 33), 0x7FB5D329728EA185, 0x81DADEF4BC2DD44D)
 
-    def first(self, columns: Sequence[pa.Array], rows: int) -> Words:
+    def first_hash(self, columns: Sequence[pa.Array], rows: int) -> Words:
         """The first hash of `rows` rows, which have these columns."""
         return _of_rows([self._one], columns, rows)[0]
 
-    def both(self, columns: Sequence[pa.Array], rows: int) -> Pair:
-        """Both hashes."""
+    def hash_pair(self, columns: Sequence[pa.Array], rows: int) -> Pair:
+        """Both hashes of `rows` rows, which have these columns."""
         one, two = _of_rows([self._one, self._two], columns, rows)
         return one, two
 

@@ -53,7 +53,7 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    while left := _left(storage):  # a writer may add files during a listing
+    while left := _remaining_files(storage):  # a writer may add files during a listing
         for path in left:
             if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
                 return  # another process has finished; the files are of the next shard
@@ -69,8 +69,8 @@ def _check_deadline(storage: Storage, until: float) -> None:
         raise StorageError(f"shard {storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
 
 
-def _left(storage: Storage) -> list[str]:
-    """The files to remove before the tombstone."""
+def _remaining_files(storage: Storage) -> list[str]:
+    """The paths of the files that are to be removed before the tombstone."""
     folders = ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR)
     return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 

@@ -77,7 +77,7 @@ def rewrite(
     written: list[DataFile] = []
     try:
         for index, share in enumerate(divide(_updates(storage, files, since), schema, shares)):
-            file = write_file(storage, _pieces(share, schema), schema, f"{run}.{index}.parquet")
+            file = write_file(storage, _row_groups(share, schema), schema, f"{run}.{index}.parquet")
             if file is not None:
                 written.append(file)
     except PersistError:
@@ -108,7 +108,7 @@ def _updates(storage: Storage, files: Sequence[DataFile], since: Time) -> Iterat
             yield advance(pa.Table.from_batches([batch]), since)
 
 
-def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """The consolidation: insertions, then retractions, each in order, in pieces that become row groups. So row groups
     can be skipped by time and by the first column, and readers find the retractions without reading insertions."""
     merged = _in_order(consolidate_stream(tables, schema))

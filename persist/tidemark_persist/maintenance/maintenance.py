@@ -4,7 +4,7 @@
     Compact      when small files have accumulated
     Vacuum       once per grace period: deletes files that nothing refers to
 
-`due` only checks; `run` does the work. All work may be repeated, done by several processes, or be interrupted.
+`due_work` only checks; `run` does the work. All work may be repeated, done by several processes, or be interrupted.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Maintenance:
     def __post_init__(self) -> None:
         self._checkpoint_version = self.log.last_checkpoint()
 
-    def due(self) -> list[Work]:
-        """The work that is due. Cheap: called after every commit."""
+    def due_work(self) -> list[Work]:
+        """The work that is due and does not run yet. The call is cheap: writers make it after every commit."""
         with self.lock:
             work: list[Work] = []
             since_checkpoint = self.log.version - self._checkpoint_version
@@ -153,14 +153,14 @@ class Maintenance:
     def _vacuum_due(self) -> bool:
         if time.monotonic() < self._next_vacuum_check:
             return False
-        if vacuum.due(self.log.storage, self.policy.vacuum_grace_seconds):
+        if vacuum.is_due(self.log.storage, self.policy.vacuum_grace_seconds):
             return True
         self._next_vacuum_check = time.monotonic() + self.policy.vacuum_grace_seconds / 2
         return False
 
     def _vacuum(self) -> None:
         grace = self.policy.vacuum_grace_seconds
-        if not vacuum.due(self.log.storage, grace):
+        if not vacuum.is_due(self.log.storage, grace):
             return
         gone = vacuum.sweep(self.log.storage, self._table_files(), grace)
         vacuum.mark(self.log.storage, self._table_files(), self.policy.orphan_age_seconds)

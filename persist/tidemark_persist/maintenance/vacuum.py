@@ -40,8 +40,8 @@ class TableFiles:
     removed: frozenset[str]
 
 
-def due(storage: Storage, grace_seconds: float) -> bool:
-    """Whether the last round was at least a grace period ago."""
+def is_due(storage: Storage, grace_seconds: float) -> bool:
+    """Whether the last round was at least a grace period ago, or none was."""
     mark = read_mark(storage)
     return mark is None or _age_seconds(mark.at_ms) >= grace_seconds
 

@@ -49,7 +49,7 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         self._store = store
         super().__init__(location, dict(settings), dict.fromkeys(self._small, WHOLE))
 
-    def whole(self, path: str, table: DeltaTable | None = None) -> bytes:
+    def read_object(self, path: str, table: DeltaTable | None = None) -> bytes:
         """All bytes of an object, in one request if it is small or its `table` is open. Raises FileNotFoundError."""
         handler = self._handler
         if table is not None:
@@ -62,7 +62,7 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         """Returns where the store answers, or has just answered. Called before any request under Python's lock."""
         if time.monotonic() - _answered.get(self._store, -ANSWERED_SECONDS) >= ANSWERED_SECONDS:
             with suppress(FileNotFoundError):
-                self.whole(ABSENT_OBJECT)
+                self.read_object(ABSENT_OBJECT)
 
     def get_file_info(self, paths: list[str]) -> list[pa.fs.FileInfo]:
         return self._recording_answer(lambda: list(super(ObjectFileSystem, self).get_file_info(paths)))

@@ -179,7 +179,7 @@ class Storage:
             with self.errors(f"reading {path}"):
                 if self.local_path is not None:
                     return (self.local_path / path).read_bytes()
-                return bytes(self.fs.handler.whole(path, table))
+                return bytes(self.fs.handler.read_object(path, table))
         except FileNotFoundError:
             return None
 
@@ -202,7 +202,7 @@ class Storage:
             draft.write_bytes(data)
             draft.replace(target)
         except FileNotFoundError as error:
-            raise self._gone(path) from error
+            raise self._shard_deleted(path) from error
         except OSError:
             draft.unlink(missing_ok=True)  # a disk that is full would fill further with each attempt
             raise
@@ -272,9 +272,10 @@ class Storage:
         except FileNotFoundError as error:
             if self.local_path is None:
                 raise
-            raise self._gone(path) from error
+            raise self._shard_deleted(path) from error
 
-    def _gone(self, path: str) -> ShardDeleted:
+    def _shard_deleted(self, path: str) -> ShardDeleted:
+        """The error of a write at the path, whose folder is gone."""
         return ShardDeleted(f"{path} cannot be written: the folder {self.location} is gone, its shard was deleted")
 
 

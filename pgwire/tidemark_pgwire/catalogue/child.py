@@ -35,7 +35,7 @@ def main() -> None:
     while (question := _read(questions)) is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
-        data = pickle.dumps(_answered(question))
+        data = pickle.dumps(_answer(question))
         replies.write(len(data).to_bytes(LENGTH_BYTES) + data)
         replies.flush()
 
@@ -52,7 +52,8 @@ def _read(questions: BinaryIO) -> Question | None:
     return question
 
 
-def _answered(question: Question) -> CatalogueReply | CatalogueError:
+def _answer(question: Question) -> CatalogueReply | CatalogueError:
+    """The reply to a question, or the error of the statement; no exception leaves the function."""
     try:
         return reply_to(question)
     except CatalogueError as error:

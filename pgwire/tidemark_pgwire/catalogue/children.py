@@ -89,10 +89,11 @@ class _Child:
             self.end()
             return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")
         except (EOFError, OSError):
-            return self._lost()
+            return self._end_and_explain()
         return answered
 
-    def _lost(self) -> CatalogueError:
+    def _end_and_explain(self) -> CatalogueError:
+        """End the process, and return the error that says why it gave no answer."""
         self.end()
         if self._process.returncode == -signal.SIGXCPU:
             return CatalogueError("57014", "a statement about the catalogue computes for too long; ask for less")

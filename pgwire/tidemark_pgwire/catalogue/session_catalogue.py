@@ -28,8 +28,8 @@ class Catalogue:
         """The columns and parameters of the answer. Raises CatalogueError."""
         name = setting_of_show(statement)
         if name:
-            return AnswerDescription((), (self._shown(name)[0],), (oid_of("text"),))
-        found = await self._asked(statement, None, relations)
+            return AnswerDescription((), (self._setting_column(name)[0],), (oid_of("text"),))
+        found = await self._ask(statement, None, relations)
         assert isinstance(found, AnswerDescription)
         return found
 
@@ -39,23 +39,25 @@ class Catalogue:
         """`parameters`: the values of $1, $2 ... as texts. Raises CatalogueError."""
         name = setting_of_show(statement)
         if name:
-            column, value = self._shown(name)
+            column, value = self._setting_column(name)
             return CatalogueAnswer(pa.table({column: [value]}), [oid_of("text")])
-        found = await self._asked(statement, parameters, relations)
+        found = await self._ask(statement, parameters, relations)
         assert isinstance(found, CatalogueAnswer)
         return found
 
-    async def _asked(
+    async def _ask(
         self, statement: str, values: Sequence[str | None] | None, relations: Sequence[CatalogueRelation]
     ) -> CatalogueAnswer | AnswerDescription:
+        """Ask a process of the catalogue about a statement, and take over the oids and settings that it gives. Raises
+        CatalogueError."""
         session = replace(self._session, parameters=dict(self._session.parameters))
         reply = await children.ask(Question(statement, values, session, relations, self._oids))
         self._oids.update(reply.oids)
         self._session.parameters.update(reply.settings)
         return reply.found
 
-    def _shown(self, name: str) -> tuple[str, str]:
-        """The name of a setting, as its column has it, and its value. Raises CatalogueError."""
+    def _setting_column(self, name: str) -> tuple[str, str]:
+        """The name of the column in which SHOW returns a setting, and the setting's value. Raises CatalogueError."""
         if name == "session_authorization":
             return name, self._session.user
         return _NAMES.get(name, name), setting(self._session, name)

@@ -118,11 +118,11 @@ class Wire(asyncio.Protocol):
     async def _peeked(self, same: socket.socket) -> bytes:
         readable: asyncio.Future[None] = self._loop.create_future()
 
-        def told() -> None:
+        def set_readable() -> None:
             if not readable.done():
                 readable.set_result(None)
 
-        self._loop.add_reader(same, told)
+        self._loop.add_reader(same, set_readable)
         try:
             await asyncio.wait({readable, self.lost}, return_when=asyncio.FIRST_COMPLETED)
             return same.recv(1, socket.MSG_PEEK) if readable.done() else b""
@@ -131,12 +131,13 @@ class Wire(asyncio.Protocol):
 
     async def exactly(self, size: int) -> bytes:
         """The next bytes. Raises ConnectionClosed."""
-        await self._until(size)
+        await self._wait_for_bytes(size)
         taken = bytes(self._received[:size])
         del self._received[:size]
         return taken
 
-    async def _until(self, size: int) -> None:
+    async def _wait_for_bytes(self, size: int) -> None:
+        """Wait until so many bytes are received. Raises ConnectionClosed."""
         while len(self._received) < size:
             if self.lost.done():
                 raise ConnectionClosed
@@ -176,14 +177,14 @@ class Wire(asyncio.Protocol):
         """The next message, for which the client has all time; None: `head` is to read it, as it comes in parts. Raises
         ConnectionClosed."""
         if (found := self.frame_at_hand(max_bytes)) is None and not self._left:
-            await self._until(_HEADER.size)
+            await self._wait_for_bytes(_HEADER.size)
             found = self.frame_at_hand(max_bytes)
         return found
 
     async def head(self, max_bytes: int) -> tuple[bytes, int]:
         """The type of the next message, and how many bytes its body has. COPY's data may have more than `max_bytes`:
         they are read in parts. Unread parts of the message before are left out. Raises as `frame`."""
-        async for _ in self.parts(self._left):
+        async for _ in self.read_parts(self._left):
             pass
         kind, size = _HEADER.unpack(await self.exactly(_HEADER.size))
         if not 4 <= size <= (COPY_BYTES_MAX if kind == COPY_DATA else max_bytes):
@@ -197,8 +198,8 @@ class Wire(asyncio.Protocol):
         self._left = 0
         return taken
 
-    async def parts(self, size: int) -> AsyncIterator[bytes]:
-        """The same, in parts."""
+    async def read_parts(self, size: int) -> AsyncIterator[bytes]:
+        """The next `size` bytes, in parts of READ_AHEAD_BYTES at most. Raises ConnectionClosed."""
         while size:
             taken = await self.exactly(min(size, READ_AHEAD_BYTES))
             size -= len(taken)
@@ -212,7 +213,7 @@ class Wire(asyncio.Protocol):
 
     async def next_kind(self) -> bytes:
         """The type of the next message, which stays to be read. Raises ConnectionClosed."""
-        await self._until(1)
+        await self._wait_for_bytes(1)
         return bytes(self._received[:1])
 
     @property

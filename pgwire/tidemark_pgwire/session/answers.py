@@ -112,7 +112,7 @@ async def _query_batches(reading: QueryReading) -> AsyncGenerator[pa.RecordBatch
     batches = ArrowBatches()
     for batch in _fed(batches, reading.first):
         yield batch
-    async for piece in reading.rest():
+    async for piece in reading.further_pieces():
         for batch in _fed(batches, piece):
             yield batch
     try:

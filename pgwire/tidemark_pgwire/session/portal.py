@@ -70,7 +70,7 @@ class Portal:
     async def send(self, wire: Wire, max_rows: int = ALL, waits: bool = True) -> tuple[int, bool]:
         """The number of rows that were sent, and whether more may come. `max_rows` ALL: until the last one. Where not
         `waits`, rows that an endless answer has already, and at least one. Raises WireError."""
-        async with self._whole():
+        async with self._break_off_on_error():
             return await self._send(wire, max_rows, waits)
         raise AssertionError
 
@@ -105,7 +105,7 @@ class Portal:
     async def skip(self, max_rows: int) -> int:
         """Read so many rows, and send none. Raises WireError."""
         skipped = 0
-        async with self._whole():
+        async with self._break_off_on_error():
             while (not max_rows or skipped < max_rows) and (self._taken < len(self._ready) or await self._refill(True)):
                 step = len(self._ready) - self._taken
                 step = min(step, max_rows - skipped) if max_rows else step
@@ -143,8 +143,9 @@ class Portal:
         return [backend.copy_data(options.line(row, forced)) for row in zip(*found, strict=True)]
 
     @asynccontextmanager
-    async def _whole(self) -> AsyncIterator[None]:
-        """Rows of the block go to the client, or the portal is broken. Raises WireError where it is already."""
+    async def _break_off_on_error(self) -> AsyncIterator[None]:
+        """Where the block fails or is canceled, the portal is closed, and broken from then on. Raises WireError where
+        it is broken already."""
         if self._broken:
             raise WireError(
                 errors.NOT_IN_STATE,

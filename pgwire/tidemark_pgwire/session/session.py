@@ -212,7 +212,7 @@ class ClientConnection:
                 session.transaction.fail()
                 self._send(error)
                 if isinstance(message, frontend.Query):
-                    self._ready(session)
+                    self._report_ready(session)
                 else:
                     self._skipping = True
             if not self._wire.has_room:
@@ -253,7 +253,7 @@ class ClientConnection:
         match message:
             case frontend.Query(text):
                 await self._simple(session, text)
-                self._ready(session)
+                self._report_ready(session)
             case frontend.Parse(_, text) if len(text) > LONG:
                 await self._limited(session, extended.parse(message))
             case frontend.Parse():
@@ -284,7 +284,7 @@ class ClientConnection:
                 session.transaction.fail()
                 self._send(error)
             await self._extended.close_portals()
-        self._ready(session)
+        self._report_ready(session)
 
     async def _simple(self, session: StatementSession, text: str) -> None:
         await self._extended.close_portal("")
@@ -410,7 +410,8 @@ class ClientConnection:
     def _send(self, error: WireError) -> None:
         self._wire.write(backend.error(error))
 
-    def _ready(self, session: StatementSession) -> None:
+    def _report_ready(self, session: StatementSession) -> None:
+        """Tell the client which settings have changed, and that the session is ready for a query."""
         if not session.transaction.explicit:
             session.transaction.since = None
         now = session.settings.reported()

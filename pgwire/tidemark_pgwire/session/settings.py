@@ -129,7 +129,7 @@ class SessionSettings:
 
     def set(self, name: str, value: str | None, local: bool = False) -> None:
         """Raises WireError: there is no such setting, or no such value."""
-        name = _known(name)
+        name = _changeable_name(name)
         if name == _READ_ONLY:
             local, value = True, self.values[name] if value is None else value
             if self.read_only and _bool(name)(value) == "off":
@@ -228,12 +228,12 @@ class SessionSettings:
         return int(self.values[_TRANSACTION]) / 1000 or None
 
     def _put(self, name: str, value: str) -> None:
-        name = _known(name)
+        name = _changeable_name(name)
         if len(value) > _MAX_CHARACTERS:
-            raise _wrong(name, value, f"It has at most {_MAX_CHARACTERS} characters.")
+            raise _invalid_value(name, value, f"It has at most {_MAX_CHARACTERS} characters.")
         if name == "standard_conforming_strings":
             if _bool(name)(value.strip(" '")) != _conforming(self.dialect):
-                raise _wrong(name, value, "It is on in PostgreSQL's dialect, and off in Spark's.")
+                raise _invalid_value(name, value, "It is on in PostgreSQL's dialect, and off in Spark's.")
             return
         check = _CHECKS.get(name)
         self._restore({name: value if check is None else check(value)})
@@ -251,7 +251,8 @@ def _conforming(dialect: str) -> str:
     return "off" if dialect == SPARK else "on"
 
 
-def _known(name: str) -> str:
+def _changeable_name(name: str) -> str:
+    """The full name of a setting that a client may change. Raises WireError of any other."""
     name = {"tidemark.dialect": "dialect", "time zone": "timezone"}.get(name.lower(), name.lower())
     if name in _FIXED or name == "session_authorization":
         raise WireError("55P02", f'parameter "{name}" cannot be changed')
@@ -260,14 +261,15 @@ def _known(name: str) -> str:
     return name
 
 
-def _wrong(name: str, value: str, hint: str = "") -> WireError:
+def _invalid_value(name: str, value: str, hint: str = "") -> WireError:
+    """The error of a value that the setting does not take."""
     return WireError(INVALID_PARAMETER, f'invalid value for parameter "{name}": "{value:.80}"', hint=hint)
 
 
 def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
     def check(value: str) -> str:
         if value.strip(" '").upper() not in allowed:  # some clients send the quotes
-            raise _wrong(name, value, f"It can only be {allowed[0]} here.")
+            raise _invalid_value(name, value, f"It can only be {allowed[0]} here.")
         return DEFAULTS[name]
 
     return check
@@ -276,7 +278,7 @@ def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
 def _bool(name: str) -> Callable[[str], str]:
     def check(value: str) -> str:
         if (found := BOOLS.get(value.strip().lower())) is None:
-            raise _wrong(name, value)
+            raise _invalid_value(name, value)
         return found
 
     return check
@@ -284,13 +286,13 @@ def _bool(name: str) -> Callable[[str], str]:
 
 def _dialect(value: str) -> str:
     if value.strip().lower() not in (POSTGRES, SPARK):
-        raise _wrong("dialect", value, f"It is {POSTGRES} or {SPARK}.")
+        raise _invalid_value("dialect", value, f"It is {POSTGRES} or {SPARK}.")
     return value.strip().lower()
 
 
 def _datestyle(value: str) -> str:
     if not value.strip().upper().startswith("ISO"):
-        raise _wrong("datestyle", value, "It can only be ISO here.")
+        raise _invalid_value("datestyle", value, "It can only be ISO here.")
     return DEFAULTS["datestyle"]
 
 
@@ -300,14 +302,14 @@ def _zone(value: str) -> str:
     try:
         return ZoneInfo(value.strip()).key
     except (ValueError, OSError, KeyError):
-        raise _wrong("timezone", value, "It is a name such as Europe/Berlin.") from None
+        raise _invalid_value("timezone", value, "It is a name such as Europe/Berlin.") from None
 
 
 def _timeout(name: str) -> Callable[[str], str]:
     def check(value: str) -> str:
         found = _DURATION.fullmatch(value.strip())
         if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
-            raise _wrong(name, value)
+            raise _invalid_value(name, value)
         return str(int(int(found[1]) * _UNITS_MS[found[2]]))
 
     return check
@@ -320,20 +322,22 @@ def _as_of(value: str) -> str:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise _wrong("tidemark.as_of", value, "It is milliseconds since 1970, or 2026-01-31 12:00 (UTC).") from None
+        raise _invalid_value(
+            "tidemark.as_of", value, "It is milliseconds since 1970, or 2026-01-31 12:00 (UTC)."
+        ) from None
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return str(int(time.timestamp() * 1000))
 
 
 def _name(value: str) -> str:
     if len(value) > 253:
-        raise _wrong("tidemark.instance", value)
+        raise _invalid_value("tidemark.instance", value)
     return value.strip()
 
 
 def _key(value: str) -> str:
     if len(value) > _MAX_KEY or not value.isprintable():
-        raise _wrong("tidemark.write_key", value, f"It has at most {_MAX_KEY} printable characters.")
+        raise _invalid_value("tidemark.write_key", value, f"It has at most {_MAX_KEY} printable characters.")
     return value
 
 

@@ -148,7 +148,7 @@ class StatementSession:
 
     async def parts(self, size: int, limit: float | None) -> AsyncIterator[bytes]:
         """The next bytes of the message whose head was read. Raises as `sent`, for each part."""
-        parts = self.wire.parts(size)
+        parts = self.wire.read_parts(size)
         while part := await self.sent(anext(parts, b""), limit):
             yield part
 

@@ -193,14 +193,14 @@ class SessionTransaction:
 
     def release(self, name: str) -> None:
         self._require_explicit("RELEASE SAVEPOINT")
-        at = self._found(name)
+        at = self._savepoint_position(name)
         _, times, mark = self._savepoints[at]
         self._savepoints[at:] = [(name, times - 1, mark)] if times > 1 else []
 
     async def rollback_to(self, name: str) -> None:
         """Raises WireError."""
         self._require_explicit("ROLLBACK TO SAVEPOINT")
-        at = self._found(name)
+        at = self._savepoint_position(name)
         if (mark := self._savepoints[at][2]) == LOST:
             raise WireError(
                 LIMIT_EXCEEDED,
@@ -234,7 +234,8 @@ class SessionTransaction:
         if not self.explicit:
             raise WireError(NO_ACTIVE_TRANSACTION, f"{what} can only be used in transaction blocks")
 
-    def _found(self, name: str) -> int:
+    def _savepoint_position(self, name: str) -> int:
+        """The position of the last savepoint of this name. Raises WireError where there is none."""
         for at in range(len(self._savepoints) - 1, -1, -1):
             if self._savepoints[at][0] == name:
                 return at

@@ -76,7 +76,7 @@ async def copy(session: StatementSession, command: CopyIn) -> str:
     assert pending is not None
 
     def keep(last: bool) -> None:
-        texts = blocks.last() if last else blocks.take()
+        texts = blocks.take_last() if last else blocks.take()
         if texts is not None:
             body.append(csv_of(table, columns, texts, zone), len(texts[0]))
             if pending.others:
@@ -120,7 +120,7 @@ async def write(session: StatementSession, tag: str = "") -> str:
     try:
         if not tables:
             return tag
-        parts = [_part(each, sections, counts) for each, sections in tables]
+        parts = [_table_part(each, sections, counts) for each, sections in tables]
         if len(parts) > 1:
             header.tables.extend(parts)
         else:
@@ -158,7 +158,7 @@ def _only_verb(sections: Sequence[pb.WriteSection]) -> str:
     return sections[0].operation.upper() if alone else ""
 
 
-def _part(pending: Pending, sections: Sequence[pb.WriteSection], counts: bool) -> pb.WriteTable:
+def _table_part(pending: Pending, sections: Sequence[pb.WriteSection], counts: bool) -> pb.WriteTable:
     """The part of a call about one of its tables. `counts`: the call tells how many rows it finds, however many."""
     found_by_key = sum(section.rows for section in sections if section.operation in (DELETE, UPDATE))
     alone = len(sections) == 1 and not sections[0].changed

@@ -58,7 +58,7 @@ def delete(words: Words) -> Write:
     of = _Statement("DELETE", _qualifiers(words, table, ("WHERE", "USING", "RETURNING", "")))
     if words.peek().kind == "end":
         raise _refusal("DELETE without WHERE is not supported: DROP TABLE, then CREATE TABLE, empties one")
-    return _write(of, table, _where(words, of))
+    return _write(of, table, _where_terms(words, of))
 
 
 def update(words: Words) -> Write:
@@ -72,7 +72,7 @@ def update(words: Words) -> Write:
         changes.append(_change(words))
     if words.peek().kind == "end":
         raise _refusal("UPDATE without WHERE is not supported: it takes rows by their whole primary key alone")
-    return _write(of, table, _where(words, of), changes)
+    return _write(of, table, _where_terms(words, of), changes)
 
 
 def _change(words: Words) -> tuple[str, Cell]:
@@ -91,7 +91,8 @@ def _qualifiers(words: Words, table: TableName, following: tuple[str, ...]) -> f
     return frozenset(("public", table.source, table.table or table.source))
 
 
-def _where(words: Words, of: _Statement) -> list[Term]:
+def _where_terms(words: Words, of: _Statement) -> list[Term]:
+    """The terms of the WHERE that comes next. Raises WireError."""
     if words.peek().word in ("USING", "FROM", "RETURNING"):
         raise _refusal(f"{of.verb} ... {words.peek().word} is not supported", words.peek())
     words.require("WHERE")
@@ -179,7 +180,7 @@ def _tuple(words: Words, width: int) -> tuple[Cell, ...]:
 
 def _value(words: Words, ends: tuple[str, ...]) -> Cell:
     if words.peek().word == "DEFAULT":
-        raise words.wrong()
+        raise words.syntax_error()
     return cell_of(words, (*ends, "OR", "RETURNING"))
 
 

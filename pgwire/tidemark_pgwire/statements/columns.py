@@ -132,7 +132,7 @@ def _column(words: Words, found: TableColumns) -> None:
             found.required.append(name)
         elif not words.take("NULL"):
             if words.peek().word not in _CONSTRAINTS:
-                raise words.wrong()
+                raise words.syntax_error()
             _refuse(f"{words.peek().word} of a column", words.peek())
 
 
@@ -163,7 +163,7 @@ def _type(words: Words) -> str:
     """The type of the spec. Raises WireError."""
     token = words.next()
     if token.kind not in ("word", "name"):
-        raise words.wrong(token)
+        raise words.syntax_error(token)
     kind = token.identifier.lower()
     if token.word == "DOUBLE" and words.take("PRECISION"):
         kind = "double precision"

@@ -226,7 +226,7 @@ def _modes(words: Words, begin: Begin) -> Begin:
         if words.take("ISOLATION", "LEVEL"):
             taken = words.take("READ", "COMMITTED") or words.take("REPEATABLE", "READ") or words.take("SERIALIZABLE")
             if not (taken or words.take("READ", "UNCOMMITTED")):
-                raise words.wrong()
+                raise words.syntax_error()
         elif words.take("READ", "ONLY") or words.take("READ", "WRITE"):
             begin = replace(begin, read_only=words.before().word == "ONLY")
         elif not words.take("DEFERRABLE"):
@@ -269,7 +269,7 @@ def _set(words: Words) -> Command:
         return SetTo("client_encoding", _value(words), local)
     name = setting_name(words)
     if not (words.take_mark("=") or words.take("TO")):
-        raise words.wrong()
+        raise words.syntax_error()
     return SetTo(name, _value(words), local)
 
 
@@ -296,7 +296,7 @@ def _value(words: Words) -> str | None:
         elif token.kind in ("word", "name", "number"):
             values.append(sign + (token.identifier if token.kind == "name" else token.text))
         else:
-            raise words.wrong(token)
+            raise words.syntax_error(token)
         if not words.take_mark(","):
             return ", ".join(values)
 
@@ -312,7 +312,7 @@ def _reset(words: Words) -> Command:
 def _discard(words: Words) -> Command:
     what = words.next().word
     if what not in ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"):
-        raise words.wrong()
+        raise words.syntax_error()
     return Discard(what)
 
 
@@ -335,7 +335,7 @@ def source_of(words: Words) -> Source:
     """The query or SUBSCRIBE that the rest of the statement is."""
     if words.take("SUBSCRIBE"):
         return subscribe(words)
-    return Select(*words.rest())
+    return Select(*words.take_remaining_text())
 
 
 def _fetch(words: Words, move: bool = False) -> Command:
@@ -349,7 +349,7 @@ def _fetch(words: Words, move: bool = False) -> Command:
         if words.peek().kind == "number":
             digits = words.next().text
             if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-                raise words.wrong()
+                raise words.syntax_error()
             count = int(digits)
     if not words.take("FROM"):
         words.take("IN")
@@ -363,14 +363,14 @@ def _close(words: Words) -> Command:
 def _prepare(words: Words) -> Command:
     name, given = words.name(), prepared.types_of(words)
     words.require("AS")
-    first, found = words.peek(), words.ahead()
+    first, found = words.peek(), words.remaining_tokens()
     if first.word in ("INSERT", "UPDATE", "DELETE"):
         words.next()
         made = _PARSERS[first.word](words)
     elif first.word in ("SELECT", "WITH", "VALUES") or first.text == "(":
-        made = Select(words.rest()[0], None)
+        made = Select(words.take_remaining_text()[0], None)
     else:
-        raise words.wrong()
+        raise words.syntax_error()
     assert isinstance(made, Select | inserts.Write)
     known = parameter_types(found)
     count = max(parameter_count(found), len(given))
@@ -389,7 +389,7 @@ _ALL_OF = "SELECT * FROM "
 def _copy(words: Words) -> Command:
     if words.peek().text == "(":
         inner = words.inner()
-        source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(*inner.rest())
+        source = subscribe(inner) if inner.take("SUBSCRIBE") else Select(*inner.take_remaining_text())
     else:
         at = words.peek().at
         table, columns = inserts.table_name(words), inserts.column_names(words)
@@ -419,7 +419,7 @@ def _explain(words: Words) -> Command:
     if words.peek().word == "EXECUTE":
         hint = "EXPLAIN the statement itself, with the values in place of its parameters."
         raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN EXECUTE is not supported", hint=hint)
-    return Explain(*words.rest())
+    return Explain(*words.take_remaining_text())
 
 
 def subscribe(words: Words) -> Subscribe:
@@ -446,13 +446,13 @@ def subscribe(words: Words) -> Subscribe:
 def _with_snapshot(words: Words) -> bool:
     """(SNAPSHOT), (SNAPSHOT = false)"""
     if not words.take_mark("("):
-        raise words.wrong()
+        raise words.syntax_error()
     words.require("SNAPSHOT")
     words.take_mark("=")
     snapshot = not words.take("FALSE")
     words.take("TRUE")
     if not words.take_mark(")"):
-        raise words.wrong()
+        raise words.syntax_error()
     return snapshot
 
 
@@ -460,12 +460,12 @@ def _milliseconds(words: Words) -> int:
     token = words.next()
     text = token.value if token.kind == "text" else token.text
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise words.wrong(token)
+        raise words.syntax_error(token)
     return int(text)
 
 
 def _unlisten(words: Words) -> Command:
-    words.rest()
+    words.take_remaining_text()
     return Nothing("UNLISTEN")
 
 

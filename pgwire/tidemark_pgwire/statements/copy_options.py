@@ -147,7 +147,7 @@ def parse_copy_options(words: Words, reads: bool) -> CopyOptions:
                 if _text(words).upper().replace("-", "") != "UTF8":
                     raise WireError(FEATURE_NOT_SUPPORTED, "the encoding is UTF8")
             case _:
-                raise words.wrong(token)
+                raise words.syntax_error(token)
         words.take_mark(",")
     _check(options, reads)
     return options
@@ -250,7 +250,7 @@ def _text(words: Words) -> str:
     words.take("AS")
     token = words.next()
     if token.kind != "text":
-        raise words.wrong(token)
+        raise words.syntax_error(token)
     if token.text[0] in "eE":
         return token.text[2:-1].encode().decode("unicode_escape")
     return token.value

@@ -103,7 +103,7 @@ def create(words: Words) -> Define | None:
     key = tuple(each.strip() for each in options.pop("key", "").split(",") if each.strip())
     words.require("AS")
     action, kind = CREATE_OR_REPLACE if replaces else CREATE, _KINDS[what]
-    return Define(f"CREATE {what}", action, kind, name, *words.rest(), key, options, optional)
+    return Define(f"CREATE {what}", action, kind, name, *words.take_remaining_text(), key, options, optional)
 
 
 def alter(words: Words) -> Define | None:
@@ -116,7 +116,7 @@ def alter(words: Words) -> Define | None:
     name = _name(words)
     if not words.take("AS"):
         raise WireError(FEATURE_NOT_SUPPORTED, f"ALTER {what} can only be followed by NAME AS QUERY")
-    return Define(f"ALTER {what}", REPLACE, _KINDS[what], name, *words.rest(), optional=optional)
+    return Define(f"ALTER {what}", REPLACE, _KINDS[what], name, *words.take_remaining_text(), optional=optional)
 
 
 def drop(words: Words) -> Drop | None:
@@ -159,7 +159,7 @@ def _index(words: Words) -> Define:
         raise WireError(FEATURE_NOT_SUPPORTED, "CREATE INDEX has no USING: there is one kind of index")
     key = words.names()
     if len(key) > MAX_KEY:
-        raise words.wrong()
+        raise words.syntax_error()
     name = name or "-".join([of, *key, "idx"]).replace("_", "-").lower()  # underscores are in no name of Kubernetes
     sql = f"SELECT * FROM {view}"
     return Define("CREATE INDEX", CREATE, INDEX, name, sql, None, key, _options(words), optional)
@@ -223,7 +223,7 @@ def _options(words: Words) -> dict[str, str]:
         inner.take_mark("=")
         token = inner.next()
         if token.kind not in ("text", "word", "name", "number"):
-            raise inner.wrong(token)
+            raise inner.syntax_error(token)
         options[name] = token.value if token.kind == "text" else token.identifier
         if not inner.take_mark(","):
             inner.end()

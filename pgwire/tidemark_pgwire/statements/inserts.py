@@ -224,7 +224,7 @@ def _number(words: Words, token: Token) -> str:
             break
         text, end = text + words.next().text, following.end
     if _NUMBER.fullmatch(text) is None:
-        raise words.wrong(token)
+        raise words.syntax_error(token)
     return text
 
 

@@ -72,7 +72,7 @@ def _type(words: Words) -> int:
     """A length or precision has no effect, as in PostgreSQL."""
     token = words.next()
     if token.kind not in ("word", "name"):
-        raise words.wrong(token)
+        raise words.syntax_error(token)
     if (oid := _TYPES.get(token.word)) is None:
         hint = "Leave the type out: that of the value follows from its place."
         text = f'parameters of type "{token.text:.40}" are not supported'
@@ -103,7 +103,7 @@ def values_of(words: Words) -> tuple[Cell, ...]:
 def _value(words: Words) -> Cell:
     first = words.peek()
     if first.word == "DEFAULT" or first.kind == "end" or first.text in (",", ")"):
-        raise words.wrong()
+        raise words.syntax_error()
     cell = cell_of(words)
     if cell.parameter:
         raise WireError("42P02", f"there is no parameter {first.text:.20}", position=first.at + 1)

@@ -42,7 +42,7 @@ class Words:
         """The token that was taken last."""
         return self._found[self._at - 1]
 
-    def ahead(self) -> list[Token]:
+    def remaining_tokens(self) -> list[Token]:
         """The tokens that are left."""
         return self._found[self._at : self._last]
 
@@ -64,16 +64,16 @@ class Words:
 
     def require(self, *words: str) -> None:
         if not self.take(*words):
-            raise self.wrong()
+            raise self.syntax_error()
 
     def require_mark(self, mark: str) -> None:
         if not self.take_mark(mark):
-            raise self.wrong()
+            raise self.syntax_error()
 
     def name(self) -> str:
         token = self.next()
         if token.kind not in ("word", "name"):
-            raise self.wrong(token)
+            raise self.syntax_error(token)
         if len(token.text) > MAX_NAME:
             raise WireError("42622", f"a name has at most {MAX_NAME} characters", position=token.at + 1)
         if not token.identifier:
@@ -82,7 +82,7 @@ class Words:
 
     def end(self) -> None:
         if self.peek().kind != "end":
-            raise self.wrong()
+            raise self.syntax_error()
 
     def in_parentheses(self) -> tuple[str, int]:
         """The text within the parentheses that come next, and where it begins."""
@@ -94,11 +94,11 @@ class Words:
         """The words within the parentheses that come next. They are not copied."""
         at, opened = self._at, self.next()
         if opened.text != "(":
-            raise self.wrong(opened)
+            raise self.syntax_error(opened)
         if not self._closing:
             self._closing.update(_pairs(self._found))
         if (last := self._closing.get(at)) is None:
-            raise self.wrong(Token("end", "", len(self.sql)))
+            raise self.syntax_error(Token("end", "", len(self.sql)))
         self._at = last + 1
         return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
@@ -111,12 +111,14 @@ class Words:
         inner.end()
         return tuple(names)
 
-    def rest(self) -> tuple[str, int]:
+    def take_remaining_text(self) -> tuple[str, int]:
+        """The text of the remaining tokens, which are read with it, and its position in the statement."""
         at = self.peek().at
         self._at = self._last
         return self.sql[at : self._until], at
 
-    def wrong(self, token: Token | None = None) -> WireError:
+    def syntax_error(self, token: Token | None = None) -> WireError:
+        """The error at a token; by default at the next one."""
         token = token or self.peek()
         if token.kind == "end" and self._last < len(self._found):
             token = self._found[self._last]  # the mark that closes the parentheses

@@ -64,8 +64,8 @@ class BinaryBlocks:
             self._wanted = BLOCK_BYTES
         return found
 
-    def last(self) -> Texts | None:
-        """The rest, once all data came. Raises as `take`."""
+    def take_last(self) -> Texts | None:
+        """The texts of the rows that are left, once all data came. Raises as `take`."""
         found = self.take()
         if not self._begun:
             raise WireError(BAD_COPY, _header_error(bytes(self._rest)) or "invalid COPY file header (wrong length)")

@@ -44,7 +44,7 @@ def texts(block: bytes, data: pa.Array, fields: TupleFields, type: SqlType) -> p
         return _numerics(data, fields, type.scale)
     width, convert = _FIXED[type.name]
     _require_size(fields, pa.scalar(width, pa.int64()))
-    return convert(unsigned(data, fields.places, width))
+    return convert(unsigned(data, fields.value_starts, width))
 
 
 def _require(good: pa.Array, sqlstate: str, text: str) -> None:
@@ -119,18 +119,19 @@ def _numbers(unsigned_type: pa.DataType, type: pa.DataType, bits: pa.Array) -> p
 
 def _dates(bits: pa.Array) -> pa.Array:
     days = bits.cast(pa.uint32()).view(pa.int32())
-    _require(_between(days, _FIRST_DAY, _LAST_DAY), DATETIME_OUT_OF_RANGE, "date out of range: years are 1 to 9999")
+    _require(_is_between(days, _FIRST_DAY, _LAST_DAY), DATETIME_OUT_OF_RANGE, "date out of range: years are 1 to 9999")
     return pc.add(days, pa.scalar(EPOCH_DAYS, pa.int32())).view(pa.date32()).cast(pa.string())
 
 
 def _timestamps(bits: pa.Array) -> pa.Array:
     times = bits.view(pa.int64())
     text = "timestamp out of range: years are 1 to 9999"
-    _require(_between(times, _FIRST_US, _LAST_US), DATETIME_OUT_OF_RANGE, text)
+    _require(_is_between(times, _FIRST_US, _LAST_US), DATETIME_OUT_OF_RANGE, text)
     return pc.add(times, EPOCH_US).view(pa.timestamp("us", "UTC")).cast(pa.string())
 
 
-def _between(values: pa.Array, first: int, last: int) -> pa.Array:
+def _is_between(values: pa.Array, first: int, last: int) -> pa.Array:
+    """For each value, whether it is in `[first, last]`."""
     return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
 
 
@@ -154,7 +155,7 @@ def _numerics(data: pa.Array, fields: TupleFields, scale: int) -> pa.Array:
     """`scale`: of the column: as many digits are behind the point where the others are zeros."""
     small = pc.and_(pc.greater_equal(fields.sizes, 0), pc.less(fields.sizes, _HEAD_BYTES))
     _require(pc.invert(small), *_SHORT)
-    count, weight, sign, digits = (_word(data, pc.add(fields.places, at)) for at in (0, 2, 4, 6))
+    count, weight, sign, digits = (_word(data, pc.add(fields.value_starts, at)) for at in (0, 2, 4, 6))
     weight = weight.cast(pa.uint16()).view(pa.int16()).cast(pa.int64())
     _require_size(fields, pc.add(pc.multiply(count, 2), _HEAD_BYTES))
     known = pa.array([0, _NEGATIVE, *_SPECIAL], pa.int64())
@@ -173,7 +174,7 @@ def _numerics(data: pa.Array, fields: TupleFields, scale: int) -> pa.Array:
     def group(exponent: int) -> pa.Array:
         """The groups of four digits that count so many powers of 10,000, as texts."""
         at = pc.subtract(weight, exponent)
-        there = pc.and_(_between(at, 0, 1 << 16), pc.less(at, count))
+        there = pc.and_(_is_between(at, 0, 1 << 16), pc.less(at, count))
         places = pc.add(pc.add(fields.starts, _HEAD_BYTES), pc.multiply(at, 2))
         found = _word(data, pc.if_else(there, places, pa.scalar(None, pa.int64()))).fill_null(0)
         _require(pc.less(found, _GROUP), INVALID_BINARY, 'invalid digit in external "numeric" value')

@@ -58,7 +58,7 @@ class Blocks:
 
     def take(self) -> Texts | None:
         """The whole rows so far; None: there are none. Raises WireError."""
-        end = self._whole()
+        end = self._complete_size()
         if end == 0:
             if len(self._rest) > ROW_BYTES_MAX:
                 raise self._refused(LIMIT_EXCEEDED, f"a row of COPY has at most {ROW_BYTES_MAX >> 20} MiB", 0)
@@ -74,8 +74,8 @@ class Blocks:
             return None
         return self._parsed(block)
 
-    def last(self) -> Texts | None:
-        """The rest, once all data came. Raises as `take`."""
+    def take_last(self) -> Texts | None:
+        """The texts of the rows that are left, once all data came. Raises as `take`."""
         block = bytes(self._rest)
         self._rest.clear()
         if (marked := self._end.search(block)) is not None:
@@ -92,8 +92,8 @@ class Blocks:
 
     # --- where rows end ---
 
-    def _whole(self) -> int:
-        """The bytes of the whole rows of the rest."""
+    def _complete_size(self) -> int:
+        """The number of bytes of the complete rows at the begin of the rest."""
         if not self._options.csv:
             return self._rest.rfind(b"\n") + 1
         ends = _row_ends(_bytes(bytes(self._rest)), self._quote)
@@ -109,7 +109,7 @@ class Blocks:
         if not self._options.csv:
             block = self._without_escaped_delimiters(block)
         data = _bytes(block)
-        ends = _row_ends(data, self._quote) if self._options.csv else _where(pc.equal(data, _NEWLINE))
+        ends = _row_ends(data, self._quote) if self._options.csv else _true_positions(pc.equal(data, _NEWLINE))
         self._check(block, data, ends)
         self.one_line_each &= len(ends) == block.count(b"\n")
         table = self._table(block, ends)
@@ -146,7 +146,7 @@ class Blocks:
         if (found := _LONE_RETURN.search(block)) is None or not self._options.csv:
             return -1 if found is None else found.start()
         lone = pc.and_(pc.equal(data[:-1], _RETURN), pc.not_equal(data[1:], _NEWLINE))
-        return _first(_where(pc.and_not(lone, _quoted(data, self._quote)[:-1])))
+        return _first(_true_positions(pc.and_not(lone, _quoted(data, self._quote)[:-1])))
 
     def _table(self, block: bytes, ends: pa.Array) -> pa.Table:
         wrong = list[Any]()
@@ -212,7 +212,7 @@ class Blocks:
         """The text format's \\t, \\n, \\\\ ...; another character after a backslash is itself."""
         if pc.any(pc.match_substring(texts, "\\")).as_py():
             texts = pc.replace_substring(texts, "\\\\", _BACKSLASH)
-            if len(coded := _where(pc.match_substring_regex(texts, r"\\[0-7x.]").fill_null(False))):
+            if len(coded := _true_positions(pc.match_substring_regex(texts, r"\\[0-7x.]").fill_null(False))):
                 at = _start(ends, coded[0].as_py() + 1 + self._header)
                 raise self._refused(
                     FEATURE_NOT_SUPPORTED,
@@ -244,7 +244,8 @@ def _bytes(block: bytes | bytearray) -> pa.Array:
     return pa.Array.from_buffers(pa.uint8(), len(block), [None, pa.py_buffer(block)])
 
 
-def _where(mask: pa.Array) -> pa.Array:
+def _true_positions(mask: pa.Array) -> pa.Array:
+    """The positions at which the mask is true, as int64."""
     return pc.indices_nonzero(mask).cast(pa.int64())
 
 
@@ -256,7 +257,7 @@ def _quoted(data: pa.Array, quote: int) -> pa.Array:
 
 def _row_ends(data: pa.Array, quote: int) -> pa.Array:
     """The newlines of csv that end rows."""
-    return _where(pc.and_not(pc.equal(data, _NEWLINE), _quoted(data, quote)))
+    return _true_positions(pc.and_not(pc.equal(data, _NEWLINE), _quoted(data, quote)))
 
 
 def _start(ends: pa.Array, row: int) -> int:
@@ -274,7 +275,7 @@ def _empty_row(data: pa.Array, ends: pa.Array) -> int:
 
 def _misplaced_quote(data: pa.Array, delimiter: int, quote: int) -> int:
     """Where PostgreSQL would take a quote that Arrow takes as a character, or the other way round; -1: nowhere."""
-    at = _where(pc.equal(data, quote))
+    at = _true_positions(pc.equal(data, quote))
     opens, closes = at[0::2], at[1::2]
     opens = opens.filter(pc.greater(opens, 0))
     around = pa.array([delimiter, _NEWLINE, quote], pa.uint8())

@@ -126,11 +126,12 @@ class Body:
         """All bytes, from the first one on. Nothing is appended meanwhile. Another reader may not be at its end. Raises
         WireError: the body is broken."""
         at = 0
-        while piece := self._piece(at):
+        while piece := self._read_piece(at):
             at += len(piece)
             yield piece
 
-    def _piece(self, at: int) -> bytes:
+    def _read_piece(self, at: int) -> bytes:
+        """Up to PIECE_BYTES of the body from the offset on; empty at its end, and of a closed body."""
         with self._using:
             if self._closed:
                 return b""

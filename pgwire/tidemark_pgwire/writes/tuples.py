@@ -32,7 +32,7 @@ class TupleFields:
     sizes: pa.Array
 
     @property
-    def places(self) -> pa.Array:
+    def value_starts(self) -> pa.Array:
         """Where the values begin, and null for NULL."""
         return pc.if_else(pc.less(self.sizes, 0), pa.scalar(None, pa.int64()), self.starts)
 
@@ -63,7 +63,7 @@ def _rows(data: pa.Array, columns: int) -> tuple[pa.Array, int]:
     places = _marked(data, columns)
     if len(places) * columns > STEPS_MAX * len(data):
         return _followed(data, columns)
-    begins, ends = _whole(data, columns, places)
+    begins, ends = _complete_tuples(data, columns, places)
     if len(begins) == 0 or begins[0].as_py() != 0:
         return pa.array([], pa.int64()), 0
     nowhere = len(begins)
@@ -103,7 +103,7 @@ def _marked(data: pa.Array, columns: int) -> pa.Array:
     return pc.indices_nonzero(marked).cast(pa.int64())
 
 
-def _whole(data: pa.Array, columns: int, begins: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _complete_tuples(data: pa.Array, columns: int, begins: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The places of `begins` at which a whole tuple could begin, and where it would end."""
     places = pc.add(begins, COUNT_BYTES)
     for _ in range(columns):

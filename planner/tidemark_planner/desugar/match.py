@@ -103,12 +103,13 @@ def _full_join_by_rows(node: Match, names: NameSupply) -> Hir:
     width, other = len(node.left.schema), len(node.right.schema)
     turned = tuple(map_columns(p, lambda c: c + other if c < width else c - width) for p in node.predicates)
 
-    def both(left: Hir, right: Hir) -> Hir:
+    def full_join(left: Hir, right: Hir) -> Hir:
+        """The join of two inputs that may be read twice."""
         outer = _match_by_rows(MatchKind.LEFT, left, right, node.predicates, names)
         alone = _match_by_rows(MatchKind.ANTI, right, left, turned, names)
         return Union((outer, Project(alone, _nulls(left.schema) + columns(alone))))
 
-    return bind_once(node.left, names, lambda left: bind_once(node.right, names, lambda right: both(left, right)))
+    return bind_once(node.left, names, lambda left: bind_once(node.right, names, lambda right: full_join(left, right)))
 
 
 def _match_by_counts(

@@ -81,7 +81,7 @@ class _Documented(Check):
             exp.Distinct: self._distinct_rows,
             exp.Div: self._quotient,
             exp.DPipe: self._concatenated,
-            exp.Extract: self._part,
+            exp.Extract: self._extract,
             exp.Join: self._joined,
             exp.Length: self._length,
             exp.Like: self._like,
@@ -95,8 +95,9 @@ class _Documented(Check):
             exp.Window: self._window,
         }
 
-    def _together(self, nodes: list[Any], what: str, node: Any) -> None:
-        """Values that are compared, or of which one is chosen: of one kind, or numbers without a fraction in binary."""
+    def _require_one_kind(self, nodes: list[Any], what: str, node: Any) -> None:
+        """Refuse values that are compared, or of which one is chosen, unless they are of one kind, or numbers without a
+        fraction in binary."""
         given = [each for each in nodes if each is not None and not isinstance(each, exp.Null)]
         kinds = [self.numbers.kind(each) for each in given]
         if "date" in kinds:
@@ -119,7 +120,7 @@ class _Documented(Check):
         query = node.args.get("query")
         listed = [*node.expressions, query.unnest() if query is not None else None]
         values = [node.this, node.args.get("expression"), node.args.get("low"), node.args.get("high"), *listed]
-        self._together(values, "a comparison", node)
+        self._require_one_kind(values, "a comparison", node)
         self._no_nan(node, values, "a comparison")
 
     def _no_nan(self, node: Any, values: list[Any], what: str) -> None:
@@ -141,7 +142,7 @@ class _Documented(Check):
             values = [node.args["true"], node.args.get("false")]
         else:
             values = [node.this, node.args.get("expression"), *node.expressions]
-        self._together(values, "a choice", node)
+        self._require_one_kind(values, "a choice", node)
         if isinstance(node, exp.Nullif):
             self._no_nan(node, values, "NULLIF")
 
@@ -233,7 +234,8 @@ class _Documented(Check):
         if node.is_string and "\\" in node.this:
             raise self.refused("a text with a backslash", node)
 
-    def _part(self, node: Any) -> None:
+    def _extract(self, node: Any) -> None:
+        """Refuse EXTRACT of other parts than those of a date."""
         if node.name.upper() not in _PARTS or self.numbers.kind(node.expression) != "date":
             raise self.refused(f"EXTRACT({node.name.upper()}) of {words([self.numbers.kind(node.expression)])}", node)
 

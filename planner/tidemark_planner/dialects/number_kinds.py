@@ -102,7 +102,7 @@ class Numbers:
         if isinstance(node, exp.CurrentDate):
             return "date"
         if isinstance(node, _EITHER):
-            return _together([self.kind(node.this, depth + 1), self.kind(node.expression, depth + 1)])
+            return _combined_kind([self.kind(node.this, depth + 1), self.kind(node.expression, depth + 1)])
         return self._of_many(node, depth)
 
     def _of_many(self, node: Any, depth: int) -> Kind:
@@ -119,7 +119,7 @@ class Numbers:
             arguments = [node.this or next(iter(node.expressions), None)]
         else:
             return None
-        return _together([self.kind(a, depth + 1) for a in arguments])
+        return _combined_kind([self.kind(a, depth + 1) for a in arguments])
 
     def _of_postgres(self, node: Any, depth: int) -> Kind:
         """There a sum of eight-byte integers is numeric, and so is an average of any integers, which is a double in
@@ -155,7 +155,7 @@ def _is_column(node: Any, name: str) -> bool:
     return isinstance(node, exp.Column) and node.name.lower() == name
 
 
-def _together(kinds: list[Kind]) -> Kind:
+def _combined_kind(kinds: list[Kind]) -> Kind:
     """The kind of a value that is computed from others, or is one of them."""
     if "double" in kinds:
         return "double"

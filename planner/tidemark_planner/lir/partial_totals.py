@@ -37,8 +37,8 @@ class PartialTotal:
     type: SqlType
     is_count: bool = False
 
-    def shown(self, whole: ColumnRef) -> ScalarExpr:
-        """The value of the aggregate."""
+    def aggregate_value(self, whole: ColumnRef) -> ScalarExpr:
+        """The value of the aggregate, from the column of the total over the parts."""
         if self.is_count:
             return call("coalesce", (whole, Literal("0", BIGINT)), BIGINT)
         return whole if self.type == whole.type else call("cast", (whole,), self.type)

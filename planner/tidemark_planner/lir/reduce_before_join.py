@@ -169,7 +169,7 @@ class _AggregatedJoin:
             tuple(replace(t.whole, argument=at, filter=None) for at, t in enumerate(self.totals)),
         )
         row, keys = columns(whole), len(self.keys)
-        totals = (t.shown(column) for t, column in zip(self.totals, row[keys:], strict=True))
+        totals = (t.aggregate_value(column) for t, column in zip(self.totals, row[keys:], strict=True))
         return project(whole, (*row[:keys], *totals))
 
     def groups(self, chosen: ReductionCandidate) -> Aggregate:
@@ -177,13 +177,14 @@ class _AggregatedJoin:
         reduced, start, key = self.join.inputs[chosen.input], self._starts[chosen.input], chosen.key
         values: dict[ScalarExpr, int] = {}
 
-        def place(value: ScalarExpr) -> int:
+        def value_position(value: ScalarExpr) -> int:
+            """The position of a value of the input among those that the reduction computes; a new value is added."""
             return values.setdefault(map_columns(value, lambda column: column - start), len(values))
 
         parts = []
         for total in self.totals:
-            only = None if total.part.filter is None else place(self.values[total.part.filter])
-            argument = None if total.value is None else place(total.value)
+            only = None if total.part.filter is None else value_position(self.values[total.part.filter])
+            argument = None if total.value is None else value_position(total.value)
             parts.append(replace(total.part, argument=argument, filter=only))
         own = columns(reduced)
         joined = (own[column] for column in key if own[column].nullable and self._joins_no_null(start + column))

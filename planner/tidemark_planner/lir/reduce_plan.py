@@ -30,12 +30,13 @@ def reduce_plan(aggregates: Sequence[AggregateExpr], monotonic: bool) -> ReduceP
     for kind in (ACCUMULABLE, HIERARCHICAL, BASIC):
         at = tuple(n for n, a in enumerate(aggregates) if AGGREGATES[a.function].kind == kind)
         if at:
-            parts.append(_part(kind, tuple(aggregates[n] for n in at), monotonic))
+            parts.append(_reduce_part(kind, tuple(aggregates[n] for n in at), monotonic))
             positions.append(at)
     return parts[0] if len(parts) == 1 else CollationReduce(tuple(parts), tuple(positions))
 
 
-def _part(kind: str, aggregates: tuple[AggregateExpr, ...], monotonic: bool) -> Part:
+def _reduce_part(kind: str, aggregates: tuple[AggregateExpr, ...], monotonic: bool) -> Part:
+    """The part of a reduction that computes all its aggregates of one kind."""
     if kind == ACCUMULABLE:
         return AccumulableReduce(aggregates)
     if kind == HIERARCHICAL:

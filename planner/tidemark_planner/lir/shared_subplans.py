@@ -134,7 +134,7 @@ class _Numbers:
                 return _Part(plan, plan, (), self._number(distance, plan.schema, plan.key), distance, False, False)
             case Let(name, value, body):
                 inputs = (self.part(value, bound), self.part(body, (*bound, name)))
-                return self._over(plan, (Let,), inputs, max(inputs[0].reach, inputs[1].reach - 1))
+                return self._make_part(plan, (Let,), inputs, max(inputs[0].reach, inputs[1].reach - 1))
             case LetRec(bindings, body):
                 below = self.part(body, (*bound, *(b.id for b in bindings)))
                 return _Part(plan, plan, (below,), self._number(plan, bound), len(bound), True, True)
@@ -147,7 +147,7 @@ class _Numbers:
     def _node(self, plan: Plan, bound: _Names) -> _Part:
         inputs = tuple(self.part(below, bound) for below in inputs_of(plan))
         bare = with_inputs(plan, [_NOTHING] * len(inputs))
-        part = self._over(plan, (bare,), inputs, max((i.reach for i in inputs), default=0))
+        part = self._make_part(plan, (bare,), inputs, max((i.reach for i in inputs), default=0))
         return replace(part, sides=self._sides(plan, inputs)) if isinstance(plan, Join) else part
 
     def _sides(self, join: Join, inputs: Sequence[_Part]) -> tuple[_Side, ...]:
@@ -156,7 +156,8 @@ class _Numbers:
         alone = [at for at in found if at not in of_tables and not inputs[at].reach]
         return tuple(_Side(inputs[at].number, found[at].key, found[at].kept) for at in alone)
 
-    def _over(self, plan: Plan, own: tuple[Any, ...], inputs: tuple[_Part, ...], reach: int) -> _Part:
+    def _make_part(self, plan: Plan, own: tuple[Any, ...], inputs: tuple[_Part, ...], reach: int) -> _Part:
+        """The part of a plan node over its inputs' parts. `own`: what the node adds to its number beside them."""
         number = self._number(*own, *(i.number for i in inputs))
         keeps_state = isinstance(plan, (*_SHARED, Join)) or any(i.keeps_state for i in inputs)
         barred = _is_barred(plan) or any(i.barred for i in inputs)

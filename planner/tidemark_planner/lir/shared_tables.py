@@ -58,8 +58,8 @@ def share_tables(
     """(the shared arrangements, the objects that read them). `tables`: the imports of shards."""
     shared = [a for a in _arranged(reads_of_tables(objects, tables)) if a.is_worth_it]
     made = tuple(BuildDesc(GlobalId(f"{id_prefix}arranged/{n}"), a.plan) for n, a in enumerate(shared))
-    held = {read: _Shared(built, a.held) for built, a in zip(made, shared, strict=True) for read in a.readers}
-    return made, tuple(replace(b, plan=_Rewriting(b.id, tables, held).of(b.plan)) for b in objects)
+    held = {read: _Shared(built, a.table_columns) for built, a in zip(made, shared, strict=True) for read in a.readers}
+    return made, tuple(replace(b, plan=_Rewriting(b.id, tables, held).rewrite(b.plan)) for b in objects)
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class _Arranged:
         return len(self.readers) > 1 and not alike
 
     @property
-    def held(self) -> list[int]:
-        """The columns of the table, in order."""
+    def table_columns(self) -> list[int]:
+        """The columns of the table that the shared object has, in order."""
         return sorted(self.columns)
 
     @property
@@ -123,7 +123,7 @@ class _Arranged:
         table = self.rows.table
         row, first = refs(table.schema), self.readers[0].input
         predicates = first.mfp.predicates if isinstance(first, Mfp) else ()
-        mfp = mfp_of(table.schema, FilterProject(predicates, tuple(row[c] for c in self.held)))
+        mfp = mfp_of(table.schema, FilterProject(predicates, tuple(row[c] for c in self.table_columns)))
         return table if mfp.is_identity else Mfp(table, mfp)
 
 
@@ -222,7 +222,7 @@ class _Shared:
         row = refs(self.built.plan.schema)
         return Get(self.built.id, self.built.plan.schema, tuple(row[self.held.index(c)] for c in sorted(read.keys[0])))
 
-    def place(self, read: TableRead) -> Mapping[int, int]:
+    def object_columns(self, read: TableRead) -> Mapping[int, int]:
         """The column of the object for each column of the input, where the object has it."""
         return {c: self.held.index(of_table) for c, of_table in enumerate(read.place) if of_table in self.held}
 
@@ -235,28 +235,29 @@ class _Rewriting:
     tables: frozenset[GlobalId]
     shared: Mapping[TableRead, _Shared]
 
-    def of(self, plan: Plan) -> Plan:
+    def rewrite(self, plan: Plan) -> Plan:
+        """The plan, in which joins read the shared objects in place of their own copies."""
         match plan:
             case Let():
-                return replace(plan, value=self.of(plan.value), body=self.of(plan.body))
+                return replace(plan, value=self.rewrite(plan.value), body=self.rewrite(plan.body))
             case LetRec():
-                return replace(plan, body=self.of(plan.body))
+                return replace(plan, body=self.rewrite(plan.body))
             case Join():
                 return self._join(plan)
             case Union():
-                return replace(plan, inputs=tuple(map(self.of, plan.inputs)))
+                return replace(plan, inputs=tuple(map(self.rewrite, plan.inputs)))
             case Constant() | Get():
                 return plan
             case _:
-                return replace(plan, input=self.of(plan.input))
+                return replace(plan, input=self.rewrite(plan.input))
 
     def _join(self, join: Join) -> Join:
         reads = {at: r for at, r in _reads(self.object, join, self.tables).items() if r in self.shared}
-        inputs, plan = list(map(self.of, join.inputs)), join.plan
+        inputs, plan = list(map(self.rewrite, join.inputs)), join.plan
         for at, read in reads.items():
             shared = self.shared[read]
             get = shared.get(read)
-            inputs[at], plan = get, _placed(plan, at, get, shared.place(read))
+            inputs[at], plan = get, _placed(plan, at, get, shared.object_columns(read))
         return Join(tuple(inputs), plan)
 
 

@@ -198,7 +198,8 @@ def with_subqueries_in_condition(lower: Lower) -> Lower:
         left, right = (context.lower(child) for child in node.children)
         sides = (SubqueryColumns(left, context), SubqueryColumns(right, context, _FIRST_STAND_IN_RIGHT))
 
-        def taken(node: CatalystNode, *, in_filter: bool) -> CatalystNode:
+        def without_subqueries(node: CatalystNode, *, in_filter: bool) -> CatalystNode:
+            """The condition, with a column of the left or of the right side in place of each subquery."""
             if node.kind in _KINDS:
                 reads = _reads(node)
                 at_left, at_right = (not reads.isdisjoint(side.attributes) for side in (left, right))
@@ -207,9 +208,9 @@ def with_subqueries_in_condition(lower: Lower) -> Lower:
                     unsupported("a subquery about both sides of a join in its condition", hint, _WORDS[node.kind])
                 return sides[at_right].replace_subqueries(node, in_filter=in_filter)
             passed = in_filter and node.kind in ("And", "Or")
-            return replace(node, children=tuple(taken(c, in_filter=passed) for c in node.children))
+            return replace(node, children=tuple(without_subqueries(c, in_filter=passed) for c in node.children))
 
-        fields = {**node.fields, "condition": taken(condition, in_filter=True)}
+        fields = {**node.fields, "condition": without_subqueries(condition, in_filter=True)}
         children = tuple(CatalystNode(LOWERED, {"lowered": side.rows}, ()) for side in sides)
         made = lower(replace(node, fields=fields, children=children), context)
         return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
@@ -255,12 +256,14 @@ def _expressions_in(node: CatalystNode, name: str) -> tuple[CatalystNode, ...]:
 
 
 def _in_aggregates(take: Callable[[CatalystNode], CatalystNode]) -> Callable[[CatalystNode], CatalystNode]:
-    def taken(node: CatalystNode) -> CatalystNode:
+    """The function that applies `take` to each aggregate expression of a tree."""
+
+    def rewritten(node: CatalystNode) -> CatalystNode:
         if node.kind == "AggregateExpression":
             return take(node)
-        return replace(node, children=tuple(taken(c) for c in node.children))
+        return replace(node, children=tuple(rewritten(c) for c in node.children))
 
-    return taken
+    return rewritten
 
 
 def _boolean(value: str | None) -> CatalystNode:

@@ -188,7 +188,7 @@ def _check_sizes(tree: ParseTree) -> None:
         at = 0 if name == "space" else 1
         size = arguments[at].text if len(arguments) > at else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MAX[name]
-        if name == "repeat" and not _DIGITS.fullmatch(size) and not any(phrase.span.within(t) for t in tables):
+        if name == "repeat" and not _DIGITS.fullmatch(size) and not any(phrase.span.is_within(t) for t in tables):
             small = True
         if not small or any(_GROWING.search(a.text) for a in arguments):
             message = (

@@ -87,7 +87,7 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft:
     query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view, request.dialect)
     hir = optimise(query.lowered.hir)
     draft.objects += [*query.objects, (GlobalId(prefix), hir)]
-    draft.views[view.name.lower()] = PlannedView(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
+    draft.views[view.name.lower()] = PlannedView(_view_relation(view.name, GlobalId(prefix), query.lowered, hir), hir)
 
 
 def _lower_view(tree: CatalystNode, context: Context) -> Lowered:
@@ -96,6 +96,7 @@ def _lower_view(tree: CatalystNode, context: Context) -> Lowered:
     return lowered
 
 
-def _known(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> NamedRelation:
+def _view_relation(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> NamedRelation:
+    """The relation that later views read for a view that is planned."""
     columns = tuple(Column(n, c.type, c.nullable) for n, c in zip(lowered.names, hir.schema, strict=True))
     return NamedRelation(VIEW_LEAF + name, built_as, columns, unique_keys(hir), is_monotonic(hir))

@@ -67,8 +67,8 @@ class PartLowering:
     objects: Objects = field(default_factory=list)
     taken: int = 0
 
-    def part(self, sql: str, scope: NameScope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
-        """The lowered part, and the objects that only this part reads."""
+    def lower_part(self, sql: str, scope: NameScope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
+        """Lower the SQL of one part. Returns it, and the objects that only this part reads."""
         taken = self.taken
         part = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
         self.taken += part.taken
@@ -131,13 +131,13 @@ def _lower_with_recursive(block: RecursiveBlock, scope: NameScope, parts: PartLo
         if parts.reads(item.query, item.plain_name.lower()):
             hir, names = _lower_recursive_query(item, scope, parts)
         else:
-            lowered, made = parts.part(item.query, scope)
+            lowered, made = parts.lower_part(item.query, scope)
             parts.objects += made
             hir, names = lowered.hir, _column_names(item, lowered.names)
         id = parts.new_object(hir)
         built = parts.objects[-1][1]
         scope = _add_name(scope, _named_relation(item, id, names, built.schema, unique_keys(built)))
-    lowered, made = parts.part(block.body, scope, lower)
+    lowered, made = parts.lower_part(block.body, scope, lower)
     parts.objects += made
     return lowered
 
@@ -151,11 +151,11 @@ def _lower_recursive_query(item: WithQuery, scope: NameScope, parts: PartLowerin
             f"{item.plain_name} reads itself in all of its parts: add a part that does not, with UNION or UNION ALL"
         )
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
-    anchor, _ = parts.part(first, scope)
+    anchor, _ = parts.lower_part(first, scope)
     names, id = _column_names(item, anchor.names), parts.new_id(item)
     schema = anchor.hir.schema
     while True:
-        lowered, made = parts.part(item.query, _add_name(scope, _named_relation(item, id, names, schema)))
+        lowered, made = parts.lower_part(item.query, _add_name(scope, _named_relation(item, id, names, schema)))
         found = lowered.hir.schema
         for name, declared, made_type in zip(names, schema, found, strict=True):
             if declared.type != made_type.type:
@@ -186,14 +186,14 @@ def _lower_mutually_recursive(
         scope = _add_name(scope, _named_relation(item, id, tuple(c.name for c in of), schema))
     inside, bindings = set(ids), list[Binding]()
     for item, id, of in zip(block.items, ids, declared, strict=True):
-        lowered, made = parts.part(item.query, scope)
+        lowered, made = parts.lower_part(item.query, scope)
         bindings += [Binding(name, hir) for name, hir in _split_objects(made, inside, parts)]
         value = _cast_to_declared(item, lowered, of)
         limit = block.limit
         bindings.append(
             Binding(id, optimise(value), limit.iterations if limit else None, limit is not None and limit.returns)
         )
-    lowered, made = parts.part(block.body, scope, lower)
+    lowered, made = parts.lower_part(block.body, scope, lower)
     hir = lowered.hir
     for name, shared in reversed(_split_objects(made, inside, parts)):
         hir = LetRec((Binding(name, shared),), hir)

@@ -28,22 +28,23 @@ def with_nullability(node: Hir) -> Hir:
     """The same plan with the right nullability in every expression."""
     node = with_inputs(node, tuple(map(with_nullability, inputs_of(node))))
     if isinstance(node, Project):
-        return replace(node, exprs=_over(node.exprs, columns(node.input)))
+        return replace(node, exprs=_with_nullability(node.exprs, columns(node.input)))
     if isinstance(node, Filter):
-        return replace(node, predicates=_over(node.predicates, columns(node.input)))
+        return replace(node, predicates=_with_nullability(node.predicates, columns(node.input)))
     if isinstance(node, Join):
-        return replace(node, predicates=_over(node.predicates, columns(node)))
+        return replace(node, predicates=_with_nullability(node.predicates, columns(node)))
     if isinstance(node, Match):
         both = Join((node.left, node.right))
-        return replace(node, predicates=_over(node.predicates, columns(both)))
+        return replace(node, predicates=_with_nullability(node.predicates, columns(both)))
     if isinstance(node, FlatMap):
-        return replace(node, arguments=_over(node.arguments, columns(node.input)))
+        return replace(node, arguments=_with_nullability(node.arguments, columns(node.input)))
     if isinstance(node, Aggregate):
         row = columns(node.input)
-        return replace(node, keys=_over(node.keys, row), values=_over(node.values, row))
+        return replace(node, keys=_with_nullability(node.keys, row), values=_with_nullability(node.values, row))
     return node
 
 
-def _over(exprs: tuple[ScalarExpr, ...], row: tuple[ColumnRef, ...]) -> tuple[ScalarExpr, ...]:
+def _with_nullability(exprs: tuple[ScalarExpr, ...], row: tuple[ColumnRef, ...]) -> tuple[ScalarExpr, ...]:
+    """The expressions over a row, whose columns' nullability they take."""
     by = dict(enumerate(row))
     return tuple(substitute_with_nullability(e, by) for e in exprs)

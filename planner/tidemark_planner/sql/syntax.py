@@ -32,7 +32,8 @@ class TextSpan:
     line: int
     column: int
 
-    def within(self, other: TextSpan) -> bool:
+    def is_within(self, other: TextSpan) -> bool:
+        """Whether the other span has all characters of this one."""
         return other.start <= self.start and self.end <= other.end
 
 
@@ -127,14 +128,14 @@ class ParseTree:
 
     def phrases(self, rule: str) -> Iterator[Phrase]:
         """Every non-empty phrase of the rule, in the order of the text."""
-        for context in self._found(rule):
+        for context in self._find_nodes(rule):
             phrase = _phrase(context)
             if phrase.text:
                 yield phrase
 
     def tokens(self, name: str) -> Iterator[Phrase]:
         """Every keyword of this name (`OVER`)."""
-        for node in self._found(name) if name in self.upper else ():
+        for node in self._find_nodes(name) if name in self.upper else ():
             token = node.getSymbol()
             start, text = token.getStartIndex(), token.getText()
             span = TextSpan(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
@@ -144,7 +145,7 @@ class ParseTree:
         """Every call of one of these functions: its name, its span, its arguments."""
         if not any(name.upper() in self.upper for name in names):
             return
-        for context in self._found("functionName"):
+        for context in self._find_nodes("functionName"):
             called, phrase = context.getParent(), _phrase(context)
             if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
                 arguments = called.functionArgument()
@@ -152,7 +153,7 @@ class ParseTree:
 
     def table_calls(self, name: str) -> Iterator[TableCall]:
         """Every call of the function in a FROM clause."""
-        for context in self._found("tableFunctionCall"):
+        for context in self._find_nodes("tableFunctionCall"):
             if context.functionName().getText().lower().strip("`") == name:
                 given = context.functionTableArgument()
                 arguments = tuple(given.get(at).getText() for at in range(given.size()))
@@ -161,13 +162,13 @@ class ParseTree:
 
     def casts(self, keyword: str) -> Iterator[tuple[Phrase, TextSpan]]:
         """Every cast by this keyword: the keyword, and the span of the cast."""
-        for token, node in zip(self.tokens(keyword), self._found(keyword), strict=True):
+        for token, node in zip(self.tokens(keyword), self._find_nodes(keyword), strict=True):
             if token.parent == "CastContext":
                 yield token, _phrase(node.getParent()).span
 
     def likes(self) -> Iterator[tuple[list[Phrase], Phrase | None]]:
         """Every LIKE or ILIKE with ESCAPE, or with several patterns: the patterns, and the escape character."""
-        for context in self._found("predicate"):
+        for context in self._find_nodes("predicate"):
             escape = get_field(context, "escapeChar")
             if escape is not None:
                 yield [_phrase(get_field(context, "pattern"))], _phrase(escape)
@@ -178,7 +179,7 @@ class ParseTree:
     def relations(self) -> list[RelationName]:
         """Every relation that is read."""
         found = []
-        for context in self._found("identifierReference"):
+        for context in self._find_nodes("identifierReference"):
             phrase, table = _phrase(context), context.getParent().getParent()
             if _name_of(table) == "TableNameContext":
                 aliased = bool(table.tableAlias().getText())
@@ -191,7 +192,7 @@ class ParseTree:
 
     def typed_literals(self) -> Iterator[TypedLiteral]:
         """Every literal behind a type word. Comments may stand between both, and escapes in the literal."""
-        for context in self._found("literalType"):
+        for context in self._find_nodes("literalType"):
             whole = context.getParent()
             text = whole.singleStringLitWithoutMarker().getText()
             yield TypedLiteral(_phrase(context), text, self.unescaped(text), _phrase(whole).span)
@@ -200,7 +201,7 @@ class ParseTree:
         """The value of a string literal."""
         return str(self._unescaped(literal, False))
 
-    def _found(self, name: str) -> list[JavaObject]:
+    def _find_nodes(self, name: str) -> list[JavaObject]:
         """Every node of the rule or keyword. (A Java iterator ends with an exception, which is slow across py4j.)"""
         nodes = self._find(self._tree, f"//{name}", self._parser).toArray()
         return [nodes[at] for at in range(len(nodes))]

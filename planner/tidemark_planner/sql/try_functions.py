@@ -82,4 +82,4 @@ def _marked_operand(node: CatalystNode, what: str) -> CatalystNode | None:
 
 
 def _is_within(span: TextSpan, others: list[TextSpan]) -> bool:
-    return any(span.within(o) for o in others)
+    return any(span.is_within(o) for o in others)

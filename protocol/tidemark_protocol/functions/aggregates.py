@@ -62,7 +62,8 @@ def _average(argument: SqlType) -> SqlType | None:
     return DOUBLE if argument.is_numeric else None
 
 
-def _same(argument: SqlType) -> SqlType | None:
+def _non_interval_type(argument: SqlType) -> SqlType | None:
+    """The type of the argument, as that of the result; None of an interval, which the aggregate does not take."""
     return None if argument.name in INTERVAL_TYPES else argument
 
 
@@ -78,7 +79,9 @@ def _list(argument: SqlType) -> SqlType | None:
     return None if argument.name in INTERVAL_TYPES else SqlType.array(argument)
 
 
-def _whole(argument: SqlType) -> SqlType | None:
+def _integral_type(argument: SqlType) -> SqlType | None:
+    """The type of the argument, as that of the result; None of other than integers, which the aggregate does not
+    take."""
     return argument if argument.is_integral else None
 
 
@@ -92,15 +95,15 @@ _ENTRIES = (
     AggregateFunction("avg", ACCUMULABLE, _average),
     *(AggregateFunction(n, ACCUMULABLE, _double) for n in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")),
     *(AggregateFunction(n, ACCUMULABLE, _of_pair) for n in ("covar_samp", "covar_pop", "corr")),
-    *(AggregateFunction(n, HIERARCHICAL, _same, distinct=False) for n in ("min", "max")),
-    AggregateFunction("first", BASIC, _same, ordered=True, distinct=False),
+    *(AggregateFunction(n, HIERARCHICAL, _non_interval_type, distinct=False) for n in ("min", "max")),
+    AggregateFunction("first", BASIC, _non_interval_type, ordered=True, distinct=False),
     AggregateFunction("string_agg", BASIC, _text, (STRING,), ordered=True),
     AggregateFunction("array_agg", BASIC, _list, ordered=True, never_null=True),
-    AggregateFunction("mode", BASIC, _same, ordered=True),
+    AggregateFunction("mode", BASIC, _non_interval_type, ordered=True),
     AggregateFunction("percentile_cont", BASIC, _double, (DOUBLE,), ordered=True),
-    AggregateFunction("percentile_disc", BASIC, _same, (DOUBLE,), ordered=True),
+    AggregateFunction("percentile_disc", BASIC, _non_interval_type, (DOUBLE,), ordered=True),
     *(AggregateFunction(n, BASIC, _double) for n in ("skewness", "kurtosis")),
-    *(AggregateFunction(n, BASIC, _whole) for n in ("bit_and", "bit_or", "bit_xor")),
+    *(AggregateFunction(n, BASIC, _integral_type) for n in ("bit_and", "bit_or", "bit_xor")),
 )
 AGGREGATES: dict[str, AggregateFunction] = {f.name: f for f in _ENTRIES}
 

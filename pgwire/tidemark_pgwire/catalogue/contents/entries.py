@@ -65,10 +65,10 @@ class RelationEntry:
     @property
     def shown_name(self) -> str:
         """The name that `oid::regclass` prints: the shortest name that SQL takes."""
-        return self.shown(self.name)
+        return self.qualified_name(self.name)
 
-    def shown(self, name: str) -> str:
-        """A name of its schema, with the schema where it is needed."""
+    def qualified_name(self, name: str) -> str:
+        """A name of the relation's schema, quoted, with the schema where the search path does not have it."""
         alone = self.relation.namespace == "public" or _is_short(self.relation)
         return quoted(name) if alone else f"{quoted(self.relation.namespace)}.{quoted(name)}"
 

@@ -36,7 +36,7 @@ def _classes(contents: CatalogueContents) -> Pairs:
     for entry in contents.entries:
         yield entry.oid, entry.shown_name
         for index in entry.indexes:
-            yield index.oid, entry.shown(index.name)
+            yield index.oid, entry.qualified_name(index.name)
 
 
 def _class_oids(contents: CatalogueContents) -> Pairs:

@@ -81,8 +81,8 @@ _TYPE_NAME = """CASE
     ELSE coalesce(getvariable('types')[k], '???') END"""
 
 
-def _shown(lookup: str) -> CatalogueFunction:
-    """An oid as its name, as `oid::regclass` prints it."""
+def _oid_text_macro(lookup: str) -> CatalogueFunction:
+    """The function that gives the name of an oid, as `oid::regclass` prints it."""
     body = f"CASE WHEN k = 0 THEN '-' ELSE coalesce(getvariable('{lookup}')[k], k::VARCHAR) END"
     return _macro("text", f"(k) AS {body}", lookups=lookup)
 
@@ -125,11 +125,11 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "to_regnamespace": _lookup("regnamespace", "schema_oids"),
     "to_regrole": _lookup("regrole", "role_oids"),
     "to_regproc": _lookup("regproc", "function_oids"),
-    "show_regclass": _shown("classes"),
-    "show_regtype": _shown("types"),
-    "show_regproc": _shown("functions"),
-    "show_regnamespace": _shown("schemas"),
-    "show_regrole": _shown("roles"),
+    "show_regclass": _oid_text_macro("classes"),
+    "show_regtype": _oid_text_macro("types"),
+    "show_regproc": _oid_text_macro("functions"),
+    "show_regnamespace": _oid_text_macro("schemas"),
+    "show_regrole": _oid_text_macro("roles"),
     # what is visible without its schema
     "pg_table_is_visible": _lookup("bool", "visible"),
     "pg_type_is_visible": _lookup("bool", "visible_types"),

@@ -243,9 +243,10 @@ class Typing:
             return _element(self.type_of(node.this, scope))
         if isinstance(node, exp.In):
             return self._in(node, scope)
-        return self._other(node, scope)
+        return self._inferred_type(node, scope)
 
-    def _other(self, node: exp.Expression, scope: SelectScope) -> str:
+    def _inferred_type(self, node: exp.Expression, scope: SelectScope) -> str:
+        """The type of an expression that no rule of its own covers: that of its kind, or of its first operand."""
         if isinstance(node, exp.Literal):
             return UNKNOWN if node.is_string else _number(node.name)
         if isinstance(node, exp.Null | exp.Parameter | exp.ByteString):

@@ -200,7 +200,7 @@ def _name_columns(tree: exp.Expression, columns: Sequence[tuple[str, str]]) -> N
         query.set("expressions", [one for each in query.expressions for one in _without_star(each)])
         for each in query.expressions:
             if isinstance(each, exp.Alias) and each.this.meta.get(TYPE) in REGISTERED:
-                each.set("this", _shown(each.this))
+                each.set("this", _oid_as_text(each.this))
 
 
 def _without_star(node: exp.Expression) -> list[exp.Expression]:
@@ -225,8 +225,8 @@ def _outermost(tree: exp.Expression) -> list[exp.Select]:
     return [tree] if isinstance(tree, exp.Select) else []
 
 
-def _shown(node: exp.Expression) -> exp.Expression:
-    """The text of an oid that prints as a name."""
+def _oid_as_text(node: exp.Expression) -> exp.Expression:
+    """The oid's cast to text, where the oid prints as a name."""
     cast = exp.Cast(this=node, to=exp.DataType.build("text"))
     cast.meta[TYPE] = "text"
     return cast

@@ -31,12 +31,13 @@ logging.getLogger("sqlglot").disabled = True  # it would log statements
 
 def _parsed(text: str) -> exp.Expression | str:
     """The tree, which is not to be changed; or why there is none."""
-    return _kept(text) if len(text) <= PARSED_MAX else _read_text(text)
+    return _read_cached(text) if len(text) <= PARSED_MAX else _read_text(text)
 
 
 @lru_cache(maxsize=32)
-def _kept(text: str) -> exp.Expression | str:
-    """A statement is described and answered, mostly."""
+def _read_cached(text: str) -> exp.Expression | str:
+    """The parsed statement, or the message of its error. Most statements are described and then answered, so they are
+    kept."""
     return _read_text(text)
 
 

@@ -33,10 +33,12 @@ class _Pairs:
         self._values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
         self._also = not_null_conditions(*self._values)
 
-    def both(self, name: str) -> ScalarExpr:
+    def pair_aggregate(self, name: str) -> ScalarExpr:
+        """The aggregate of this name, of the pairs."""
         return self._site.aggregate(name, as_struct(self._values), *self._also)
 
-    def of(self, name: str, at: int) -> ScalarExpr:
+    def value_aggregate(self, name: str, at: int) -> ScalarExpr:
+        """The aggregate of this name, of the first values (`at` = 0) or of the second ones."""
         return self._site.aggregate(name, self._values[at], *self._also)
 
     def count(self) -> ScalarExpr:
@@ -53,25 +55,27 @@ def _slope(site: AggregateSite) -> ScalarExpr:
 
 
 def _slope_of(pairs: _Pairs) -> ScalarExpr:
-    return call("try_divide", (pairs.both("covar_pop"), pairs.of("var_pop", 1)), DOUBLE)
+    return call("try_divide", (pairs.pair_aggregate("covar_pop"), pairs.value_aggregate("var_pop", 1)), DOUBLE)
 
 
 def _intercept(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
-    return _computed("-", pairs.of("avg", 0), _computed("*", _slope_of(pairs), pairs.of("avg", 1)))
+    return _computed(
+        "-", pairs.value_aggregate("avg", 0), _computed("*", _slope_of(pairs), pairs.value_aggregate("avg", 1))
+    )
 
 
 def _r2(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
-    flat = [call("=", (pairs.of("var_pop", at), _ZERO), BOOLEAN) for at in (0, 1)]
-    corr = pairs.both("corr")
+    flat = [call("=", (pairs.value_aggregate("var_pop", at), _ZERO), BOOLEAN) for at in (0, 1)]
+    corr = pairs.pair_aggregate("corr")
     known = (flat[1], Literal(None, DOUBLE), flat[0], Literal("1.0", DOUBLE), _computed("*", corr, corr))
     return call("case", known, DOUBLE)
 
 
 def _sum_of_products(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
-    return _computed("*", pairs.count(), pairs.both("covar_pop"))
+    return _computed("*", pairs.count(), pairs.pair_aggregate("covar_pop"))
 
 
 def _sum_of_squares(site: AggregateSite) -> ScalarExpr:
