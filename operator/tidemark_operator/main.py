@@ -231,7 +231,7 @@ def _work(
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
         ("introspection sources", IntrospectionFeed(context).run()),
-        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, context.kube.namespaces)),
+        ("watches", watch(operator.observed, operator.request_resync, options.kubeconfig, context.kube.namespaces)),
         ("certificates", context.peers.run()),
         *(
             [("namespaces", namespace_access.stays(context.kube, options.namespaces))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tidemark_operator.certificates.authority import Authority, first
+from tidemark_operator.certificates.authority import Authority, steady_authority
 from tidemark_operator.certificates.issue import KeyPair, issue, new_authority
 from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_protocol.tls.folder import AUTHORITIES, CERTIFICATE, KEY, CertificateFolder, Material
@@ -65,7 +65,7 @@ class MemoryStore:
 
 
 def authority(now_ms: int) -> Authority:
-    return first(now_ms, new_authority)
+    return steady_authority(now_ms, new_authority)
 
 
 def material(signer: KeyPair, identity: Identity, now_ms: int, trusts: bytes | None = None) -> Material:

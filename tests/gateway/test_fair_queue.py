@@ -260,7 +260,7 @@ def test_the_place_is_the_order_in_which_requests_are_granted() -> None:
         waiting = [asyncio.create_task(waits()) for _ in range(40)]
         await asyncio.sleep(0)
         requests = [(caller, request) for caller, line in queue._waiting.items() for request in line]
-        by_place = sorted(requests, key=lambda each: int(queue._place(*each).split()[1]))
+        by_place = sorted(requests, key=lambda each: int(queue._describe_place(*each).split()[1]))
         futures = [request[1] for _, request in by_place]
         ended = list[int]()
         for at, future in enumerate(futures):

@@ -45,7 +45,7 @@ def answer(sql: str) -> list[dict[str, Any]]:
     assert isinstance(query, OperatorQuery)
     rows = asyncio.run(query.answer())
     table = pa.ipc.open_stream(rows.data).read_all()
-    assert (rows.row_count, table.column_names) == (table.num_rows, [column.name for column in query.shown])
+    assert (rows.row_count, table.column_names) == (table.num_rows, [column.name for column in query.answer_columns])
     return table.to_pylist()
 
 

@@ -159,12 +159,12 @@ def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
     """Nobody may have asked when it answered again; who is asked without a pause finds one absence."""
     away = Outage()
     moments = (0.0, 1.0, 1.0 + FORGET_SECONDS, 100.0, 101.0)
-    assert [away.found(at, at) for at in moments] == [0.0, 1.0, 1.0 + FORGET_SECONDS, 0.0, 1.0]
+    assert [away.record(at, at) for at in moments] == [0.0, 1.0, 1.0 + FORGET_SECONDS, 0.0, 1.0]
     away.ended()
-    assert away.found(102.0, 102.0) == 0.0
+    assert away.record(102.0, 102.0) == 0.0
 
 
 def test_a_question_that_takes_long_to_fail_is_of_the_same_absence() -> None:
     """What counts is when it was asked: nobody has found the planner there since."""
     away = Outage()
-    assert [away.found(at, at + 7.0) for at in (0.0, 7.5, 15.0)] == [0.0, 7.5, 15.0]
+    assert [away.record(at, at + 7.0) for at in (0.0, 7.5, 15.0)] == [0.0, 7.5, 15.0]

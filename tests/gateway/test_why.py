@@ -9,7 +9,7 @@ import pytest
 from tests.controller.harness import EMPTY, at
 from tidemark_operator.controller.reports.catch_up import catch_up
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, why
+from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, find_causes
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
@@ -28,7 +28,7 @@ def view(name: str, write: int, inputs: tuple[str, ...], *replicas: ReplicaSnaps
 
 def reason(name: str, *seen: RelationSnapshot) -> tuple[str, str]:
     """The last thing on the way: what it is, and what is said of it."""
-    (cause,) = why(name, {s.name: s for s in seen})
+    (cause,) = find_causes(name, {s.name: s for s in seen})
     while held := [below for below in cause.because if below.holds]:
         (cause,) = held
     return cause.subject, cause.says
@@ -132,7 +132,7 @@ def test_a_view_that_is_refreshed_says_when(
     upper = write if "everything" in message else write + 300_000
     on = ReplicaSnapshot("r1", at(read), at(read), at(write), True)
     seen = RelationSnapshot("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)
-    (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", upper)})
+    (cause,) = find_causes("v", {"v.v": seen, "s.t": table("s.t", upper)})
 
     assert cause.says.startswith(message)
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
@@ -156,7 +156,7 @@ def test_a_refreshed_view_that_is_behind_says_why(
     on = ReplicaSnapshot("r1", input_at, input_at, table_at, read is not None)
     end = None if until is None else Time(until)
     seen = RelationSnapshot("v.v", "materializedView", table_at, ("s.t",), (on,), refresh=HOURLY, until=end)
-    (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", 4_500_000)})
+    (cause,) = find_causes("v", {"v.v": seen, "s.t": table("s.t", 4_500_000)})
 
     assert cause.says.endswith(message)
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
@@ -181,7 +181,7 @@ def test_a_view_without_replicas_says_so() -> None:
 
 def test_a_finished_relation_is_held_back_by_nothing() -> None:
     """Nothing is marked."""
-    (cause,) = why("v", {"v.v": RelationSnapshot("v.v", "index", EMPTY)})
+    (cause,) = find_causes("v", {"v.v": RelationSnapshot("v.v", "index", EMPTY)})
     assert (cause.holds, cause.because) == (False, ())
 
 
@@ -194,8 +194,8 @@ def test_a_task_that_reads_itself_comes_to_an_end() -> None:
         for name in (f"a{level}.x", f"b{level}.x"):
             seen[name] = view(name, 100, (below, other), replica("r1", 100))
 
-    assert why("task", seen)[0].holds
-    assert size(why("a59", seen)[0]) < 1000
+    assert find_causes("task", seen)[0].holds
+    assert size(find_causes("a59", seen)[0]) < 1000
 
 
 def size(cause: Cause) -> int:
@@ -205,4 +205,4 @@ def size(cause: Cause) -> int:
 def test_a_name_of_nothing_is_refused() -> None:
     """By name."""
     with pytest.raises(QueryRefused, match="no Dataflow, DataSource, export or table nowhere"):
-        why("nowhere", {})
+        find_causes("nowhere", {})

@@ -37,7 +37,7 @@ from tidemark_operator.handlers.revisions.revision_marks import promote, roll_fo
 from tidemark_operator.handlers.revisions.takeover import obstacle_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
-from tidemark_operator.planning.assemble import at
+from tidemark_operator.planning.assemble import with_as_of
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, view_shards
 from tidemark_operator.resources.conditions.dataflow import Planning
 from tidemark_protocol.frontier import Frontier
@@ -239,7 +239,7 @@ class Operator:
         kind, export = ("index", "i") if spec.kind == "index" else ("materializedView", "v")
         exports = (PlannedExport(export, kind, description.objects[0].id, COLUMNS, (0,)),)
         digest = Digest(f"{name} {number}")
-        revision = DataflowRevision(at(description, as_of), exports, reads, digest, number, spec.digest)
+        revision = DataflowRevision(with_as_of(description, as_of), exports, reads, digest, number, spec.digest)
         return ActiveRevision(f"{name}-r{number}", number, 1, spec.digest, revision)
 
     def _allow(self, mark: ActiveRevision) -> None:

@@ -80,12 +80,12 @@ class Registry:
         self._dataflows.pop(key, None)
         self._readers.forget(key)
 
-    def known(self) -> list[Key]:
-        """Every object that is remembered, whether or not it still exists."""
+    def known_keys(self) -> list[Key]:
+        """The key of every object that is remembered, whether or not the object still exists."""
         return [*self._sources, *self._dataflows]
 
-    def waiting(self) -> list[Key]:
-        """DataSources without tables, and Dataflows without an active revision."""
+    def waiting_keys(self) -> list[Key]:
+        """The keys of the DataSources without tables, and of the Dataflows without an active revision."""
         unpinned = [key for key, source in self._sources.items() if source.pinned is None]
         return unpinned + [key for key, dataflow in self._dataflows.items() if dataflow.active is None]
 

@@ -25,9 +25,9 @@ def taken_away(state: DataflowState) -> frozenset[GlobalId]:
     return state.active.revision.provided - state.pending.mark.revision.provided
 
 
-def needed(state: DataflowState) -> frozenset[GlobalId]:
-    """The collections that its active revision imports. A revision that ended needs nothing, once its pending one is
-    given up."""
+def needed_imports(state: DataflowState) -> frozenset[GlobalId]:
+    """The collections that the active revision of a Dataflow imports. A revision that ended needs nothing, once its
+    pending one is given up."""
     if state.active is None or (state.has_ended and state.pending is None):
         return frozenset()
     return state.active.revision.imported
@@ -39,14 +39,14 @@ def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[Dat
     members = [root]
     for member in members:
         gone = taken_away(member)
-        members += [d for d in dataflows if d not in members and needed(d) & gone]
+        members += [d for d in dataflows if d not in members and needed_imports(d) & gone]
     return members
 
 
 def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> ReplacementId | None:
     """The replacement that takes away what the active revision imports. The first by name of several: the others wait
     for it."""
-    mine = needed(state)
+    mine = needed_imports(state)
     others = [d for d in dataflows if d is not state and d.pending is not None]
     found = [d.pending.together for d in others if d.pending is not None and mine & taken_away(d)]
     return min(found, key=lambda t: t.dataflow, default=None)

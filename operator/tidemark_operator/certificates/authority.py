@@ -50,7 +50,7 @@ class Authority:
         return b"".join([self.signer.certificate, *(other for other in others if other)])
 
 
-def first(now_ms: int, make: Callable[[int], KeyPair]) -> Authority:
+def steady_authority(now_ms: int, make: Callable[[int], KeyPair]) -> Authority:
     """A new authority, STEADY. `make`: makes its certificate and key."""
     return Authority(AuthorityStep.STEADY, now_ms, make(now_ms))
 
@@ -67,7 +67,7 @@ def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int
     newest = signer if authority.successor is None else validity(authority.successor.certificate)
     if not newest.holds(now_ms):
         # expired: no holder trusts it any more, so a new authority needs no introduction
-        return first(now_ms, make)
+        return steady_authority(now_ms, make)
     if authority.successor is not None:
         if spread or not signer.holds(now_ms):
             return Authority(AuthorityStep.REPLACING, now_ms, authority.successor, former=authority.signer.certificate)

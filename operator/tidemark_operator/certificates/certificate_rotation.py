@@ -68,7 +68,7 @@ class CertificateRotation:
     @property
     def step(self) -> AuthorityStep:
         """The authority's present step."""
-        return self._known.authority.step
+        return self._current.authority.step
 
     def material(self) -> Material:
         """The operator's own certificate and trusted authorities, for the next connection; in memory only."""
@@ -80,7 +80,7 @@ class CertificateRotation:
 
     def _in_memory(self, identity: Identity, hosts: Sequence[str] = ()) -> Material:
         own = self._own.get(identity)
-        own = leaves.renewed(own, identity, self._known.authority, self._clock(), hosts) or own
+        own = leaves.renewed(own, identity, self._current.authority, self._clock(), hosts) or own
         assert own is not None, "renewed() returns None for existing files only"
         self._own[identity] = own
         return own.material
@@ -99,7 +99,7 @@ class CertificateRotation:
                 self._written = _Written(authorities.from_files(kept.bag), kept)
                 return
             try:
-                made = authorities.first(self._clock(), new_authority)
+                made = authorities.steady_authority(self._clock(), new_authority)
                 await self._store.create(_AUTHORITY, authorities.to_files(made))
                 LOG.info("created a new authority for certificates")
             except WriteConflict:
@@ -120,7 +120,7 @@ class CertificateRotation:
         if holder is None or holder.identity != identity:
             holder = self._holders[place.key] = _Holder(place, identity)
         now = self._clock()
-        fine = holder.leaf is not None and leaves.renewed(holder.leaf, identity, self._known.authority, now) is None
+        fine = holder.leaf is not None and leaves.renewed(holder.leaf, identity, self._current.authority, now) is None
         if not fine or now - holder.verified_ms >= VERIFY_MS:
             await self._ensure(holder)
 
@@ -154,17 +154,18 @@ class CertificateRotation:
             changed = self._changed_ms
             await self.start()
             self._changed_ms = max(changed, self._clock())
-        elif kept.version != self._known.kept.version:
+        elif kept.version != self._current.kept.version:
             self._written = _Written(authorities.from_files(kept.bag), kept)
             self._changed_ms = self._clock()
 
     @property
-    def _known(self) -> _Written:
+    def _current(self) -> _Written:
+        """What the Secret held when it was last written or read; `start()` must be called first."""
         assert self._written is not None, "start() must be called first"
         return self._written
 
     async def _advance(self) -> None:
-        authority, kept = self._known.authority, self._known.kept
+        authority, kept = self._current.authority, self._current.kept
         now = self._clock()
         since = max(authority.since_ms, self._changed_ms)
         spread = all(holder.leaf is not None for holder in self._holders.values()) and now - since >= SPREAD_MS
@@ -197,7 +198,7 @@ class CertificateRotation:
                 self._holders.pop(holder.place.key, None)
                 raise
             leaf = leaves.from_files(kept.bag) if kept else None
-            better = leaves.renewed(leaf, holder.identity, self._known.authority, self._clock())
+            better = leaves.renewed(leaf, holder.identity, self._current.authority, self._clock())
             if better is None:
                 holder.leaf, holder.verified_ms = leaf, self._clock()
                 return

@@ -22,7 +22,7 @@ async def diagnose(address: str, peer: Identity, authorities: bytes) -> str:
     """The fault of the certificate at the address; empty: it has none, or no process listens there."""
     try:
         async with asyncio.timeout(SECONDS):
-            shown = await _shown(address, peer, authorities)
+            shown = await _presented_uris(address, peer, authorities)
     except ssl.SSLCertVerificationError as error:
         return f"{peer} presented a certificate that is not trusted: {error.verify_message}"
     except ssl.SSLError as error:
@@ -36,8 +36,8 @@ async def diagnose(address: str, peer: Identity, authorities: bytes) -> str:
     return f"{peer} presented a certificate for {', '.join(map(_named, shown)) or 'no name'}"
 
 
-async def _shown(address: str, peer: Identity, authorities: bytes) -> list[str]:
-    """The URIs of the valid certificate at the address; raises ssl.SSLError, OSError."""
+async def _presented_uris(address: str, peer: Identity, authorities: bytes) -> list[str]:
+    """The URIs of the valid certificate that the address presents. Raises ssl.SSLError, OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(cadata=authorities.decode("ascii"))

@@ -30,19 +30,21 @@ class SecretStore:
         self._kube, self._namespace = kube, namespace
 
     async def load(self, place: SecretLocation) -> StoredFiles | None:
-        body = await self._kube.get(SECRETS, self._where(place), place.name)
+        body = await self._kube.get(SECRETS, self._namespace_of(place), place.name)
         return None if body is None else parse_secret(place, body)
 
     async def create(self, place: SecretLocation, bag: Files) -> None:
         try:
-            await self._kube.create(SECRETS, self._where(place), build_secret(place, bag, await self._owner(place)))
+            await self._kube.create(
+                SECRETS, self._namespace_of(place), build_secret(place, bag, await self._owner(place))
+            )
         except Conflict as error:
             raise WriteConflict(str(error)) from None
 
     async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         body = build_secret(place, bag, await self._owner(place), kept.version)
         try:
-            await self._kube.replace(SECRETS, self._where(place), place.name, body)
+            await self._kube.replace(SECRETS, self._namespace_of(place), place.name, body)
         except Conflict as error:
             raise WriteConflict(str(error)) from None
         except ApiError as error:
@@ -60,7 +62,8 @@ class SecretStore:
         uid = lease["metadata"]["uid"]
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "name": LEASE, "uid": uid}
 
-    def _where(self, place: SecretLocation) -> str:
+    def _namespace_of(self, place: SecretLocation) -> str:
+        """The namespace of a Secret; the operator's own unless its place names one."""
         return place.namespace or self._namespace
 
 

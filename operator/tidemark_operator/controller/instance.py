@@ -193,8 +193,8 @@ class Instance:
             lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.hydrating)
             self.hydrations.add(replica, [*link.ended(), *lost])
         self.replica_problems.forget(replica)
-        self.excluded.left(replica)
-        self.disconnected.left(replica) if lost_ms is None else self.disconnected.lost(replica, lost_ms)
+        self.excluded.forget(replica)
+        self.disconnected.forget(replica) if lost_ms is None else self.disconnected.mark_lost(replica, lost_ms)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._recipients), *self._reap()]
 

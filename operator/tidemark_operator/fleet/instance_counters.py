@@ -19,8 +19,8 @@ class InstanceCounters:
         self.connects = 0
         self.peeks = Durations()
 
-    def sent(self, commands: Iterable[object]) -> None:
-        """Count commands by type."""
+    def count_commands(self, commands: Iterable[object]) -> None:
+        """Count commands that were sent, by type."""
         self.commands.update(map(type, commands))
 
     def received(self, responses: Iterable[object]) -> None:

@@ -54,8 +54,8 @@ class ReplicaState:
         if self.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = 0, now_ms
 
-    def lost(self, why: str, now_ms: int) -> None:
-        """The connection ended."""
+    def mark_lost(self, why: str, now_ms: int) -> None:
+        """The connection ended at `now_ms` (ms since 1970), for the reason `why`."""
         self.online, self.silent_since_ms, self.last_error = False, now_ms, why
         if not self.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = now_ms, 0

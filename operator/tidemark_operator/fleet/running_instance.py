@@ -358,7 +358,7 @@ class RunningInstance(InstanceFacade):
         if (link := self.core.link(replica, connection)) is None:
             raise OperatorError(f"this is no longer the connection of replica {replica}")
         commands = link.drain()
-        self.counts.sent(commands)
+        self.counts.count_commands(commands)
         return commands
 
     async def wait(self, replica: ReplicaId) -> None:
@@ -401,7 +401,7 @@ class RunningInstance(InstanceFacade):
         found = [shard for shard in description.shards if shard.exists]
         self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(found, now_ms())])
 
-    def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+    def connection_lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         """Implements `ConnectionOwner`."""
         if self.core.link(replica, connection) is None:
             return
@@ -409,7 +409,7 @@ class RunningInstance(InstanceFacade):
         self._disconnect(replica, lost_ms=now_ms())
         self._answered_at = time.monotonic()
         if state := self.replicas.get(replica):
-            state.lost(why, now_ms())
+            state.mark_lost(why, now_ms())
         self._listener.replica_changed(self, replica)
 
     def died(self, replica: ReplicaId) -> bool:
@@ -418,8 +418,8 @@ class RunningInstance(InstanceFacade):
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
             LOG.warning("replica %s/%s died again while it computed %s, which fails now", self.namespace, replica, name)
-            self.answers.fail(name, died.why)
-            self.clients.fail(name, died.why)
+            self.answers.fail(name, died.message)
+            self.clients.fail(name, died.message)
         return died.computed
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
@@ -430,7 +430,7 @@ class RunningInstance(InstanceFacade):
             state.last_error = why
             self._listener.replica_changed(self, replica)
 
-    def at(self, replica: ReplicaId) -> ClientWork:
+    def client_work(self, replica: ReplicaId) -> ClientWork:
         """The client work that the replica is doing; work that waits for an index to hydrate does not count."""
         peeks, begun = self.core.peeks.peeks_of(replica), self.clients.begun(replica)
         uuids = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
@@ -438,7 +438,7 @@ class RunningInstance(InstanceFacade):
 
     def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         if replica in self.core.connected:
-            self._deaths.lost(replica, self.at(replica))
+            self._deaths.connection_lost(replica, self.client_work(replica))
         self.notify(self.core.disconnect(replica, lost_ms))
 
     def _is_asked(self, name: str) -> bool:

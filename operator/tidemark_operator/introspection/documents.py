@@ -50,7 +50,7 @@ def _rows_within(context: ReconcileContext, namespace: str, name: str, sizes: di
     """The rows of a relation, whose size is added to `sizes`; None, and no further row is made, where all of these take
     more than MAX_BYTES."""
     left, made, size = MAX_BYTES - sum(sizes.values()), list[Row](), 0
-    for row in _others(context, namespace, name):
+    for row in _rows_of_others(context, namespace, name):
         size += row_bytes(row)
         sizes[name] = size
         if size > left:
@@ -59,8 +59,8 @@ def _rows_within(context: ReconcileContext, namespace: str, name: str, sizes: di
     return made
 
 
-def _others(context: ReconcileContext, namespace: str, name: str) -> Iterator[Row]:
-    """The rows without those of tables of introspection."""
+def _rows_of_others(context: ReconcileContext, namespace: str, name: str) -> Iterator[Row]:
+    """The rows of a relation, without those about tables of introspection."""
     rows = rows_of(context, namespace, name)
     if name not in ("frontiers", "tables"):
         return rows

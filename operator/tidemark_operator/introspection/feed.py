@@ -109,7 +109,7 @@ class IntrospectionFeed:
         if running is None or state.pinned is None or state.ingester is None:
             raise QueryNotReady(f"DataSource {state.key.name} is not ingested any more")
         header = compute_pb2.WriteRowsHeader(ingestion=state.pinned.id, operation="replace", format="json")
-        answer = await send_rows(running, ReplicaId(state.ingester.replica), header, _pieces(body))
+        answer = await send_rows(running, ReplicaId(state.ingester.replica), header, _body_pieces(body))
         return answer.refusal
 
 
@@ -132,6 +132,7 @@ def _moment_at(now: int, namespace: str, tick_ms: int) -> int:
     return now - (now - moment_in_tick(namespace, tick_ms)) % tick_ms
 
 
-async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+async def _body_pieces(body: bytes) -> AsyncIterator[bytes]:
+    """The body in pieces of PIECE_BYTES at most."""
     for start in range(0, len(body), PIECE_BYTES):
         yield body[start : start + PIECE_BYTES]

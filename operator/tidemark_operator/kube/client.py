@@ -235,7 +235,7 @@ class Kube:
     async def _read(self, resource: Resource, namespace: str, name: str = "", query: Query | None = None) -> Body:
         while True:
             try:
-                return await self._at("GET", resource, namespace, name, query=query)
+                return await self._ask_about("GET", resource, namespace, name, query=query)
             except ApiError as error:
                 too_old = error.status == 410 and query and query.get("continue")
                 if not self._patient or not error.is_transient or too_old:
@@ -246,9 +246,9 @@ class Kube:
     async def _write(self, method: str, resource: Resource, *place: str, **request: Any) -> Body:
         if resource != LEASES:
             self.fence()
-        return await self._at(method, resource, *place, **request)
+        return await self._ask_about(method, resource, *place, **request)
 
-    async def _at(self, method: str, resource: Resource, namespace: str, *place: str, **request: Any) -> Body:
+    async def _ask_about(self, method: str, resource: Resource, namespace: str, *place: str, **request: Any) -> Body:
         """Ask about an object, or all of a namespace. An error about a Secret keeps the status line only: the API
         server's text may repeat the Secret's content."""
         try:

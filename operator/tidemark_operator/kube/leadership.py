@@ -49,7 +49,8 @@ class Leadership:
         self.term = 0
 
     @property
-    def where(self) -> str:
+    def lease_name(self) -> str:
+        """The kind, namespace and name of the Lease, for messages."""
         return f"Lease {self._namespace}/{LEASE}"
 
     async def stand_by(self) -> int:
@@ -79,7 +80,7 @@ class Leadership:
                 self._lease = await self._kube.get(LEASES, self._namespace, LEASE)
                 if await self._take(max(term_of(self._lease), above) + 1):
                     return self.term
-        raise LeadershipLost(f"{self.where} cannot be taken: other operators change it again and again")
+        raise LeadershipLost(f"{self.lease_name} cannot be taken: other operators change it again and again")
 
     async def keep(self) -> None:
         """Renew every RENEW_SECONDS, until cancelled; raises LeadershipLost once another operator holds the Lease."""
@@ -90,7 +91,7 @@ class Leadership:
                     await self.renew()
             except (ApiError, TimeoutError) as error:
                 reason = str(error) or f"not renewed within {PATIENCE_SECONDS:.0f} s"
-                LOG.warning("%s: %s", self.where, reason)
+                LOG.warning("%s: %s", self.lease_name, reason)
 
     async def renew(self) -> None:
         """Renew once; raises ApiError, LeadershipLost."""
@@ -105,7 +106,7 @@ class Leadership:
             async with asyncio.timeout(PATIENCE_SECONDS), self._turn:
                 await self._rewrite("")
         except (ApiError, TimeoutError, LeadershipLost) as error:
-            LOG.info("%s cannot be released, it expires instead: %s", self.where, error)
+            LOG.info("%s cannot be released, it expires instead: %s", self.lease_name, error)
 
     async def outranked(self, by: int) -> int:
         """Raise the term above `by`, which a replica serves: the Lease was deleted and created again.
@@ -116,7 +117,7 @@ class Leadership:
         """
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
         if holder_of(lease) not in ("", self._identity):
-            raise self._lost(lease)
+            raise self._leadership_lost(lease)
         if by - self._first > MOST_FORGOTTEN_TERMS:
             raise OperatorError(
                 f"the replica reports an operator of term {by}, which is impossible: this operator began with "
@@ -127,16 +128,19 @@ class Leadership:
     @property
     def leads(self) -> bool:
         """Whether this process holds the Lease, and no other operator can have taken it."""
-        return holder_of(self._lease) == self._identity and self._late() <= FRESH_SECONDS
+        return holder_of(self._lease) == self._identity and self._unrenewed_seconds() <= FRESH_SECONDS
 
     def check(self) -> None:
         """Raise ApiError unless this process leads; called before every write."""
         if not self.leads:
             raise ApiError(
-                0, f"{self.where} was not renewed for {self._late():.0f} s: the operator writes nothing until it is"
+                0,
+                f"{self.lease_name} was not renewed for {self._unrenewed_seconds():.0f} s: the operator writes nothing"
+                " until it is",
             )
 
-    def _late(self) -> float:
+    def _unrenewed_seconds(self) -> float:
+        """The seconds since the Lease was last renewed."""
         return self._clock() - self._renewed
 
     async def _take(self, term: int) -> bool:
@@ -159,7 +163,7 @@ class Leadership:
                 raise
             self._lease = await self._kube.get(LEASES, self._namespace, LEASE)
             if self._lease is not None and holder_of(self._lease) != self._identity:
-                raise self._lost(self._lease) from None
+                raise self._leadership_lost(self._lease) from None
             if self._lease is None and not holder:
                 return  # free already
             await self._write(max(self.term, term_of(self._lease)), holder)
@@ -184,6 +188,7 @@ class Leadership:
         # the time before the request: others count from when they see the Lease
         self._renewed = began
 
-    def _lost(self, lease: Body | None) -> LeadershipLost:
+    def _leadership_lost(self, lease: Body | None) -> LeadershipLost:
+        """The error that names who leads by this Lease."""
         leads = f"{holder_of(lease) or 'nobody'} leads under term {term_of(lease)}"
         return LeadershipLost(f"{leads}, this process under {self.term}")

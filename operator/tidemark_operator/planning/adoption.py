@@ -63,7 +63,8 @@ class SourceTables:
             if shard.upper <= self.shards[REMAP].since and shard.upper != Frontier.minimum():
                 return f"{part} in v{self.version} was removed from its source, and lacks bindings that are gone"
             if named(shard.columns) != named(columns):
-                return f"{part} in v{self.version} has columns {_shown(shard.columns)}, not {_shown(columns)}"
+                own, asked = _format_columns(shard.columns), _format_columns(columns)
+                return f"{part} in v{self.version} has columns {own}, not {asked}"
         return ""
 
     def adopting(self, locations: ShardLocations) -> ShardLocations:
@@ -137,7 +138,7 @@ def _misfit(locations: ShardLocations, export: PlannedExport, version: int, shar
     if is_tasks != (export.kind == TASK):
         return f"{here} is not known to be a continual task's" if not is_tasks else f"{here} is a continual task's"
     if named(shard.columns) != named(export.columns):
-        return f"{here} has columns {_shown(shard.columns)}, not {_shown(export.columns)}"
+        return f"{here} has columns {_format_columns(shard.columns)}, not {_format_columns(export.columns)}"
     return ""
 
 
@@ -202,5 +203,6 @@ def _owner(shard: DescribedShard) -> ShardId:
     return shard.owner
 
 
-def _shown(columns: Sequence[Column]) -> str:
+def _format_columns(columns: Sequence[Column]) -> str:
+    """The columns with their types, as text in parentheses."""
     return "(" + ", ".join(f"{name} {type}" for name, type in named(columns)) + ")"

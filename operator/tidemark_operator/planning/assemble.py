@@ -55,7 +55,8 @@ def describe(named: Named, planned: Planned, shards: Mapping[str, ShardMetadata]
     return _description(named, planned, shards, ids), identity
 
 
-def at(description: DataflowDescription, as_of: Time) -> DataflowDescription:
+def with_as_of(description: DataflowDescription, as_of: Time) -> DataflowDescription:
+    """The description of the same dataflow, from another as_of on."""
     return replace(description, as_of=as_of)
 
 

@@ -69,8 +69,9 @@ class Outage:
     def __init__(self) -> None:
         self._since = self._last = -math.inf
 
-    def found(self, began: float, now: float) -> float:
-        """A call that began at `began` found it away. Returns for how long it has been away."""
+    def record(self, began: float, now: float) -> float:
+        """Record that a call which began at `began` found the planner away at `now`. Returns for how many seconds it
+        has been away."""
         if began - self._last > FORGET_SECONDS:
             self._since = now
         self._last = now
@@ -167,7 +168,7 @@ class PlannerClient:
                     raise
                 now, away = time.monotonic(), 0.0
                 if error.code() is AWAY:
-                    away = self._outage.found(attempt_began, now)
+                    away = self._outage.record(attempt_began, now)
                 else:
                     self._outage.ended()
                 if not patient or max(away, now - began) >= PATIENCE_SECONDS:

@@ -16,7 +16,7 @@ from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import AnswerLost
 from tidemark_operator.fleet.clients.pending_queries import Answer
-from tidemark_operator.fleet.clients.result_stash_reader import pieces
+from tidemark_operator.fleet.clients.result_stash_reader import stash_pieces
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
 from tidemark_operator.gateway.streams.answer_stream import send_answer
@@ -95,7 +95,7 @@ def test_a_large_answer_is_fetched_in_pieces_and_then_let_go(play: Callable[...,
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         answer = await stashed(replica, instance, listening)
         assert answer == STASHED
-        assert [p async for p in pieces(instance, "p", STASHED.size)] == [
+        assert [p async for p in stash_pieces(instance, "p", STASHED.size)] == [
             DATA[start : start + PIECE_BYTES] for start in range(0, len(DATA), PIECE_BYTES)
         ]
         assert CANCEL not in replica.streams[0]
@@ -126,7 +126,7 @@ def test_a_client_that_does_not_read_holds_one_piece(play: Callable[..., None]) 
         await stashed(replica, instance, listening)
         client = Client()
         held = QueueHold(FairQueue("bytes", 1, "wait"), "a caller", 0)
-        giving = asyncio.create_task(send_answer(client, pieces(instance, "p", STASHED.size), held))
+        giving = asyncio.create_task(send_answer(client, stash_pieces(instance, "p", STASHED.size), held))
         count = -(-len(DATA) // PIECE_BYTES)
         for taken in range(count):
             await replica.until(lambda: client.held > 0)
@@ -146,7 +146,7 @@ def test_crash_a_reader_is_told_that_the_answer_is_lost(end: str, play: Callable
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await stashed(replica, instance, listening)
-        reading = pieces(instance, "p", STASHED.size)
+        reading = stash_pieces(instance, "p", STASHED.size)
         first = await anext(reading)
         if end == "replica":
             replica.hang_up()

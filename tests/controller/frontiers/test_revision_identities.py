@@ -19,7 +19,7 @@ from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import RevisionOwner, build_revision, parse_revision, revision_name
-from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_operator.planning.assemble import Named, describe, with_as_of
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, WrittenShard, export_ids
 from tidemark_operator.planning.shards import (
     ShardLocations,
@@ -54,7 +54,7 @@ SHARDS = {"v": PLACE.shard("v", 1, (A,))}
 def revision(planned: Planned = PLANNED) -> DataflowRevision:
     description, identity = describe(NAMED, planned, SHARDS)
     reads = (Parent("DataSource", "src"),)
-    return DataflowRevision(at(description, Time(9)), planned.exports, reads, identity, 3, "sha256:0")
+    return DataflowRevision(with_as_of(description, Time(9)), planned.exports, reads, identity, 3, "sha256:0")
 
 
 def look_at(*existing: str) -> object:
@@ -76,7 +76,7 @@ def test_the_same_plan_has_the_same_ids_and_another_has_others() -> None:
     assert other != identity
     assert set(moved.export_ids).isdisjoint(description.export_ids)
     assert set(theirs.export_ids).isdisjoint(description.export_ids)
-    assert at(description, Time(5)).export_ids == description.export_ids
+    assert with_as_of(description, Time(5)).export_ids == description.export_ids
 
 
 def test_when_it_ends_and_is_refreshed_is_part_of_what_it_is() -> None:

@@ -368,12 +368,12 @@ def test_a_failure_of_an_attempt_before_the_connection_changes_no_slot(reason: s
     repeat()
     assert schedule(g, "a", "x") == ["a"]
     repeat()
-    assert (g.occupants, g.waiting) == (("a",), 1)
+    assert (g.occupants, g.waiting_count) == (("a",), 1)
     assert hydrate(g, "a") == []
     repeat()
     assert through(g.recorded(("x",))) == ["x"]
     repeat()
-    assert (g.occupants, g.waiting) == (("x",), 0)
+    assert (g.occupants, g.waiting_count) == (("x",), 0)
 
     assert g.observe(ran_out(index("x"), 2)) == []
     assert g.out_of_memory() == [MemoryExhaustion("x", True, "2")]

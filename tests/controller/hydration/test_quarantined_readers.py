@@ -219,7 +219,7 @@ def test_a_replica_that_comes_and_goes_for_ever_is_not_waited_for_for_ever(
             await clock.look(instance, 5)
             instance.described(OTHER, 99, Description("dies", None, 0, (), (), ()))
             await clock.look(instance, 5)
-            instance.lost(OTHER, 99, "it died")
+            instance.connection_lost(OTHER, 99, "it died")
         await clock.look(instance, 5)
         assert TOLD in await asyncio.wait_for(asking, BOUND)
 

@@ -271,9 +271,9 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
 def test_deaths_are_remembered_for_as_long_as_somebody_asks() -> None:
     """Of replicas that never come back, too."""
     deaths, asked = QueryDeathCount(), {"a", "b"}
-    deaths.lost(ReplicaId("r1"), ClientWork(["a"], True))
-    deaths.lost(ReplicaId("r2"), ClientWork(["a", "b"], True))
-    deaths.lost(ReplicaId("r3"), ClientWork(["b"], False))
+    deaths.connection_lost(ReplicaId("r1"), ClientWork(["a"], True))
+    deaths.connection_lost(ReplicaId("r2"), ClientWork(["a", "b"], True))
+    deaths.connection_lost(ReplicaId("r3"), ClientWork(["b"], False))
     assert deaths.died(ReplicaId("r1"), asked.__contains__).failed == []
     assert deaths.died(ReplicaId("r2"), asked.__contains__).failed == ["a"]
     assert (set(deaths._left), dict(deaths._deaths)) == ({"r3"}, {"a": 2, "b": 1})

@@ -208,13 +208,13 @@ def test_one_that_may_understand_it_is_waited_for(ask: Asking, lost: bool, monke
         asking = await begun(ask, instance)
         await looked_at(instance)
         if lost:
-            instance.lost(R2, 9, "it was killed")
+            instance.connection_lost(R2, 9, "it was killed")
         await clock.look(instance, 50)
         assert not asking.done()
         described(instance, R2, SUPPORTED_FEATURES)
         await clock.look(instance, 1000)
         assert not asking.done()
-        instance.lost(R2, 9, "it was killed")
+        instance.connection_lost(R2, 9, "it was killed")
         await clock.look(instance, 50)
         assert not asking.done()
         await clock.look(instance, 11)
@@ -240,7 +240,7 @@ def test_one_that_comes_and_goes_is_not_waited_for_for_ever(ask: Asking, monkeyp
 
 def test_one_that_is_away_and_as_old_is_not_waited_for() -> None:
     async def scenario(instance: RunningInstance) -> None:
-        instance.lost(R2, 9, "it was killed")
+        instance.connection_lost(R2, 9, "it was killed")
         asking = await begun(copies_it, instance)
         await looked_at(instance)
         assert (await asyncio.wait_for(asking, BOUND)).startswith(TOO_OLD)
@@ -291,7 +291,7 @@ def test_no_image_is_too_old_while_a_replica_restarts(monkeypatch: pytest.Monkey
     async def scenario(instance: RunningInstance) -> None:
         exports = instance.core.dataflows.collections_of("ns/d")
         assert _incompatible(instance, exports, clock.ms) == ""
-        instance.lost(R2, 9, "it was killed")
+        instance.connection_lost(R2, 9, "it was killed")
         assert _incompatible(instance, exports, clock.ms) == ""
         clock.ms += 1000 * int(SILENT_SECONDS)
         assert _incompatible(instance, exports, clock.ms).startswith(TOO_OLD)

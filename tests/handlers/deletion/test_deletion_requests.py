@@ -54,7 +54,7 @@ def ask(deletions: DeletionRequests, instance: Instance, now: int) -> tuple[list
 
 
 def answers(deletions: DeletionRequests, replica: ReplicaId, now: int, error: str | None = None) -> None:
-    deletions.answered("default", replica, ShardDeleted(TABLE.id, error), now)
+    deletions.record_answer("default", replica, ShardDeleted(TABLE.id, error), now)
 
 
 def test_one_is_asked_and_its_answer_counts_at_once() -> None:

@@ -61,7 +61,7 @@ def test_it_goes_with_the_tables_of_its_dataflow() -> None:
             ("published/uid/ns.d.v", AT),
         ]
         for command in sent:
-            tables.requests.answered("default", ReplicaId("r1"), ShardDeleted(command.id), now_ms())
+            tables.requests.record_answer("default", ReplicaId("r1"), ShardDeleted(command.id), now_ms())
         assert await deletion._delete_tables(state, cast(Any, body))
         await harness.fleet.close()
 

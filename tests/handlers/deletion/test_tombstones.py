@@ -185,7 +185,7 @@ def test_a_replica_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) ->
 
         def fail(replica: ReplicaId, command: DeleteShard) -> None:
             sent.put_nowait(command)
-            tables.requests.answered(running.name, replica, ShardDeleted(command.id, "the store is away"), 0)
+            tables.requests.record_answer(running.name, replica, ShardDeleted(command.id, "the store is away"), 0)
 
         cast(Any, running.core).send_to = fail
         collecting = asyncio.create_task(tables.collecting.run())
@@ -226,7 +226,7 @@ def test_tombstones_of_a_namespace_are_collected_by_one_at_a_time() -> None:
         cast(Any, running.core).send_to = lambda _, command: sent.append(command)
         assert await tables.collect("ns")
         (command,) = sent
-        tables.requests.answered(running.name, r1, ShardDeleted(command.id), 0)
+        tables.requests.record_answer(running.name, r1, ShardDeleted(command.id), 0)
 
         first = asyncio.create_task(tables.collect("ns"))
         await buried.removing.wait()
@@ -295,7 +295,7 @@ def test_a_tombstone_that_cannot_be_removed_does_not_stop_those_behind_it() -> N
         tables = TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry, harness.cache)
         await tables.collect("ns")
         for command in sent:
-            tables.requests.answered(running.name, r1, ShardDeleted(command.id), 0)
+            tables.requests.record_answer(running.name, r1, ShardDeleted(command.id), 0)
 
         with pytest.raises(ApiError):
             await tables.collect("ns")

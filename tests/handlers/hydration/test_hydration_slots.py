@@ -65,7 +65,7 @@ class Occupying:
     def died(self, replica: ReplicaId) -> bool:
         return self.asked
 
-    def at(self, replica: ReplicaId) -> ClientWork:
+    def client_work(self, replica: ReplicaId) -> ClientWork:
         return ClientWork(["p"] if self.asked else [], self.asked)
 
     def unrecorded(self, replica: ReplicaId) -> SlotOccupants | None:

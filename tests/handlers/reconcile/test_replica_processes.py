@@ -107,14 +107,14 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
     if serves:
         old.greeted(NOTHING, 2)
         old.heard(3)
-        old.lost("it is gone", 4)
+        old.mark_lost("it is gone", 4)
     for now_ms in range(1_000, 3 * SILENCE_MS, 1_000):
         harness.connect(OLD)
         old.greeted(NOTHING, now_ms)
         both.online = [OLD, NEW]
         greeted = is_level(cast(RunningInstance, both), OLD, NEW, now_ms)
         harness.instance.disconnect(OLD, now_ms + 10)
-        old.lost("a plan that it cannot read", now_ms + 10)
+        old.mark_lost("a plan that it cannot read", now_ms + 10)
         both.online = [NEW]
         if greeted or is_level(cast(RunningInstance, both), OLD, NEW, now_ms + 900):
             level_after.append(now_ms)
@@ -127,13 +127,13 @@ def test_an_old_shape_that_has_told_something_has_its_minute_again() -> None:
     old = state(unheard_since_ms=1)
     old.greeted(NOTHING, 5_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (1, 5_000)
-    old.lost("", 6_000)
+    old.mark_lost("", 6_000)
     old.greeted(NOTHING, 7_000)
     assert (old.unheard_since_ms, old.first_greeted_ms, old.greeted_ms) == (1, 5_000, 7_000)
     old.heard(8_000)
     old.heard(9_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (0, 8_000)
-    old.lost("", 10_000)
+    old.mark_lost("", 10_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (10_000, 0)
     assert (old.silent_since_ms, old.online) == (10_000, False)
 

@@ -493,7 +493,7 @@ def test_a_removed_table_that_a_dataflow_reads_is_not_deleted(
         assert await source.reconcile("a") == EDIT_SECONDS
         assert (source.deleted, source.numbers) == ([f"{UID}/b/v1"], [1, 2])
 
-        source.deleter.requests.answered("default", R1, ShardDeleted(ShardId(f"{UID}/b/v1")), now_ms())
+        source.deleter.requests.record_answer("default", R1, ShardDeleted(ShardId(f"{UID}/b/v1")), now_ms())
         assert await source.reconcile("a") is None
         assert (source.deleted, source.numbers) == ([f"{UID}/b/v1"], [2])
 

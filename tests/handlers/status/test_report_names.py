@@ -56,7 +56,7 @@ def test_errors_of_a_dataflow_without_a_replica_are_the_last_reported() -> None:
     )
     condition = {"type": "Erroring", "status": "True", "message": "v: DIVIDE_BY_ZERO"}
     finished = Collection(GlobalId("u/v"), "d", Time(3), (), 0, ShardId("v"), write=Frontier.empty())
-    finished.replicas[ReplicaId("r1")] = ExportOnReplica.done(Frontier.at(3))
+    finished.replicas[ReplicaId("r1")] = ExportOnReplica.finished(Frontier.at(3))
 
     def shown(stored: str, status: str = "True") -> tuple[str, ...]:
         old = {"revision": {"name": stored}, "conditions": [{**condition, "status": status}]}

@@ -16,9 +16,9 @@ def test_the_first_change_is_written_at_once_and_the_following_ones_later_togeth
     assert pauses.holds("a", 10.1)
     assert pauses.holds("a", 10.2)
     assert not pauses.holds("b", 10.2)
-    assert pauses.due(10.0 + PAUSE_SECONDS / 2) == []
-    assert pauses.due(10.0 + PAUSE_SECONDS) == ["a"]
-    assert pauses.due(10.0 + PAUSE_SECONDS) == []
+    assert pauses.take_due(10.0 + PAUSE_SECONDS / 2) == []
+    assert pauses.take_due(10.0 + PAUSE_SECONDS) == ["a"]
+    assert pauses.take_due(10.0 + PAUSE_SECONDS) == []
     assert not pauses.holds("a", 10.0 + PAUSE_SECONDS)
 
 
@@ -29,7 +29,7 @@ def test_must_constant_writes_prolong_no_wait() -> None:
     for moment in (number / 10 for number in range(100)):
         pauses.written("r", moment)
         pauses.holds("r", moment)
-        turns += [moment for _ in pauses.due(moment)]
+        turns += [moment for _ in pauses.take_due(moment)]
 
     assert len(turns) >= 100 / 10 / PAUSE_SECONDS - 1
     assert all(b - a <= PAUSE_SECONDS + 0.2 for a, b in pairwise(turns))
@@ -43,6 +43,6 @@ def test_nothing_is_remembered_for_ever() -> None:
         pauses.holds(key, 1.0)
     pauses.keep({7})
 
-    assert pauses.due(1.0 + PAUSE_SECONDS) == [7]
+    assert pauses.take_due(1.0 + PAUSE_SECONDS) == [7]
     assert not pauses._written
     assert not pauses._due

@@ -104,14 +104,14 @@ class PendingPeeks:
         """Answers for peeks that one replica failed ten seconds ago and that no other is working on (`is_at`)."""
         failed = [p for p in self._pending.values() if any(now_ms - f.at_ms >= PATIENCE_MS for f in p.failed.values())]
         late = [p for p in failed if not any(is_at(p.peek, replica) for replica in p.replicas)]
-        return [PeekAnswer(p.peek.uuid, _why(p)) for p in late]
+        return [PeekAnswer(p.peek.uuid, _peek_error(p)) for p in late]
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
         """Answers for peeks that no replica is left to answer: the target or the collection is gone, or all
         connected replicas have failed."""
         without = (p for p in self._pending.values() if not p.replicas)
         lost = [p for p in without if p.failed or p.target or not is_there(p.peek)]
-        return [PeekAnswer(p.peek.uuid, _why(p)) for p in lost]
+        return [PeekAnswer(p.peek.uuid, _peek_error(p)) for p in lost]
 
     def first_answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> PeekAnswer | None:
         """The answer in a response. None for late answers, cancellations, peeks that the replica was not sent, and
@@ -126,13 +126,14 @@ class PendingPeeks:
         pending.replicas.discard(replica)  # it is done, unless it keeps the answer
         if isinstance(result, PeekError) and not result.is_deterministic:
             pending.failed[replica] = ReplicaFailure(result, now_ms)
-            return None if pending.replicas else PeekAnswer(response.uuid, _why(pending))
+            return None if pending.replicas else PeekAnswer(response.uuid, _peek_error(pending))
         if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
         return PeekAnswer(response.uuid, result, response.trace_context)
 
 
-def _why(lost: PendingPeek) -> PeekError:
+def _peek_error(lost: PendingPeek) -> PeekError:
+    """The answer to a peek that no replica will answer any more."""
     if lost.failed:
         return next(iter(lost.failed.values())).error
     if lost.target is not None:

@@ -84,7 +84,7 @@ class Subscribes:
             return Frontier.empty(), self.fail([response.id], _saying(batch.error), is_void=True)
         lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
         if lower != before or upper <= lower:
-            got = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
+            got = f"[{_format_position(lower)}, {_format_position(upper)}) after {_format_position(before)}"
             raise ProtocolViolation(
                 f"batches of subscribe {response.id} of replica {replica} are not contiguous: {got}"
             )
@@ -133,7 +133,8 @@ class Subscribes:
         return [news for id, why in failed for news in self.fail([id], _saying(why))]
 
 
-def _shown(position: Position) -> str:
+def _format_position(position: Position) -> str:
+    """The text of a position: its time, and its part where that is not the first."""
     return f"{position[0]}.{position[1]}" if position[1] else f"{position[0]}"
 
 

@@ -60,7 +60,7 @@ class ExportOnReplica:
     task_time: TaskTime | None = None
 
     @staticmethod
-    def done(as_of: Frontier) -> ExportOnReplica:
+    def finished(as_of: Frontier) -> ExportOnReplica:
         """The state of a finished export: the replica has nothing of it, and nothing to do for it."""
         end = Frontier.empty()
         return ExportOnReplica(as_of, end, end, end, excluded=True)
@@ -140,17 +140,17 @@ class ExportOnReplica:
         times a second."""
         write, input, output = self.write, self.input, self.output
         if (new := report.write) is not None and new is not write:
-            self.write = self._later(new, write)
+            self.write = self._advanced(new, write)
         if (new := report.input) is not None and new is not input:
-            self.input = self._later(new, input)
+            self.input = self._advanced(new, input)
         if (new := report.output) is not None and new is not output:
-            self.output = self._later(new, output)
+            self.output = self._advanced(new, output)
         wrote, stepped = self.write is not write, self.input is not input
         if self.failures:
             self._recovered(wrote=wrote and write is not None, stepped=stepped and input is not None)
         return wrote or stepped or self.output is not output
 
-    def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
+    def _advanced(self, new: Frontier, known: Frontier | None) -> Frontier | None:
         """`new` where it is beyond `known`, or is the first and not before the as_of; else `known`."""
         if known is None:
             if self.as_of <= new:

@@ -111,7 +111,7 @@ class HydrationGate:
         return tuple(group.owner for group in self._admitted)
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """The number of dataflows that are scheduled and have no slot yet."""
         return len(self._waiting)
 
@@ -159,7 +159,7 @@ class HydrationGate:
                 self._withdraw(id)
                 self._unhydrated.pop(id, None)
                 self._failing.pop(id, None)
-                return [command, *self._done(id, DROPPED)]
+                return [command, *self._finish_export(id, DROPPED)]
             case _:
                 return [command]
 
@@ -175,7 +175,7 @@ class HydrationGate:
                 return self._requeue(response.id, str(response.attempts))
             if group := self._groups.get(response.id):
                 self._failing[response.id] = group
-            return self._done(response.id, FAILED)
+            return self._finish_export(response.id, FAILED)
         if isinstance(response, Status) and response.kind == "hydration" and response.id in self._groups:
             group = self._groups[response.id]
             progress = hash(frozenset(response.fields.items()))
@@ -264,7 +264,7 @@ class HydrationGate:
             return self.admit()
         if group.admitted and self._standing(group) is HydrationStanding.SUSPECT and group.missing == {id}:
             self._cleared.append(group.owner)
-        return self._done(id, HYDRATED)
+        return self._finish_export(id, HYDRATED)
 
     def _next(self, suspects: bool) -> _Group | None:
         """The next dataflow to admit: one in good standing, else a suspect where no other occupant is left."""
@@ -273,15 +273,17 @@ class HydrationGate:
         moving = [group for group in self._admitted if group.stalled_ms < STALL_MS]
         if len(moving) >= self._policy.concurrency or not all(map(self._is_clear, moving)):
             return None
-        for group in self._ready():  # a thousand may wait: look no further than the first
+        for group in self._ready_groups():  # a thousand may wait: look no further than the first
             if self._is_clear(group):
                 return group
         if moving or not suspects or not all(map(self._is_clear, self._admitted)):
             return None
-        return next((group for group in self._ready() if self._standing(group) is HydrationStanding.SUSPECT), None)
+        return next(
+            (group for group in self._ready_groups() if self._standing(group) is HydrationStanding.SUSPECT), None
+        )
 
-    def _ready(self) -> Iterator[_Group]:
-        """Dataflows that wait for nothing but a slot, in order."""
+    def _ready_groups(self) -> Iterator[_Group]:
+        """The dataflows that wait for nothing but a slot, in order."""
         return (group for group in self._waiting if group.imports.isdisjoint(self._unhydrated))
 
     def _is_clear(self, group: _Group) -> bool:
@@ -310,8 +312,8 @@ class HydrationGate:
         held, group.held = group.held, []
         return [*held]
 
-    def _done(self, id: GlobalId, outcome: str) -> list[Command]:
-        """The export needs its slot no more: hydrated, failed or dropped."""
+    def _finish_export(self, id: GlobalId, outcome: str) -> list[Command]:
+        """The export needs its slot no more: it is hydrated, failed or dropped. Returns the commands that follow."""
         group = self._groups.pop(id, None)
         if group is None:
             return []

@@ -85,16 +85,17 @@ class DisconnectedReplicas:
                     collection.replicas[replica] = ExportOnReplica(earlier or as_of, earlier=earlier is not None)
                     self._dataflows.hold_inputs(collection)
 
-    def lost(self, replica: ReplicaId, now_ms: int) -> None:
-        """The connection was lost, and the replica may come back. An export that it never had is not waited for."""
+    def mark_lost(self, replica: ReplicaId, now_ms: int) -> None:
+        """The connection to a replica was lost at `now_ms` (ms since 1970), and the replica may come back: what it read
+        stays readable for GRACE_MS. An export that the replica never had is not waited for."""
         for collection in self._dataflows.collections():
             on = collection.replicas.pop(replica, None)
             if on is not None and not collection.dropped:
                 collection.away[replica] = on.reads_from
                 self._until_ms[replica] = now_ms + GRACE_MS
 
-    def left(self, replica: ReplicaId) -> None:
-        """The replica was removed, or was away for too long."""
+    def forget(self, replica: ReplicaId) -> None:
+        """Drop what is known of a replica that was removed, or was away for too long."""
         self._ended(replica)
         for collection in self._dataflows.collections():
             collection.replicas.pop(replica, None)
@@ -103,7 +104,7 @@ class DisconnectedReplicas:
     def maintain(self, now_ms: int) -> None:
         """Give up replicas that have been away for `GRACE_MS`."""
         for replica in [replica for replica, until_ms in self._until_ms.items() if until_ms <= now_ms]:
-            self.left(replica)
+            self.forget(replica)
 
     def out_of_reach(self, replica: ReplicaId) -> str | None:
         """The reason why the replica cannot continue, if so: its input was compacted further, as an earlier operator

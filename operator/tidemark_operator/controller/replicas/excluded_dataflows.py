@@ -82,7 +82,7 @@ class ExcludedDataflows:
         self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(known)
         conclude(self._dataflows, () if has is None else has.shards, now_ms)
 
-    def left(self, replica: ReplicaId) -> None:
+    def forget(self, replica: ReplicaId) -> None:
         """Forget a replica whose connection ended."""
         self._understands.pop(replica, None)
 
@@ -103,7 +103,7 @@ class ExcludedDataflows:
                 continue
             for collection in collections:
                 id, since = collection.id, collection.since
-                on = ExportOnReplica.done(since) if is_sealed else ExportOnReplica.not_understood(id, since, lacks)
+                on = ExportOnReplica.finished(since) if is_sealed else ExportOnReplica.not_understood(id, since, lacks)
                 collection.replicas[replica] = on
                 self._dataflows.hold_inputs(collection)
                 left_out.add(collection.id)

@@ -78,8 +78,8 @@ class ConnectionOwner(Protocol):
     def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
         """The replica answered a Describe. Raises: OperatorError where the connection must end."""
 
-    def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
-        """The connection ended."""
+    def connection_lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+        """The replica's connection ended; `why` is the reason as text."""
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
         """A process answers, but not as this replica: its certificate or its messages are wrong."""
@@ -116,13 +116,13 @@ class ReplicaConnection:
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Have the replica describe shards, beside the stream. Raises: grpc.RpcError; OperatorError without a
         connection."""
-        return await self._beside(lambda stub: self._describe(stub, shards, frontiers_alone=False))
+        return await self._call_beside_stream(lambda stub: self._describe(stub, shards, frontiers_alone=False))
 
     async def inspect(self, source: bytes, ingestion: bytes) -> compute_pb2.InspectSourceResponse:
         """Tables and schemas of a source. `ingestion`: that which they are added to, empty if there is none. Raises:
         grpc.RpcError; OperatorError without a connection."""
         request = compute_pb2.InspectSourceRequest(source=source, ingestion=ingestion)
-        answer: compute_pb2.InspectSourceResponse = await self._beside(
+        answer: compute_pb2.InspectSourceResponse = await self._call_beside_stream(
             lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS)
         )
         return answer
@@ -131,7 +131,7 @@ class ReplicaConnection:
         """Have the replica drop the replication slots of a deleted source. Raises: grpc.RpcError; OperatorError without
         a connection."""
         request = compute_pb2.ReleaseSourceRequest(ingestion=ingestion)
-        answer: compute_pb2.ReleaseSourceResponse = await self._beside(
+        answer: compute_pb2.ReleaseSourceResponse = await self._call_beside_stream(
             lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS)
         )
         return answer
@@ -142,7 +142,7 @@ class ReplicaConnection:
         request = compute_pb2.ListShardsRequest(
             location=location, after=after, without=without, published=True, elsewhere=True
         )
-        answer: compute_pb2.ListShardsResponse = await self._beside(
+        answer: compute_pb2.ListShardsResponse = await self._call_beside_stream(
             lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS)
         )
         return answer
@@ -151,7 +151,7 @@ class ReplicaConnection:
         """A piece of a stashed answer, from a byte offset on. Raises: grpc.RpcError; OperatorError without a
         connection."""
         request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
-        answer = await self._beside(lambda stub: stub.FetchStash(request, timeout=DESCRIBE_SECONDS))
+        answer = await self._call_beside_stream(lambda stub: stub.FetchStash(request, timeout=DESCRIBE_SECONDS))
         return bytes(answer.data)
 
     def write_rows(self) -> grpc.aio.StreamUnaryCall:
@@ -187,7 +187,7 @@ class ReplicaConnection:
             self._stub = None
             if connection:
                 self._dialed_at = asyncio.get_running_loop().time()
-                self._host.lost(self.replica, connection, why)
+                self._host.connection_lost(self.replica, connection, why)
 
     async def _converse(self, stub: compute_pb2_grpc.ComputeStub, epoch: Epoch) -> None:
         """Write, read and probe until one of the three ends; the others end with it."""
@@ -254,7 +254,7 @@ class ReplicaConnection:
         request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
         return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
 
-    async def _beside(self, call: Callable[[compute_pb2_grpc.ComputeStub], Awaitable[T]]) -> T:
+    async def _call_beside_stream(self, call: Callable[[compute_pb2_grpc.ComputeStub], Awaitable[T]]) -> T:
         """The answer to a call beside the stream. Raises: grpc.RpcError; OperatorError without a connection, also where
         it ends under the call."""
         stub = self._connected()

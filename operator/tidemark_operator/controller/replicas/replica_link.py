@@ -104,7 +104,7 @@ class ReplicaLink:
     @property
     def gated(self) -> int:
         """The number of dataflows that wait for a hydration slot."""
-        return self._gate.waiting
+        return self._gate.waiting_count
 
     def is_gated(self, id: GlobalId) -> bool:
         """Whether the export's dataflow waits for a hydration slot."""

@@ -35,7 +35,7 @@ class Recomputation:
 
     def __str__(self) -> str:
         """The time, reason and duration, as a sentence without its subject."""
-        why = _why(self.rows, self.input_rows, self.step_ms, self.hydration_ms)
+        why = _format_estimates(self.rows, self.input_rows, self.step_ms, self.hydration_ms)
         return f"computed anew at {date(self.time)} in {self.elapsed_ms / 1e3:,.1f} s: {why}"
 
 
@@ -56,10 +56,11 @@ def recomputing(begun: Mapping[str, str], last: Recomputation | None) -> str:
         return ""
     if last is not None and last.time >= time:
         return ""
-    return f"computes it anew at {date(time)}: {_why(*sizes)}"
+    return f"computes it anew at {date(time)}: {_format_estimates(*sizes)}"
 
 
-def _why(rows: int, input_rows: int, step_ms: int, hydration_ms: int) -> str:
+def _format_estimates(rows: int, input_rows: int, step_ms: int, hydration_ms: int) -> str:
+    """The estimates of a step and of a hydration, as text."""
     return (
         f"a step over about {rows:,} updates was estimated at {step_ms / 1e3:,.1f} s, a hydration of about "
         f"{input_rows:,} rows at {hydration_ms / 1e3:,.1f} s"

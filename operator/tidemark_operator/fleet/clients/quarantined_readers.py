@@ -58,14 +58,14 @@ def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
     """The reason why no replica has the index, or will have it, if so."""
-    why = _why(instance.core, [index], instance.online)
+    why = _quarantine_message(instance.core, [index], instance.online)
     return why if why and _are_settled(instance) else None
 
 
 def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
     """The reason why no connected replica hydrates the dataflow; empty where quarantine of an input is not the
     reason."""
-    return _why(instance.core, dataflow.imports, instance.online) or ""
+    return _quarantine_message(instance.core, dataflow.imports, instance.online) or ""
 
 
 def _are_settled(instance: RunningInstance) -> bool:
@@ -99,18 +99,20 @@ def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
         for peek in core.peeks.peeks_of(replica):
             replicas_of[peek.uuid].append(replica)
     for peek in core.peeks.pending():
-        if isinstance(peek.target, IndexTarget) and (why := _why(core, [peek.target.id], replicas_of[peek.uuid])):
+        if isinstance(peek.target, IndexTarget) and (
+            why := _quarantine_message(core, [peek.target.id], replicas_of[peek.uuid])
+        ):
             yield peek.uuid, why
     for owner in instance.clients.waiting_owners():
         dataflow = core.dataflows.get(owner)
         if dataflow is None:
             continue
         replicas = instance.online if dataflow.target is None else [dataflow.target]
-        if why := _why(core, dataflow.imports, replicas):
+        if why := _quarantine_message(core, dataflow.imports, replicas):
             yield owner, why
 
 
-def _why(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[ReplicaId]) -> str | None:
+def _quarantine_message(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[ReplicaId]) -> str | None:
     """The message where, on each of the replicas, one of the indexes will not hydrate; else None."""
     culprit = None
     for replica in replicas:

@@ -37,7 +37,7 @@ class ReplicaDeath:
     computed: bool
 
     @property
-    def why(self) -> str:
+    def message(self) -> str:
         """The message to the clients of the failed work."""
         return (
             f"{MOST} replicas died while they computed it: it may need more memory than they have (read less at a "
@@ -52,8 +52,8 @@ class QueryDeathCount:
         self._left: dict[ReplicaId, ClientWork] = {}
         self._deaths: Counter[str] = Counter()
 
-    def lost(self, replica: ReplicaId, at: ClientWork) -> None:
-        """A connection ended, for whatever reason, while the replica did this work."""
+    def connection_lost(self, replica: ReplicaId, at: ClientWork) -> None:
+        """A connection ended, for whatever reason, while the replica did this work: remember the work."""
         self._left.pop(replica, None)
         if at.names:
             self._left[replica] = at

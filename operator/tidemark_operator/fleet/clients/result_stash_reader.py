@@ -15,17 +15,18 @@ from tidemark_operator.errors import AnswerLost, OperatorError
 from tidemark_operator.fleet.running_instance import RunningInstance
 
 
-async def pieces(running: RunningInstance, uuid: str, size: int) -> AsyncIterator[bytes]:
+async def stash_pieces(running: RunningInstance, uuid: str, size: int) -> AsyncIterator[bytes]:
     """The encoded rows of a stashed answer of `size` bytes; each piece is fetched when the caller wants it. Raises:
     AnswerLost."""
     offset = 0
     while offset < size:
-        piece = await _piece(running, uuid, offset)
+        piece = await _fetch_piece(running, uuid, offset)
         offset += len(piece)
         yield piece
 
 
-async def _piece(running: RunningInstance, uuid: str, offset: int) -> bytes:
+async def _fetch_piece(running: RunningInstance, uuid: str, offset: int) -> bytes:
+    """The piece of a stashed answer that begins at the offset. Raises AnswerLost."""
     keeper = running.core.peeks.keeper(uuid)
     if keeper is None or keeper not in running.replicas:
         raise AnswerLost("the replica that keeps the answer was lost while the client read it: ask again")

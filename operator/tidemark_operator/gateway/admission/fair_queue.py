@@ -93,7 +93,7 @@ class FairQueue:
             async with asyncio.timeout(self._deadline_seconds):
                 await self._await_grant(caller, request)
         except BaseException as error:
-            place = self._place(caller, request)
+            place = self._describe_place(caller, request)
             if granted.done() and not granted.cancelled():  # granted in the moment in which the request was given up
                 self.release(caller, units)
             else:
@@ -121,13 +121,13 @@ class FairQueue:
         _, granted = request
         listener, told = PLACE_LISTENER.get(), ""
         while listener is not None and not (await asyncio.wait({granted}, timeout=PLACE_SECONDS))[0]:
-            if (place := self._place(caller, request)) != told:
+            if (place := self._describe_place(caller, request)) != told:
                 told = place
                 await listener(f"waiting at {place} among {self._name}")
         await granted
 
-    def _place(self, caller: str, request: _Request) -> str:
-        """The place of a request that waits: how many are granted up to it, if each caller has share left."""
+    def _describe_place(self, caller: str, request: _Request) -> str:
+        """The place of a request that waits, as text: how many are granted up to it, if each caller has share left."""
         callers = list(self._waiting)
         if caller not in self._waiting or request not in self._waiting[caller]:
             return "the head of the queue"

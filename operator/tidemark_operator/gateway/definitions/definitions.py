@@ -121,7 +121,7 @@ class Definitions:
             return Defined(CREATED if is_new else EXISTS, warning)
         definition = _parsed(request)
         key = Key(definition.resource, definition.namespace, definition.name)
-        found = await self._there(access, request, key)
+        found = await self._current_object(access, request, key)
         if found is None and request.action == "replace":
             if request.if_present:
                 return Defined(ABSENT)
@@ -133,7 +133,7 @@ class Definitions:
         if is_other and found is None:
             return Defined(EXISTS)
         warning = ""
-        async with self._waiting(access, request.wait or definition.kind == TABLE):
+        async with self._hold_waiting_place(access, request.wait or definition.kind == TABLE):
             if found is None:
                 assert not isinstance(definition, AddedColumns)  # they need a table
                 outcome, written = await self._create(access, definition, key, request)
@@ -151,8 +151,9 @@ class Definitions:
                 warning = await until_known(self._context, key, written["metadata"]["uid"])
         return Defined(outcome, warning)
 
-    def _waiting(self, access: Access, waits: bool) -> AbstractAsyncContextManager[object]:
-        """A place among the statements that wait, taken before the write: who gets none has written nothing."""
+    def _hold_waiting_place(self, access: Access, waits: bool) -> AbstractAsyncContextManager[object]:
+        """A place among the statements that wait, taken before the write: a caller who gets none has written
+        nothing."""
         return self._limits.definitions.hold(access.caller) if waits else nullcontext()
 
     async def _is_taken(self, key: Key) -> bool:
@@ -198,7 +199,7 @@ class Definitions:
                 "2BP01", f'cannot drop "{relation}" because Dataflow {reader} reads it: drop that first'
             )
         uid, warning = found["metadata"]["uid"], ""
-        async with self._waiting(access, request.wait):
+        async with self._hold_waiting_place(access, request.wait):
             await self._delete(key, found)
             if request.wait:
                 await until_gone(self._context, key, uid)
@@ -233,8 +234,9 @@ class Definitions:
                 return reader.name
         return None
 
-    async def _there(self, access: Access, request: Any, key: Key) -> Body | None:
-        """The object, once the caller's right to what becomes of it is known; one that goes is waited for."""
+    async def _current_object(self, access: Access, request: Any, key: Key) -> Body | None:
+        """The object as it is, or None, once the caller's right to what becomes of it is known; the end of one that is
+        being deleted is waited for."""
         if request.action != "replace":
             await access.check_definition(key.resource, key.namespace, "create")
         if request.action != "create":

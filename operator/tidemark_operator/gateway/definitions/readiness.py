@@ -101,7 +101,7 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
             found = None  # the one before, as the watch is late
         stopped = None if found is None else obstacle(context.registry, context.cache, key)
         if stopped is not None or time.monotonic() >= end:
-            return _told(key, stopped or _waits_for(found))
+            return _failure_message(key, stopped or _waits_for(found))
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -165,7 +165,8 @@ def _waits_for(found: Body | None) -> IngestionFailure:
     return IngestionFailure(ready.get("reason", "Starting"), ready.get("message", "nothing is known of it yet"))
 
 
-def _told(key: Key, failure: IngestionFailure) -> str:
+def _failure_message(key: Key, failure: IngestionFailure) -> str:
+    """The message of a DataSource that is stored and does not take rows."""
     return f"DataSource {key.name} is stored, and takes no rows yet: {failure.reason}: {failure.message}"
 
 
@@ -215,7 +216,7 @@ def _serves(context: ReconcileContext, key: Key, body: Body, generation: int) ->
     progressing, ready = conditions.get("Progressing", {}), conditions.get("Ready", {})
     if key.resource == DATA_SOURCES:
         if ready.get("status") != "True" and (stopped := obstacle(context.registry, context.cache, key)) is not None:
-            raise DefinitionRefused("55000", _told(key, stopped))
+            raise DefinitionRefused("55000", _failure_message(key, stopped))
         return ready.get("status") == "True"
     if progressing.get("status") != "False":
         return False

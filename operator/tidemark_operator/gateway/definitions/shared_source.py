@@ -57,10 +57,12 @@ class SharedSources:
         """Take the table out of a DataSource that has others, too. Returns why rows may still be taken for it; empty:
         they are not. Raises as `Definitions.drop`."""
         async with self._limits.definitions.hold(access.caller):
-            await self._taken(access, key, table, found)
+            await self._take_out_table(access, key, table, found)
             return await until_refused(self._context, key, found["metadata"]["uid"], table)
 
-    async def _taken(self, access: Access, key: Key, table: str, found: Body) -> None:
+    async def _take_out_table(self, access: Access, key: Key, table: str, found: Body) -> None:
+        """Take a table out of a DataSource that has others, unless another statement has changed it meanwhile. Raises
+        DefinitionRefused."""
         entry, uid = _entry(found, table), found["metadata"]["uid"]
         for _ in range(ATTEMPTS):
             there = table_names(found)

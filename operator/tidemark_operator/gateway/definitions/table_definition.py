@@ -61,7 +61,7 @@ class TableDefinition(Asked):
 
     def spec(self, instance: str) -> Body:
         """The spec of a new DataSource. Raises DefinitionRefused: an option is none, or its value cannot be."""
-        fields, entry = self._parts()
+        fields, entry = self._options_and_entry()
         return {"instance": instance, **fields, "table": {"tables": [entry]}}
 
     def has_table(self, body: Body) -> bool:
@@ -72,14 +72,15 @@ class TableDefinition(Asked):
     def patch(self, body: Body) -> Body:
         """The fields of the spec to merge into a DataSource that lacks the table. Raises DefinitionRefused: an option
         cannot be, or the DataSource has another value, or it has too many tables."""
-        fields, entry = self._parts()
+        fields, entry = self._options_and_entry()
         spec, tables = body["spec"], body["spec"]["table"]["tables"]
         if fields.pop("adopt", False):
             text = f"DataSource {self.name} is there, and a table that is added to it is empty: leave out the option"
             raise DefinitionRefused("22023", f"{text} adopt")
         for field, value in fields.items():
             if not _is_same(field, value, spec.get(field)):
-                text = f"DataSource {self.name} is there, with {field} {_shown(spec.get(field))}: leave out the option"
+                value_there = _value_text(spec.get(field))
+                text = f"DataSource {self.name} is there, with {field} {value_there}: leave out the option"
                 is_fixed = field in ("instance", "tick")  # a rule of the CRD
                 text += ", or create a DataSource of another name" if is_fixed else ", or edit it by kubectl"
                 raise DefinitionRefused("22023", text)
@@ -88,8 +89,8 @@ class TableDefinition(Asked):
             raise DefinitionRefused("54000", text)
         return {"table": {"tables": [*tables, entry]}}
 
-    def _parts(self) -> tuple[Body, Body]:
-        """The options of the DataSource, and the entry of the table."""
+    def _options_and_entry(self) -> tuple[Body, Body]:
+        """The options of the DataSource, and the entry of the table in it."""
         fields = fields_of(self.options, _OPTIONS)
         of_table = {name: fields.pop(name) for name in ("appendOnly",) if name in fields}
         key: Body = {"primaryKey": list(self.key)} if self.key else {}
@@ -171,7 +172,8 @@ def _is_same(field: str, value: str, found: str | None) -> bool:
     return asked == there
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
+    """The text of an option's value."""
     return "not set" if value is None else str(value)
 
 

@@ -77,7 +77,7 @@ class Cause:
     because: tuple[Cause, ...] = ()
 
 
-def why(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Cause]:
+def find_causes(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Cause]:
     """An explanation for each relation that the name means: `a.b`, or all of `a`.
 
     Raises:

@@ -18,7 +18,7 @@ from tidemark_operator.fleet.clients.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.read_time import ReadableTimes, TimeRequest, choose_time
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
-from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_operator.planning.assemble import Named, describe, with_as_of
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
@@ -51,7 +51,7 @@ def prepare(
         raise QueryRefused(f"the query cannot be computed: {error}") from None
     spans = input_spans(registry, running, described)
     time = choose_time(spans, when)
-    description = replace(at(described, time), until=Time(time + 1))
+    description = replace(with_as_of(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
 
 

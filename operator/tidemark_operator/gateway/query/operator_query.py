@@ -33,7 +33,7 @@ class OperatorQuery:
     reads: str = ""
 
     @property
-    def shown(self) -> tuple[Column, ...]:
+    def answer_columns(self) -> tuple[Column, ...]:
         """The columns of the answer."""
         return self.plan.columns[: self.plan.finishing.shown]
 

@@ -86,7 +86,7 @@ def _select(read: _Reader, names: RelationNames) -> PlannedPeek:
     limit = read.limit()
     read.end()
     whole = tuple(range(len(relation.columns)))
-    projection = whole if shown is None else tuple(_at(positions, c) for c in shown)
+    projection = whole if shown is None else tuple(_column_position(positions, c) for c in shown)
     columns = tuple(relation.columns[at] for at in projection)
     schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
     key = relation.index_key or ()
@@ -110,7 +110,7 @@ def _equalities(read: _Reader, relation: Relation, positions: Mapping[str, int])
     twice."""
     values: dict[int, Literal] = {}
     while True:
-        at = _at(positions, read.name())
+        at = _column_position(positions, read.name())
         if at in values:
             raise _OtherStatement
         read.mark("=")
@@ -138,7 +138,8 @@ def _fits(value: int, of: SqlType) -> bool:
     return -bound < value < bound  # SQL reads the least value as the negative of a number that does not fit
 
 
-def _at(positions: Mapping[str, int], name: str) -> int:
+def _column_position(positions: Mapping[str, int], name: str) -> int:
+    """The position of the column of this name. Raises _OtherStatement where there is none."""
     if name not in positions:
         raise _OtherStatement
     return positions[name]

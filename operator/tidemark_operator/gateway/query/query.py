@@ -68,7 +68,7 @@ class GatewayQuery:
         return self.peek.timestamp
 
     @property
-    def shown(self) -> tuple[Column, ...]:
+    def answer_columns(self) -> tuple[Column, ...]:
         """The columns of the answer."""
         return self.peek.columns[: self.peek.finishing.shown]
 
@@ -158,7 +158,8 @@ async def prepare(
         peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
         return GatewayQuery(peek, readable.instance, readable.name, target=target(readable.instance))
 
-    def made(of_relation: RowSource) -> GatewayQuery:
+    def make_query(of_relation: RowSource) -> GatewayQuery:
+        """The query over these rows of tidemark_introspection."""
         if not has_rows and isinstance(planned, PlannedPeek):
             return looked_up(planned)
         running = require_instance(context, namespace, place, _OPERATORS if has_rows else _QUERY)
@@ -171,12 +172,12 @@ async def prepare(
 
     def possible() -> GatewayQuery:
         """Repeated while the query waits: rows of tidemark_introspection are made once, at the end."""
-        return made(empty_rows)
+        return make_query(empty_rows)
 
     def now() -> GatewayQuery:
         if has_rows:
             possible()
-        return made(partial(rows, context, namespace, stored=stored))
+        return make_query(partial(rows, context, namespace, stored=stored))
 
     if least is None and not has_rows and isinstance(planned, PlannedPeek):
         return PreparedQuery(now, False)  # as cheap to try as to ask whether: its sender waits

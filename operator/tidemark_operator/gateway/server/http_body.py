@@ -13,7 +13,7 @@ from tidemark_operator.gateway.server.http_server import HttpRefused
 BODY_SECONDS, PIECE_BYTES = 60.0, 256 << 10
 
 
-async def pieces(request: web.Request, most: int, instead: str) -> AsyncIterator[bytes]:
+async def body_pieces(request: web.Request, most: int, instead: str) -> AsyncIterator[bytes]:
     """`most`: bytes of the body; `instead`: what to do with a larger one.
 
     Raises:

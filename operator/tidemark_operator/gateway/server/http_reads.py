@@ -329,7 +329,7 @@ async def _statement(request: web.Request, given: Mapping[str, str]) -> str:
     if "sql" in given:
         raise QueryRefused("a POST has its statement in the body, not in parameter sql")
     most = 4 * MAX_SQL_CHARACTERS
-    body = b"".join([piece async for piece in http_body.pieces(request, most, "shorten the statement")])
+    body = b"".join([piece async for piece in http_body.body_pieces(request, most, "shorten the statement")])
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -23,7 +23,7 @@ from aiohttp import web
 from tidemark_operator.errors import WriteUnknown
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
-from tidemark_operator.gateway.server.http_body import pieces
+from tidemark_operator.gateway.server.http_body import body_pieces
 from tidemark_operator.gateway.server.http_server import HttpRefused, failure
 from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
 
@@ -55,7 +55,7 @@ class HttpRows:
 
     async def _post(self, request: web.Request) -> web.Response:
         access = await self._door.authenticate(request.headers.get("Authorization", ""))
-        body = _Body(pieces(request, BODY_BYTES_MAX, _INSTEAD))
+        body = _Body(body_pieces(request, BODY_BYTES_MAX, _INSTEAD))
         write = asyncio.create_task(self._write(access, _target(request), body), name="rows over HTTP")
         self._writes.add(write)
         write.add_done_callback(self._writes.discard)

@@ -151,7 +151,7 @@ class ListenerConfig:
             raise OperatorError("--gateway-client-ca needs --gateway-tls: clients show certificates over TLS only")
 
     def __str__(self) -> str:
-        return self._at(self.port)
+        return self._address(self.port)
 
     def authorities(self, peers: Peers) -> bytes | None:
         """The authorities (PEM) that clients must trust; None: no TLS. Raises OperatorError."""
@@ -178,14 +178,15 @@ class ListenerConfig:
     def _add(self, server: Any, port: int, credentials: Any) -> str:
         try:
             if credentials is None:
-                return self._at(server.add_insecure_port(self._at(port)))
-            return self._at(server.add_secure_port(self._at(port), credentials))
+                return self._address(server.add_insecure_port(self._address(port)))
+            return self._address(server.add_secure_port(self._address(port), credentials))
         except RuntimeError:
             raise OperatorError(
-                f"the gateway cannot listen on {self._at(port)}: free the port, or choose another one"
+                f"the gateway cannot listen on {self._address(port)}: free the port, or choose another one"
             ) from None
 
-    def _at(self, port: int) -> str:
+    def _address(self, port: int) -> str:
+        """The host with the port, as gRPC takes it."""
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 

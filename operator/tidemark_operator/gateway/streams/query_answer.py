@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tidemark_operator.errors import AnswerIsError
-from tidemark_operator.fleet.clients.result_stash_reader import pieces
+from tidemark_operator.fleet.clients.result_stash_reader import stash_pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
@@ -135,13 +135,16 @@ async def _send(
 
 
 def _answer(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed) -> QueryAnswer:
-    return QueryAnswer(query.as_of, query.reads, query.shown, result.skipped, _pieces(query, result))
+    return QueryAnswer(query.as_of, query.reads, query.answer_columns, result.skipped, _answer_pieces(query, result))
 
 
-async def _pieces(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed) -> AsyncGenerator[bytes, None]:
+async def _answer_pieces(
+    query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed
+) -> AsyncGenerator[bytes, None]:
+    """The encoded rows of an answer, in pieces that fit a message."""
     if isinstance(result, PeekStashed):
         assert isinstance(query, GatewayQuery), "the operator keeps no answer"
-        async for piece in pieces(query.instance, query.peek.uuid, result.size):
+        async for piece in stash_pieces(query.instance, query.peek.uuid, result.size):
             yield piece
     else:
         for start in range(0, len(result.data), CHUNK_BYTES):

@@ -105,8 +105,9 @@ class DeletionRequests:
             return False
         return not request.unanswered or now - request.confirmed_ms >= LATE_MS
 
-    def answered(self, instance: str, replica: ReplicaId, answer: ShardDeleted, now: int) -> None:
-        """Records the answer. After an error the table is asked for again."""
+    def record_answer(self, instance: str, replica: ReplicaId, answer: ShardDeleted, now: int) -> None:
+        """Record a replica's answer, which came at `now` (ms since 1970). After an error the table is asked for
+        again."""
         if (request := self._requests.get(answer.id)) is None:
             return
         request.unanswered.discard((instance, replica))
@@ -241,20 +242,20 @@ class TableDeleter:
         """
         if any(overlaps(at, place) for at in await self.locations(namespace)):
             await self.collect(namespace)
-            for tombstone, table in await self._left(namespace, place):
+            for tombstone, table in await self._listed_tables(namespace, place):
                 who = who_deletes(self._cache, self._fleet, tombstone, table)
                 text = f"waits until {table.location}, whose object was deleted, is deleted too: {who}"
                 raise Waiting("TablesBeingDeleted", text)
         # what is remembered of all namespaces may be gone: others delete a tombstone, or its namespace
         if everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE)):
-            for tombstone, table in await self._left(EVERYWHERE, place):
+            for tombstone, table in await self._listed_tables(EVERYWHERE, place):
                 self._log(tombstone, table)
                 what = f"the table at {place} of another namespace's Dataflow, which was deleted, is deleted too"
                 where = f"ControllerRevision {tombstone.name} of that namespace lists it"
                 text = f"waits until {what}: {where}, and the operator's log says who deletes it"
                 raise Waiting("TablesBeingDeleted", text)
 
-    async def _left(self, namespace: str, place: str) -> list[tuple[Tombstone, TableAddress]]:
+    async def _listed_tables(self, namespace: str, place: str) -> list[tuple[Tombstone, TableAddress]]:
         """The tables at the place, in it or around it that are listed now, by location. Raises ApiError."""
         listed = [(each, table) for each in await self._tombstones.list(namespace) for table in each.tables]
         return sorted((each for each in listed if overlaps(each[1].location, place)), key=lambda each: each[1].location)

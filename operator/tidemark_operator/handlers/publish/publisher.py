@@ -123,7 +123,7 @@ class StatusPublisher:
 
     async def _publish_due(self) -> None:
         """Builds the statuses that were announced, and those whose pause is over."""
-        due = dict.fromkeys(self._pauses.due(self._now()), True)
+        due = dict.fromkeys(self._pauses.take_due(self._now()), True)
         looks = [*(dict.fromkeys(self._announced, False) | due).items()]
         self._announced.clear()
         for start in range(0, len(looks), CONCURRENT_WRITES):

@@ -27,10 +27,10 @@ class StatusBudget(Generic[K]):
         """The objects, of those that moved, that are written now. Spends their tokens."""
         self._tokens = min(BURST, self._tokens + (now - self._filled) * WRITES_PER_SECOND)
         self._filled = now
-        due = [key for key in moved if now - self._last(key) >= OBJECT_INTERVAL_SECONDS]
+        due = [key for key in moved if now - self._last_write(key) >= OBJECT_INTERVAL_SECONDS]
         chosen = []
-        for key in sorted(due, key=self._last):
-            overdue = now - self._last(key) >= MAX_WAIT_SECONDS and key in self._written
+        for key in sorted(due, key=self._last_write):
+            overdue = now - self._last_write(key) >= MAX_WAIT_SECONDS and key in self._written
             if self._tokens < 1.0 and not overdue:
                 continue
             self._tokens = max(0.0, self._tokens - 1.0)
@@ -44,5 +44,6 @@ class StatusBudget(Generic[K]):
         """Forgets all other objects."""
         self._written = {key: at for key, at in self._written.items() if key in keys}
 
-    def _last(self, key: K) -> float:
+    def _last_write(self, key: K) -> float:
+        """When the object was last written, in seconds of the caller's clock; minus infinity if it never was."""
         return self._written.get(key, float("-inf"))

@@ -22,16 +22,16 @@ class StatusPauses(Generic[K]):
         self._due: dict[K, float] = {}
 
     def holds(self, key: K, now: float) -> bool:
-        """Whether a change must wait. It is `due` when the pause is over, however often the object is written
-        meanwhile."""
+        """Whether a change must wait. `take_due` gives the object when the pause is over, however often the object is
+        written meanwhile."""
         over = self._written.get(key, float("-inf")) + PAUSE_SECONDS
         if over <= now:
             return False
         self._due.setdefault(key, over)
         return True
 
-    def due(self, now: float) -> list[K]:
-        """Objects whose changes have waited for long enough; each is returned once."""
+    def take_due(self, now: float) -> list[K]:
+        """Objects whose changes have waited for long enough at `now` (seconds); each is returned once."""
         over = [key for key, at in self._due.items() if at <= now]
         for key in over:
             del self._due[key]

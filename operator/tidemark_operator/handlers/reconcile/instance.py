@@ -43,7 +43,7 @@ def prepare_instance(context: ReconcileContext, key: Key) -> None:
 
 async def reconcile_replica(context: ReconcileContext, key: Key) -> None:
     """Prepares the replica's certificate before its process is started. Raises CertificateRefused."""
-    for replica in _wanted(context):
+    for replica in _replicas_to_run(context):
         if (replica.meta.namespace, replica.meta.name) == (key.namespace, key.name):
             await _prepare(context, key, replica)
     align_replicas(context)
@@ -59,7 +59,7 @@ async def _prepare(context: ReconcileContext, key: Key, replica: ComputeReplica)
 
 def align_replicas(context: ReconcileContext) -> None:
     """Starts, stops, connects and disconnects processes, as all ComputeReplicas together ask for."""
-    wanted, unread = _wanted(context), _unread(context)
+    wanted, unread = _replicas_to_run(context), _unread(context)
     for replica in wanted:
         if context.peers.is_prepared(replica.meta):
             instance = context.instance(replica.meta.namespace, replica.instance)
@@ -89,7 +89,7 @@ def _addresses(context: ReconcileContext, replica: ComputeReplica) -> dict[Repli
     return {replica_id(meta.name, each.shape): (each.address, dialer) for each in observed if each.address}
 
 
-def _wanted(context: ReconcileContext) -> list[ComputeReplica]:
+def _replicas_to_run(context: ReconcileContext) -> list[ComputeReplica]:
     """Replicas that should run: neither the replica nor its instance is gone, being deleted or suspended."""
     found = []
     for key, body in context.cache.all(REPLICAS):

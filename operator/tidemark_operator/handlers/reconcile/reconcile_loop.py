@@ -137,16 +137,16 @@ class ReconcileLoop:
 
     async def _revisit(self) -> None:
         existing = self._context.cache.keys()
-        for key in self._context.registry.known():
+        for key in self._context.registry.known_keys():
             if key not in existing:
                 self.queue.add(key)
-        for key in [*self._round_robin.next(existing), *self._context.registry.waiting()]:
+        for key in [*self._round_robin.next(existing), *self._context.registry.waiting_keys()]:
             self.queue.add(key)
         for namespace in {key.namespace for key, _ in self._context.cache.all(INSTANCES)}:
             await self.deleter.collect(namespace)
 
-    def missed(self) -> None:
-        """Watches began: they have no event for objects that were deleted before."""
+    def request_resync(self) -> None:
+        """Watches began: list everything again soon, as they have no event for objects that were deleted before."""
         self._missed.set()
 
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
@@ -184,7 +184,7 @@ class ReconcileLoop:
             case ShardAppeared() | DataflowGone():
                 self._enqueue_namespace(instance.namespace)
             case ShardRemoved(replica, answer):
-                self.deleter.requests.answered(instance.name, replica, answer, now_ms())
+                self.deleter.requests.record_answer(instance.name, replica, answer, now_ms())
                 self.deleter.collect_soon(instance.namespace)
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):

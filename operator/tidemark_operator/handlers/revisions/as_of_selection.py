@@ -20,7 +20,7 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.revisions.import_frontiers import import_frontiers
 from tidemark_operator.handlers.revisions.revision_ends import is_sealed, may_be_finished
-from tidemark_operator.planning.assemble import at
+from tidemark_operator.planning.assemble import with_as_of
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
@@ -70,7 +70,7 @@ def check_beginning(
     have no as_of yet."""
     as_of = first_as_of(running, registry, state, description)
     if description.continual_task is not None:  # its installation alone checks that it leaves out no time
-        installation_as_of(running, registry, state, at(description, as_of), is_sealed(running, description))
+        installation_as_of(running, registry, state, with_as_of(description, as_of), is_sealed(running, description))
 
 
 def _select(

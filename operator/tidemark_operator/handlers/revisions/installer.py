@@ -24,7 +24,7 @@ from tidemark_operator.handlers.revisions.as_of_selection import installation_as
 from tidemark_operator.handlers.revisions.replacement_decision import cannot_run_beside, succession
 from tidemark_operator.handlers.revisions.revision_ends import inherited, is_in_question, is_sealed
 from tidemark_operator.handlers.revisions.sink_addresses import without_refused
-from tidemark_operator.planning.assemble import at
+from tidemark_operator.planning.assemble import with_as_of
 from tidemark_operator.planning.revision import ActiveRevision, view_shards
 from tidemark_protocol.ids import ShardId, WriterTerm
 
@@ -162,7 +162,7 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
     beside = None if state.active is None or mark is state.active else succession(state.active.revision, revision)
     dataflow = Dataflow(
         state.installation(mark),
-        at(without_refused(revision.description, registry.allowed_hosts), as_of),
+        with_as_of(without_refused(revision.description, registry.allowed_hosts), as_of),
         state.spec.lag_ms,
         beside,
         stays=True,

@@ -46,7 +46,7 @@ from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
-from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_operator.planning.assemble import Named, describe, with_as_of
 from tidemark_operator.planning.revision import (
     ActiveRevision,
     DataflowRevision,
@@ -83,7 +83,7 @@ class Draft:
     row_counts: tuple[RowCount, ...]
 
     def revision(self, as_of: Time, term: int, spec: str, kept: tuple[ShardId, ...], replan: str) -> DataflowRevision:
-        description, counts = at(self.description, as_of), self.row_counts
+        description, counts = with_as_of(self.description, as_of), self.row_counts
         return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept, counts, replan)
 
 
@@ -145,7 +145,9 @@ class RevisionPlanner:
         check_published(dataflow, outcome)
         reads = parents(sources, view, outcome.references)
         self._check_cycle(state, reads)
-        given = {e.name: _given(state, e, stored.values() if active is not None else ()) for e in outcome.exports}
+        given = {
+            e.name: _shards_given(state, e, stored.values() if active is not None else ()) for e in outcome.exports
+        }
         named = named_as(state, dataflow, published)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards, answer.counts)
@@ -302,7 +304,10 @@ def _followed(
     return [*newest, active.revision] if active is not None and follows_active else newest
 
 
-def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[WrittenShard]:
+def _shards_given(
+    state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]
+) -> Sequence[WrittenShard]:
+    """The shards that earlier revisions of the Dataflow gave this export."""
     pending = state.pending.mark.revision if state.pending else None
     return given_before(export, pending, stored, state.spec.digest)
 

@@ -67,7 +67,7 @@ def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs
     for diagnostic in refused.diagnostics:
         if diagnostic.relation[:1] == (dataflow.meta.name,):
             return PlanRefused("Cycle", f"{diagnostics.describe(diagnostic)}: a Dataflow cannot read itself")
-    return diagnostics.standing(refused)
+    return diagnostics.classify_refusal(refused)
 
 
 def must_send(answer: PlannerAnswer | None, question: Digest, now_ms: int) -> bool:

@@ -47,7 +47,7 @@ def published_locations(
     for export, location in chosen.items():
         _check_allowed(context, dataflow, location)
         if other := next((o for o, at in chosen.items() if o != export and overlaps(location, at)), ""):
-            raise _taken(location, f"view {other} of this Dataflow is published there, too")
+            raise _location_taken(location, f"view {other} of this Dataflow is published there, too")
         _check_free(context, state, dataflow, location)
     return {
         export: publish.view(
@@ -106,20 +106,20 @@ def _check_free(context: ReconcileContext, state: DataflowState, dataflow: Dataf
     if location in own_places:
         return
     if reader := next((name for name, at in _drop_folders(context, state.key.namespace) if is_in(at, location)), ""):
-        raise _taken(location, f"DataSource {reader} reads files there")
+        raise _location_taken(location, f"DataSource {reader} reads files there")
     if around := next((at for at in sorted(own_places) if overlaps(location, at)), ""):
-        raise _taken(location, f"this Dataflow publishes a view at {around}, and no table lies in another one")
+        raise _location_taken(location, f"this Dataflow publishes a view at {around}, and no table lies in another one")
     own = context.cache.get(state.key)
     others = [each for each in context.cache.all(DATAFLOWS) if each[0] != state.key]
     age = ("", "", "") if own is None else _age(state.key, own)
     for key, body in others:
-        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in _wanted(context, key)):
+        if _age(key, body) < age and any(overlaps(location, wanted) for wanted in _chosen_locations(context, key)):
             raise _taken_by(key, state, location, "is to be published there, and is older")
 
 
 def _published_by_others(context: ReconcileContext, but: Key) -> Iterator[tuple[Key, str]]:
     registry = context.registry
-    for key in registry.known():
+    for key in registry.known_keys():
         state = None if key == but else registry.dataflow(key)
         yield from ((key, location) for location in (() if state is None else _places_of(state)))
 
@@ -130,7 +130,7 @@ def _places_of(state: DataflowState) -> frozenset[str]:
     return state.planning.places.union(marked)
 
 
-def _wanted(context: ReconcileContext, key: Key) -> Iterator[str]:
+def _chosen_locations(context: ReconcileContext, key: Key) -> Iterator[str]:
     """The locations that a Dataflow's manifest chooses; none where it or its instance makes it impossible."""
     with suppress(ResourceError):
         if (dataflow := context.cache.read(key, Dataflow.parse)) is not None:
@@ -159,11 +159,12 @@ def _named(key: Key, seen_from: Key) -> str:
 
 def _taken_by(key: Key, state: DataflowState, location: str, doing: str) -> Waiting:
     """By another object. One of another namespace is named in the log alone, once."""
-    refusal = _taken(location, f"{_named(key, state.key)} {doing}")
+    refusal = _location_taken(location, f"{_named(key, state.key)} {doing}")
     if key.namespace != state.key.namespace and state.obstacles.planning != Planning(str(refusal)):
         LOG.info("%s: location %s is taken: %s %s", state.key, location, key, doing)
     return refusal
 
 
-def _taken(location: str, why: str) -> Waiting:
+def _location_taken(location: str, why: str) -> Waiting:
+    """The refusal of a location that something else has."""
     return Waiting(TAKEN, f"location {location} is taken: {why}")

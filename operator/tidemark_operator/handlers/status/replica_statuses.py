@@ -43,7 +43,7 @@ def replica_status_of(context: ReconcileContext, key: Key, body: Body, now: stat
         context.instance_facts(key.namespace, replica.instance),
         replica.suspend,
         _process(context, replica, body, running, serving),
-        _beside(context, replica, body, running, observed[1]) if len(observed) > 1 else None,
+        _hydrating_process(context, replica, body, running, observed[1]) if len(observed) > 1 else None,
         _executors(serving.executors, running.executor_problem(id) if running else None)
         if serving and serving.executors
         else None,
@@ -112,14 +112,15 @@ def _process(
     return _down(observed, state.last_error if state else "", dataflows_of(body, observed.shape))
 
 
-def _beside(
+def _hydrating_process(
     context: ReconcileContext,
     replica: ComputeReplica,
     body: Body,
     running: RunningInstance | None,
     observed: Observation,
 ) -> Process:
-    """The process that hydrates beside the serving one. Without the executors that it needs it counts as down."""
+    """The process that hydrates beside the serving one. Without the executors that it needs the process counts as
+    down."""
     process = _process(context, replica, body, running, observed)
     if not isinstance(process, Answering) or observed.executors is None:
         return process

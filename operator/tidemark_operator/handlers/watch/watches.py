@@ -164,7 +164,7 @@ async def _watch_once(
 
     async def work() -> None:
         insights = Insights()
-        found = asyncio.create_task(_found(insights))
+        found = asyncio.create_task(_require_kinds(insights))
         # not kopf.operator: when one watch fails, it waits for the others, for ever if they wait for a login
         tasks = await kopf.spawn_tasks(
             registry=registry_of(observed, kubeconfig),
@@ -192,8 +192,8 @@ async def _watch_once(
         await kopfs.end()
 
 
-async def _found(insights: Insights) -> None:
-    """Raises KindsMissing."""
+async def _require_kinds(insights: Insights) -> None:
+    """Wait until kopf has looked for the kinds of the operator. Raises KindsMissing."""
     await insights.ready_resources.wait()
     found = {resource.plural for resource in insights.watched_resources}
     if missing := {resource.plural for resource in OURS} - found:

@@ -54,7 +54,7 @@ def observe(
         restarts=restarts,
         last_exit=_last_exit(container) or before,
         shape=shape,
-        problem=lost(pod, ending_seconds) or problem_of(pod),
+        problem=node_lost_problem(pod, ending_seconds) or problem_of(pod),
         executors=executors,
     )
 
@@ -88,7 +88,7 @@ def problem_of(pod: Body) -> ProcessProblem | None:
     return None
 
 
-def lost(pod: Body, ending_seconds: float) -> ProcessProblem | None:
+def node_lost_problem(pod: Body, ending_seconds: float) -> ProcessProblem | None:
     """NodeLost, if the pod has been ending for a minute more than its grace period; else None.
 
     The StatefulSet makes no other pod meanwhile: only the node, or a person who knows that the node is off, can tell
@@ -113,7 +113,7 @@ def refusal(events: Iterable[Body]) -> ProcessProblem | None:
     failed = [event for event in events if event.get("reason") == "FailedCreate"]
     if not failed:
         return None
-    note = max(failed, key=_when).get("note") or ""
+    note = max(failed, key=_event_time).get("note") or ""
     return problem("QuotaExceeded" if "exceeded quota" in note else "FailedCreate", note)
 
 
@@ -196,6 +196,7 @@ def _pod_phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
-def _when(event: Body) -> str:
+def _event_time(event: Body) -> str:
+    """When the event was last seen, as text that sorts by time; empty if it does not say."""
     series = event.get("series") or {}
     return str(series.get("lastObservedTime") or event.get("eventTime") or event.get("deprecatedLastTimestamp") or "")

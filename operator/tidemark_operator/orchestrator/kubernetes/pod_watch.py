@@ -45,9 +45,11 @@ class PodWatch:
         """List everything anew. Raises ApiError, and then keeps the state of the list before."""
         found = [each for each in found_in(await self._kube.list(STATEFUL_SETS, OURS)) if self._concerns(each)]
         pods = await self._kube.list(PODS, OURS)
-        drivers = dict(_of(pods, STATEFUL_SETS, {each.uid: (each.key, each.shape) for each in found}))
+        drivers = dict(_controlled_pods(pods, STATEFUL_SETS, {each.uid: (each.key, each.shape) for each in found}))
         executors: dict[Shape, list[Body]] = {}
-        for shape, pod in _of(pods, PODS, {pod["metadata"]["uid"]: shape for shape, pod in drivers.items()}):
+        for shape, pod in _controlled_pods(
+            pods, PODS, {pod["metadata"]["uid"]: shape for shape, pod in drivers.items()}
+        ):
             executors.setdefault(shape, []).append(pod)
         self._note_exits(drivers)
         self._note_endings(drivers)
@@ -121,7 +123,7 @@ class PodWatch:
         self._asked = {shape: at for shape, at in self._asked.items() if shape in there}
 
 
-def _of(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:
+def _controlled_pods(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:
     """The pods that one of `owners` controls, with its shape; `owners`: by uid, all of kind `kind`."""
     for pod in pods:
         owner = controller(pod, kind)

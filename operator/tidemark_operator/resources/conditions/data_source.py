@@ -87,10 +87,11 @@ def _ingesting(facts: DataSourceFacts) -> Verdict:
         return no(INGESTING, facts.failure.reason, facts.failure.message)
     if facts.ingester is None:
         return no(INGESTING, "Starting", "waiting until a replica reports the frontiers of the tables")
-    return yes(INGESTING, "Ingesting", _where(facts))
+    return yes(INGESTING, "Ingesting", _ingesting_message(facts))
 
 
-def _where(facts: DataSourceFacts) -> str:
+def _ingesting_message(facts: DataSourceFacts) -> str:
+    """The message of a DataSource that is ingested: its replica, an edit that waits, a warning."""
     edit = facts.edit.message if facts.edit else ""
     return "; ".join(text for text in (f"on replica {facts.ingester}", edit, facts.warning) if text)
 
@@ -125,4 +126,4 @@ def _ready(facts: DataSourceFacts, *needed: Verdict) -> Verdict:
     for verdict in needed:
         if not verdict.holds:
             return because(READY, verdict)
-    return yes(READY, "Ingesting", _where(facts))
+    return yes(READY, "Ingesting", _ingesting_message(facts))

@@ -12,7 +12,7 @@ from tidemark_protocol.messages.planning import Diagnostic, Refused
 _MISSING = "UNRESOLVED_RELATION"
 
 
-def standing(refused: Refused) -> WaitingForInputs | PlanRefused:
+def classify_refusal(refused: Refused) -> WaitingForInputs | PlanRefused:
     """The refusal of a Dataflow by the planner, for its conditions. The first diagnostic gives the reason."""
     if not refused.diagnostics:
         return PlanRefused("Internal", "the planner refused the SQL without a reason: see the planner's log")

@@ -131,13 +131,15 @@ def _online(facts: ReplicaFacts) -> Verdict:
     if (
         facts.instance.suspended
     ):  # checked before spec.suspend, so that all replicas of the instance have the same reason for `kubectl wait`
-        return _stopped(
+        return _stopping_verdict(
             facts,
             "InstanceSuspended",
             f"ComputeInstance {facts.instance.name} is suspended: set its spec.suspend: false",
         )
     if facts.suspended:
-        return _stopped(facts, "Suspended", "spec.suspend stops this replica. Set spec.suspend: false to resume")
+        return _stopping_verdict(
+            facts, "Suspended", "spec.suspend stops this replica. Set spec.suspend: false to resume"
+        )
     match facts.process:
         case Starting():
             return no(ONLINE, "Starting", "the process is started and has not answered yet")
@@ -147,7 +149,7 @@ def _online(facts: ReplicaFacts) -> Verdict:
             return yes(ONLINE, "Online")
 
 
-def _stopped(facts: ReplicaFacts, reason: str, message: str) -> Verdict:
+def _stopping_verdict(facts: ReplicaFacts, reason: str, message: str) -> Verdict:
     """Stopping, until all its processes have ended; then `reason`. A user who copies its tables waits for that
     reason."""
     if not facts.process_exists:
