@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pyarrow as pa
 
-from tidemark_operator.planning.assemble import Named, at
+from tidemark_operator.planning.assemble import Named, with_as_of
 from tidemark_operator.planning.assemble import describe as assemble
 from tidemark_operator.planning.client import decode_outcome
 from tidemark_protocol.check.plan import check_dataflow
@@ -100,7 +100,7 @@ def planned_together(
 def described(answer: Planned, as_of: int, name: str = "bench") -> DataflowDescription:
     """As a dataflow of its own, hydrated at a time."""
     description, _ = assemble(Named(name, name), answer, {})
-    description = at(description, Time(as_of))
+    description = with_as_of(description, Time(as_of))
     check_dataflow(description)
     return description
 

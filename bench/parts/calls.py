@@ -66,7 +66,7 @@ class Here(StepWorkers):
         self.cpu += (time.process_time() - begin) * 1e3
         if self.profile is not None:
             self.profile.disable()
-        ticket.answered(answer)
+        ticket.settle_answer(answer)
         return ticket.wait()
 
 

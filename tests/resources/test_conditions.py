@@ -23,7 +23,7 @@ from tidemark_operator.resources.conditions.dataflow import (
     Stored,
     WaitingForInputs,
 )
-from tidemark_operator.resources.conditions.diagnostics import standing
+from tidemark_operator.resources.conditions.diagnostics import classify_refusal
 from tidemark_operator.resources.conditions.instance import (
     InstanceFacts,
     ReplicaProblem,
@@ -379,7 +379,7 @@ def test_a_missing_name_alone_is_waited_for() -> None:
     """With the position, and both kinds the name could be of; the same name twice is one."""
     missing = Diagnostic("UNRESOLVED_RELATION", "not found", line=2, column=6, word="tpch.x", relation=("tpch", "x"))
 
-    assert standing(Refused((missing, missing))) == WaitingForInputs(
+    assert classify_refusal(Refused((missing, missing))) == WaitingForInputs(
         ('DataSource or Dataflow tpch with x (line 2, column 6, at "tpch.x": not found)',)
     )
 
@@ -389,7 +389,7 @@ def test_a_fault_beside_a_missing_name_is_refused() -> None:
     missing = Diagnostic("UNRESOLVED_RELATION", "not found", relation=("tpch", "x"))
     fault = Diagnostic("SYNTAX", "no such word", view="v", line=1, column=3, word="FORM")
 
-    assert standing(Refused((missing, fault))) == PlanRefused(
+    assert classify_refusal(Refused((missing, fault))) == PlanRefused(
         "Syntax", 'view v, line 1, column 3, at "FORM": no such word'
     )
 

@@ -81,14 +81,14 @@ def test_passes_with_other_rows_are_an_error() -> None:
 
 def test_a_sum_that_is_zero_by_chance_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second hash, of which the sums are, is the same for all rows; the first one tells."""
-    both = RowHashes.both
+    both = RowHashes.hash_pair
 
     def poor(self: RowHashes, columns: list[pa.Array], rows: int) -> Any:
         one, two = both(self, columns, rows)
         two[:] = 5
         return one, two
 
-    monkeypatch.setattr(RowHashes, "both", poor)
+    monkeypatch.setattr(RowHashes, "hash_pair", poor)
     rows: list[tuple[Row, int]] = [((i, "a"), 1 if i % 2 else -1) for i in range(1000)]
     with pytest.raises(SumsWrong):
         list(uncancelled(lambda: iter([part(rows, random.Random(0))]), ["id", "text"], 1))

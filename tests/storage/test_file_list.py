@@ -125,7 +125,7 @@ def test_the_list_is_bounded() -> None:
     made.add_problems("t", {"0": FileProblem("FILE_MISSING", 1, in_error=True)})
     made.set_pending([SourceFile("t", "new", 1, "pending")])
 
-    shown = made.shown()
+    shown = made.listed()
     assert len(shown) == LISTED_FILES
     assert [f.file for f in shown[:3]] == ["0", "new", f"{2 * LISTED_FILES - 1}"]
     assert made.in_error == 1

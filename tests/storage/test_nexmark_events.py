@@ -131,7 +131,7 @@ def test_due_events_are_those_before_the_time(rate: int) -> None:
     """No event twice, none left out, whatever the tick."""
     model = Auctioneer(1, rate, BEGAN)
     for time in (BEGAN - 5, BEGAN, BEGAN + 1, BEGAN + 999, BEGAN + 1000, BEGAN + 1001):
-        due = model.due(time)
+        due = model.events_before(time)
         dates = np.concatenate(
             [model.rows(t, 0, due + 200).column("date_time").cast(pa.int64()).to_numpy() for t in TABLES]
         )

@@ -38,11 +38,11 @@ def test_errors_are_counted_once_for_each_time_that_they_happen() -> None:
     """A table that stays stopped is not counted at every tick; one that stops again is."""
     errors = TableErrors()
     for at in range(3):
-        errors.stopped({"t": "VersionGone: 7"}, Time(at))
+        errors.record_stopped({"t": "VersionGone: 7"}, Time(at))
     assert (errors.of("t").count, errors.of("t").time) == (1, 0)
     errors.begun()
-    errors.stopped({"t": "VersionGone: 7"}, Time(9))
-    errors.stopped({"t": "TableMissing: it"}, Time(10))
+    errors.record_stopped({"t": "VersionGone: 7"}, Time(9))
+    errors.record_stopped({"t": "TableMissing: it"}, Time(10))
     assert (errors.of("t").text, errors.of("t").count, errors.of("t").time) == ("TableMissing: it", 3, 10)
     errors.failed(["t", "u"], "x" * 5000, Time(11))
     assert (errors.of("t").count, errors.of("u").count, len(errors.of("u").text)) == (4, 1, 500)

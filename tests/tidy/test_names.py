@@ -1,9 +1,10 @@
-"""A public class has a name of its own in the product (docs/decisions/0089)."""
+"""Names in the product: a public class has one of its own, and none of a function is a mood (docs/decisions/0089)."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import chain
 
 from tests.tidy.checkout import ROOT, files, generated, name
@@ -21,17 +22,28 @@ HOMONYMS = {
     "the leaf of a pipeline, and what a DataSource names: drawn so in the docs": "Source",
 }
 """By reason, the names that several classes have."""
+MOODS = set(
+    "again ahead alone answered asked beside both closed found given gone here kept known later least left less "
+    "lost missed most needed none others piece rest same taken there those told wanted whole where "
+    "within without wrong".split()
+)
+"""Words that say neither what a function does nor what it returns."""
+
+
+def _product() -> Iterator[tuple[str, ast.Module]]:
+    """Yield (path from the root, syntax tree) of each file of the product."""
+    for path in files("*.py"):
+        if not generated(path) and not OUTSIDE & set(path.relative_to(ROOT).parts):
+            yield name(path), ast.parse(path.read_text())
 
 
 def _public_classes() -> dict[str, set[str]]:
     """By name, the files of the product that have a class of this name."""
     found = defaultdict[str, set[str]](set)
-    for path in files("*.py"):
-        if generated(path) or OUTSIDE & set(path.relative_to(ROOT).parts):
-            continue
-        for node in ast.parse(path.read_text()).body:
+    for path, tree in _product():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].add(name(path))
+                found[node.name].add(path)
     return found
 
 
@@ -45,3 +57,17 @@ def test_a_class_has_a_name_of_its_own() -> None:
         "give each class its full noun (docs/decisions/0089)"
     )
     assert [each for each in listed if len(found[each]) < 2] == [], "take these names off the list"
+
+
+def test_no_function_is_named_after_a_mood() -> None:
+    """A function has a verb for what it does, or a noun for what it returns."""
+    functions = [
+        (path, node.lineno, node.name)
+        for path, tree in _product()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(functions) > 5_000
+    assert [each for each in functions if each[2].strip("_") in MOODS] == [], (
+        "name it after what it does or returns (docs/decisions/0089)"
+    )

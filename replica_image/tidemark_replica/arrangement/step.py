@@ -89,7 +89,7 @@ class BatchWriter:
         """
         file = self._next_file(arrangement)
         fitting = self._fitting(arrangement, self.while_step_alive(segments))
-        return self._kept(write_batch(self._directory, file, layout, span, fitting), file)
+        return self._account_for(write_batch(self._directory, file, layout, span, fitting), file)
 
     def write_run(self, arrangement: ArrangementId, layout: Layout, span: BatchTimes, rows: Any) -> BatchRef:
         """Write one segment with rows, as `write_scratch` does."""
@@ -99,7 +99,7 @@ class BatchWriter:
         else:
             ref = write_batch(self._directory, file, layout, span, self._fitting(arrangement, [rows]))
         assert ref is not None, "a run has rows"
-        self._kept(ref, file)
+        self._account_for(ref, file)
         return ref
 
     def _fitting(self, arrangement: ArrangementId, segments: Iterable[Any]) -> Iterator[Any]:
@@ -116,7 +116,7 @@ class BatchWriter:
         self._files += 1
         return f"{arrangement}/{self.name}-{self._files}.arrow"
 
-    def _kept(self, ref: BatchRef | None, file: str) -> BatchRef | None:
+    def _account_for(self, ref: BatchRef | None, file: str) -> BatchRef | None:
         """Account for a written file. Deletes it and raises if the step is not alive or the space is used up."""
         if not self.is_step_alive:
             (self._directory / file).unlink(missing_ok=True)

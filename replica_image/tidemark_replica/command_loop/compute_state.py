@@ -149,7 +149,7 @@ class ComputeState:
             return False
         self._peeks.maintain()
         self._maintain_scratch()
-        self._metrics.waiting(len(self._peeks))
+        self._metrics.set_waiting_peeks(len(self._peeks))
         return True
 
     def _maintain_scratch(self) -> None:

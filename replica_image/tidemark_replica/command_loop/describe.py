@@ -51,7 +51,7 @@ class Describer:
         if len(request.shards) > SHARDS_MAX:
             raise ValueError(f"the request names {len(request.shards)} shards; the limit is {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
-        pending = {id: self._shards.at((id, location)) for id, location in locations.items()}
+        pending = {id: self._shards.pending_description((id, location)) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
         _wait(pending.values())
         shards = tuple(_outcome(id, read.result) for id, read in pending.items())
@@ -93,8 +93,8 @@ class ShardDescriptions:
         self._running: set[ShardLocation] = set()
         self._next: dict[ShardLocation, PendingDescription] = {}
 
-    def at(self, shard: ShardLocation) -> PendingDescription:
-        """A description whose read begins after this call."""
+    def pending_description(self, shard: ShardLocation) -> PendingDescription:
+        """A description of the shard whose read begins after this call."""
         with self._lock:
             if shard not in self._running:
                 self._running.add(shard)

@@ -33,8 +33,8 @@ class Outdated:
     pause: str = ""
 
     @property
-    def why(self) -> str:
-        """The change, and the pause if there is one."""
+    def message(self) -> str:
+        """The change, and the pause if there is one, as text."""
         return f"{self.change}. {self.pause}" if self.pause else self.change
 
 

@@ -157,14 +157,14 @@ class InstalledDataflows:
             self._pauses_end = min(self._pauses_end, pause.until)
             outdated = next((self._outdated[id] for id in dataflow.exports if id in self._outdated), outdated)
         if outdated is not None and (dataflow.description.is_transient or dataflow.description.is_query):
-            raise DataflowRefused(outdated.why)
+            raise DataflowRefused(outdated.message)
         return outdated
 
     def _refuse_to_go_on(self, description: DataflowDescription) -> None:
         """Raises DataflowRefused for a subscribe or a copy that has failed since a table was changed."""
         for id in description.export_ids:
             if id in self._outdated and is_transient(description, id):
-                raise DataflowRefused(self._outdated[id].why)
+                raise DataflowRefused(self._outdated[id].message)
 
     def _tell_of_change(self, dataflow: InstalledDataflow) -> None:
         for id in dataflow.exports:
@@ -178,7 +178,7 @@ class InstalledDataflows:
     def _tell_of_pause(self, dataflow: InstalledDataflow, outdated: Outdated) -> None:
         for id in dataflow.exports:
             if outdated.attempts and not is_transient(dataflow.description, id):
-                self.send(Failure(id, FailureKind.STEP, outdated.why, attempts=outdated.attempts))
+                self.send(Failure(id, FailureKind.STEP, outdated.message, attempts=outdated.attempts))
 
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
@@ -215,7 +215,7 @@ class InstalledDataflows:
         began = self._clock()
         everything = began >= self._next_full_pass
         outdated = list[InstalledDataflow]()
-        for dataflow, driver in self._due(everything):
+        for dataflow, driver in self._take_awake(everything):
             if driver is not None:
                 self._compact_indexes(dataflow, driver)
                 if dataflow.scheduled:
@@ -233,9 +233,9 @@ class InstalledDataflows:
             self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
         return everything
 
-    def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
-        """The dataflows to visit, one after the other: a visit may wake others for the next maintenance. The end of a
-        job may wake a dataflow that has ended."""
+    def _take_awake(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
+        """Yield the dataflows to visit, one after the other: a visit may wake others for the next maintenance. The end
+        of a job may wake a dataflow that has ended."""
         for dataflow in list(self._installed if everything else self._awake):
             self._awake.pop(dataflow, None)
             if dataflow in self._installed:
@@ -276,12 +276,12 @@ class InstalledDataflows:
         dataflow.outdated = outdated
         if driver is None:
             return
-        LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, outdated.why)
+        LOG.warning("dataflow %s begins anew: %s", dataflow.description.name, outdated.message)
         driver.stop()
         self._outdated.update((id, outdated) for id, export in dataflow.exports.items() if not export.dropped)
         for sink in dataflow.description.sink_exports:
             if not dataflow.exports[sink.id].dropped and (
-                answer := _failed(sink, outdated.why, is_void=outdated.is_certain)
+                answer := _failed(sink, outdated.message, is_void=outdated.is_certain)
             ):
                 self._send(answer)
         self._tell_of_pause(dataflow, outdated)

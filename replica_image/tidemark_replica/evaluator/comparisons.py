@@ -104,14 +104,15 @@ def _equal(a: Any, b: Any) -> Any:
     return (a == b) | (np.isnan(a) & np.isnan(b))
 
 
-def _less(a: Any, b: Any) -> Any:
+def _is_less(a: Any, b: Any) -> Any:
+    """Where a is less than b: NaN is greater than all other values."""
     return (a < b) | (np.isnan(b) & ~np.isnan(a))
 
 
 _FLOATS: dict[str, Callable[[Any, Any], Any]] = {
     "=": _equal,
-    "<": _less,
-    "<=": lambda a, b: ~_less(b, a),
-    ">": lambda a, b: _less(b, a),
-    ">=": lambda a, b: ~_less(a, b),
+    "<": _is_less,
+    "<=": lambda a, b: ~_is_less(b, a),
+    ">": lambda a, b: _is_less(b, a),
+    ">=": lambda a, b: ~_is_less(a, b),
 }

@@ -14,8 +14,8 @@ from tidemark_replica.arrangement.rows.updates import Ints
 from tidemark_replica.evaluator.result import Result, column, in_order, valid
 
 
-def part(call: Call, arguments: list[Result]) -> Result:
-    """year, month, day, quarter, dayofweek (1 is Sunday)."""
+def date_part(call: Call, arguments: list[Result]) -> Result:
+    """The year, month, day, quarter or day of the week (1 is Sunday) of each date."""
     values = arguments[0].values
     made = _PARTS[call.function](fixed(values).astype(np.int64))
     return Result(column(made.astype(np.int32), pa.int32(), valid(values)), arguments[0].failed)

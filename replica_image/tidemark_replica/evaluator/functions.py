@@ -63,7 +63,7 @@ _TABLE: dict[str, Admitted] = {
     "if": Admitted(logic.admits_choice, logic.case),
     "coalesce": Admitted(logic.admits_choice, logic.coalesce),
     "cast": Admitted(casts.admits_cast, casts.cast),
-    **{name: Admitted(any_call, dates.part) for name in ("year", "month", "day", "quarter", "dayofweek")},
+    **{name: Admitted(any_call, dates.date_part) for name in ("year", "month", "day", "quarter", "dayofweek")},
     "date_add": Admitted(any_call, dates.moved),
     "date_sub": Admitted(any_call, dates.moved),
     "datediff": Admitted(any_call, dates.difference),

@@ -82,7 +82,7 @@ class _Compiled:
         failures = []
         kept = np.ones(oks.num_rows, np.bool_)
         for predicate in self.predicates:
-            result, error = before.part(predicate)
+            result, error = before.evaluate(predicate)
             passed = is_true(result.values)
             kept &= passed if result.failed is None else passed | result.failed
             failures.append(error)
@@ -137,8 +137,9 @@ class _Row:
         """The error of a mapped column in each row; None: no row has one."""
         return None if index < self._of.width else self._compute(index)[1]
 
-    def part(self, part: _Part) -> tuple[Result, Errors]:
-        """An expression, and its error in each row: that of a mapped column that it reads, else its own."""
+    def evaluate(self, part: _Part) -> tuple[Result, Errors]:
+        """The value of an expression in each row, and its error there: that of a mapped column that it reads, else its
+        own."""
         result = part.run(self.column, self._rows)
         if result.failed is None:
             return result, None
@@ -153,7 +154,7 @@ class _Row:
 
     def _compute(self, index: int) -> tuple[Result, Errors]:
         if index not in self._mapped:
-            self._mapped[index] = self.part(self._of.expressions[index - self._of.width])
+            self._mapped[index] = self.evaluate(self._of.expressions[index - self._of.width])
         return self._mapped[index]
 
 

@@ -57,13 +57,13 @@ class ChangesSpec:
         return Layout.of_rows(self.types, range(len(self.types)))
 
     @property
-    def shown(self) -> tuple[pa.DataType, ...]:
+    def output_types(self) -> tuple[pa.DataType, ...]:
         """The types of the output without the bound: the row, the kind of change, its time."""
         return (*self.types, pa.string(), pa.timestamp("us", "UTC"))
 
     @property
     def produced(self) -> tuple[pa.DataType, ...]:
-        return (*self.shown, pa.int64())
+        return (*self.output_types, pa.int64())
 
 
 def changes(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:

@@ -91,11 +91,11 @@ def _contents(context: StepContext, spec: ContinualTaskSpec, runs: StepRuns, at:
     for parts in ranges(segments, spec.layout, RANGE_ROWS):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         most = rows_that_fit(rows.num_rows, rows.nbytes, context.chunk_rows)
-        yield from _held(rows, spec.layout, at, most)
+        yield from _rows_at_times(rows, spec.layout, at, most)
 
 
-def _held(rows: Any, layout: Layout, at: Ints, most: int) -> Iterator[Updates]:
-    """Each row with its multiplicity, at each of the times. `rows` holds all updates of a row, or none."""
+def _rows_at_times(rows: Any, layout: Layout, at: Ints, most: int) -> Iterator[Updates]:
+    """Yield each row with its multiplicity, at each of the times. `rows` holds all updates of a row, or none."""
     columns = rows.columns[1 : layout.time]
     error = rows.column(layout.tag)
     row, since, until, total = _stays(rows, layout, at)

@@ -81,13 +81,13 @@ def temporal(context: StepContext, spec: TemporalSpec, updates: Iterable[Updates
         scheduled = appearances(oks, spec)
         now = times(scheduled) < context.limit
         if now.any():
-            yield _kept(scheduled, now)
+            yield _filter_updates(scheduled, now)
         later = times(scheduled) >= context.upper
         if later.any():
-            runs.add(_stored(_kept(scheduled, later), spec.layout))
+            runs.add(_stored(_filter_updates(scheduled, later), spec.layout))
     trace = context.trace(spec.state)
     for due in () if context.is_later_round else due_updates(trace, context.before, context.upper):
-        yield _kept(due, times(due) < context.limit)
+        yield _filter_updates(due, times(due) < context.limit)
         gone = make_updates(row_columns(due), times(due), -diffs(due))
         runs.add(_stored(gone, spec.layout))
     runs.commit_state()
@@ -161,5 +161,6 @@ def _stored(updates: Updates, layout: Layout) -> Any:
     return sorted_rows(consolidate(rows), layout)
 
 
-def _kept(updates: Updates, which: Any) -> Updates:
+def _filter_updates(updates: Updates, which: Any) -> Updates:
+    """The updates for which `which` is true."""
     return updates if which.all() else updates.filter(pa.array(which))

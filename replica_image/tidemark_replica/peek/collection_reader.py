@@ -80,9 +80,10 @@ class IndexAt:
 
     def __call__(self) -> Iterator[Updates]:
         """Runs in a Spark task, which opens the files itself."""
-        return self.through(BatchCache(self.directory))
+        return self.read_through(BatchCache(self.directory))
 
-    def through(self, batches: BatchCache) -> Iterator[Updates]:
+    def read_through(self, batches: BatchCache) -> Iterator[Updates]:
+        """The contents of the index at the time, read through this cache of batches."""
         return (found for found in self._read(Trace(self.manifest, batches)) if found.num_rows)
 
     def _read(self, trace: Trace) -> Iterator[Updates]:
@@ -130,7 +131,7 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
         source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals, peek.skip_errors)
-        here = source if reading.batches is None else partial(source.through, reading.batches)
+        here = source if reading.batches is None else partial(source.read_through, reading.batches)
         yield from _read(reading, source, here, schema_of(index.columns), peek)
 
 
@@ -141,7 +142,7 @@ def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Genera
         raise PlanNotAllowed(f"peek {peek.uuid} has the keys of an index, and {peek.target.id} is a shard")
     check_fits(shard.schema, peek)
     source, over = shard_at(shard, peek.mfp, peek.timestamp, arrow=reading.arrow)
-    here = partial(source.through, reading.open_shard, partial(_check_wanted, reading.stopped))
+    here = partial(source.read_through, reading.open_shard, partial(_check_wanted, reading.stopped))
     ends_at_limit = not can_fail(peek.mfp)
     return _read(reading, source, here, over.input, replace(peek, mfp=over), ends_at_limit=ends_at_limit)
 
@@ -299,15 +300,15 @@ class FinishTop:
             last = batch
             size = sum(rows.nbytes for rows in kept)
             if size > 3 * self.max_bytes or sum(rows.num_rows for rows in kept) > 2 * self.wanted + BATCH_ROWS:
-                kept = self._first(kept)
+                kept = self._first_rows(kept)
                 if sum(rows.nbytes for rows in kept) > 2 * self.max_bytes:
                     yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
                     return
-        yield from Finish(self.max_bytes, self.wanted)(self._first(kept))
+        yield from Finish(self.max_bytes, self.wanted)(self._first_rows(kept))
         if skipped and last is not None:
             yield _error_row(last, json.dumps({"code": SKIPPED, "errors": skipped}))
 
-    def _first(self, kept: Sequence[Updates]) -> list[Updates]:
+    def _first_rows(self, kept: Sequence[Updates]) -> list[Updates]:
         """The rows in order, up to the one that reaches `wanted`."""
         if not kept:
             return []

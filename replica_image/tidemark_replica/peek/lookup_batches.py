@@ -85,16 +85,16 @@ class LookupBatches:
         lookup = _Lookup(peek, limits, stopped, done, Job(f"peek {peek.uuid}"))
         if not _is_plain(peek.finishing):
             self._read_alone(lookup)
-        elif (waiting := self._waiting.get(_place(peek))) is not None:
+        elif (waiting := self._waiting.get(_batch_key(peek))) is not None:
             waiting[peek.uuid] = lookup
         else:
-            self._waiting[place := _place(peek)] = {peek.uuid: lookup}
+            self._waiting[place := _batch_key(peek)] = {peek.uuid: lookup}
             self._later(lambda: self._read_next(place))
         return lookup.job
 
     def forget(self, peek: Peek) -> None:
         """The peek was answered or dropped."""
-        self._waiting.get(_place(peek), {}).pop(peek.uuid, None)
+        self._waiting.get(_batch_key(peek), {}).pop(peek.uuid, None)
 
     def _read_batch(self, batch: Sequence[_Lookup]) -> None:
         peeks = [each.peek for each in batch]
@@ -113,7 +113,7 @@ class LookupBatches:
                 for each in batch:
                     self._read_alone(each)
         finally:
-            self._later(lambda: self._read_next(_place(batch[0].peek)))
+            self._later(lambda: self._read_next(_batch_key(batch[0].peek)))
 
     def _read_next(self, place: _Place) -> None:
         waiting = self._waiting[place]
@@ -133,7 +133,8 @@ class LookupBatches:
             self._jobs.submit(lookup.job.name, read, lookup.done)
 
 
-def _place(peek: Peek) -> _Place:
+def _batch_key(peek: Peek) -> _Place:
+    """The collection and the time that a peek reads: peeks that are equal in it are answered by one read."""
     return peek.target.id, peek.timestamp
 
 

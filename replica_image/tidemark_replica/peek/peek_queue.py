@@ -122,10 +122,10 @@ class PeekQueue:
             pending.admitted = True
             if not readable.upper.less_equal(peek.timestamp):
                 pending.span.add_event("its time is complete")
-                pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
+                pending.job = self._targets.read(peek, self.limits, lambda end: self._finish(pending, end))
 
-    def _done(self, pending: _Pending, outcome: Outcome[PeekRows | StashedResult]) -> None:
-        """Answers the peek, if this is still its answer: a later client may have used the same uuid again."""
+    def _finish(self, pending: _Pending, outcome: Outcome[PeekRows | StashedResult]) -> None:
+        """Answer the peek, if this is still its answer: a later client may have used the same uuid again."""
         found = _error(outcome.error) if isinstance(outcome, Failed) else outcome.value
         if self._pending.get(pending.peek.uuid) is not pending:
             if isinstance(found, StashedResult):

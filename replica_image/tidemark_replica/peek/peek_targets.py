@@ -71,7 +71,7 @@ class InstalledPeekTargets:
         if dataflow.refusal is not None:
             return f"{peek.target.id} cannot be read: {dataflow.refusal}"
         if dataflow.outdated is not None and dataflow.outdated.attempts:
-            return f"{peek.target.id} cannot be read: {dataflow.outdated.why}"
+            return f"{peek.target.id} cannot be read: {dataflow.outdated.message}"
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
     def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:

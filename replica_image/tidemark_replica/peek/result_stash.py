@@ -114,7 +114,7 @@ class ResultStash:
         if before is not None:
             before.close()
 
-    def piece(self, uuid: str, offset: int) -> bytes:
+    def read_piece(self, uuid: str, offset: int) -> bytes:
         """Up to PIECE_BYTES from the offset on; empty past the end. Raises StashNotFound, OSError."""
         spool = self._kept.get(uuid)
         if spool is None:

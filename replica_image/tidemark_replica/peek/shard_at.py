@@ -59,10 +59,13 @@ class ShardAt:
 
     def __call__(self) -> Iterator[Updates]:
         """Runs in a Spark task, which opens the shard itself."""
-        return self.through(open_shard)
+        return self.read_through(open_shard)
 
-    def through(self, opened: Callable[[str], ShardReader], check: Callable[[], None] = _go_on) -> Iterator[Updates]:
-        """`check` is called for each piece that is read, and ends the reading by raising an error."""
+    def read_through(
+        self, opened: Callable[[str], ShardReader], check: Callable[[], None] = _go_on
+    ) -> Iterator[Updates]:
+        """The contents of the shard at the as_of. `check` is called for each piece that is read, and ends the reading
+        by raising an error."""
         with opened(self.location).contents(self.as_of, self._scan(check)) as contents:
             if contents.errors.num_rows:
                 yield self._error_rows(contents.errors.combine_chunks())
@@ -79,10 +82,10 @@ class ShardAt:
             sieve = Sieve(tuple(names[i] for i in tested), passes)
         folder = self.folder if self.folder is not None and self.folder.is_dir() else None
         conditions = tuple(conditions_of(names, types, self.predicates))
-        kept = partial(self._kept, evaluation(self._filter) if self.filters else None, check)
+        kept = partial(self._filter_batch, evaluation(self._filter) if self.filters else None, check)
         return PartScan(tuple(names), update_schema(types), kept, conditions, sieve, folder)
 
-    def _kept(self, keep: Keep | None, check: Callable[[], None], batch: pa.RecordBatch) -> Updates:
+    def _filter_batch(self, keep: Keep | None, check: Callable[[], None], batch: pa.RecordBatch) -> Updates:
         """The updates that the filters keep, in canonical form: equal rows have equal bits."""
         check()
         updates = canonical_rows(self._updates(batch.columns[:-1], np.asarray(batch.column(DIFF).to_numpy())))
@@ -111,7 +114,7 @@ def shard_at(
     evaluator may be used."""
     read = _columns_read(mfp)
     columns = tuple(shard.columns[i] for i in read)
-    over = _over(mfp, read)
+    over = _with_columns(mfp, read)
     filters = tuple(p for p in over.predicates if arrow and _drops_before_adding_up(over.input, p))
     return ShardAt(shard.location, columns, as_of, over.predicates, filters, spill_folder()), over
 
@@ -139,7 +142,7 @@ def _columns_of(exprs: Sequence[ScalarExpr]) -> list[int]:
     return sorted({column for expr in exprs for column in columns_of(expr)})
 
 
-def _over(mfp: MapFilterProject, columns: Sequence[int]) -> MapFilterProject:
+def _with_columns(mfp: MapFilterProject, columns: Sequence[int]) -> MapFilterProject:
     """The MapFilterProject over these columns of its input alone."""
     if len(columns) == len(mfp.input):
         return mfp

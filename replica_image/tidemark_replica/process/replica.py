@@ -120,7 +120,7 @@ class Replica:
         if self._executors is not None:  # executors on other machines start slowly, so Spark asks for them now
             threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
-        inspect, piece = self._ingestions.inspect, self._stash.piece
+        inspect, piece = self._ingestions.inspect, self._stash.read_piece
         write = self._ingestions.write
         release = self._ingestions.release
         service = ComputeService(

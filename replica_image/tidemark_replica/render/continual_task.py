@@ -28,8 +28,8 @@ from tidemark_replica.render.plan.pipeline import ContinualTaskKernel, Kernel, P
 def lower_changes(scope: Scope, plan: Changes, stream: Stream) -> Stream:
     """Lower the changes of an import: each change is present at its own time only."""
     spec = _changes_of(scope, arrow_types(stream.schema))
-    state = scope.new_arrangement("temporal", temporal_layout(spec.shown))
-    goes = TemporalSpec(state, spec.shown, (), (len(spec.shown),))
+    state = scope.new_arrangement("temporal", temporal_layout(spec.output_types))
+    goes = TemporalSpec(state, spec.output_types, (), (len(spec.output_types),))
     return Stream(Kernel(goes, Kernel(spec, stream.tree)), plan.schema)
 
 

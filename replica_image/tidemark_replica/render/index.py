@@ -53,7 +53,7 @@ class IndexTrace:
             return hold
 
     @property
-    def wanted(self) -> int:
+    def least_readable(self) -> int:
         """The least time at which the controller or a hold may read."""
         with self._mutex:
             return min([self._allowed, *self._holds.values()])
@@ -68,7 +68,7 @@ class IndexTrace:
 
 def compacted(manifest: Manifest, indexes: Iterable[IndexTrace]) -> Manifest:
     """The manifest with the since that all indexes allow which it is; its own dataflow reads from upper - 1 on."""
-    return manifest.allow_compaction(min([manifest.upper - 1, *(index.wanted for index in indexes)]))
+    return manifest.allow_compaction(min([manifest.upper - 1, *(index.least_readable for index in indexes)]))
 
 
 class IndexHold:

@@ -75,7 +75,7 @@ class WriteCalls:
         if first is None or first.WhichOneof("part") != "header":
             raise WriteRefused(BAD_REQUEST, "the first message of a call is its header")
         asked = first.header
-        pending = self._write(GlobalId(asked.ingestion), _header(asked), _pieces(requests))
+        pending = self._write(GlobalId(asked.ingestion), _header(asked), _body_pieces(requests))
         answer: WriteAnswer | None = None
         while answer is None:
             if not context.is_active():
@@ -88,25 +88,26 @@ class WriteCalls:
 def _header(asked: pb.WriteRowsHeader) -> WriteHeader:
     """Raises WriteRefused."""
     if not asked.tables:
-        parts = _parts(asked.sections)
+        parts = _call_parts(asked.sections)
         return WriteHeader(asked.table, asked.operation, asked.format, asked.key, asked.must_find, parts)
     if asked.table or asked.operation or asked.sections or asked.must_find:
         raise WriteRefused(BAD_REQUEST, "a call is of one table, or says of each of its tables what is done with it")
     first, *others = (
         WriteHeader(
-            each.table, each.operation, asked.format, asked.key, each.must_find, _parts(each.sections), each.size
+            each.table, each.operation, asked.format, asked.key, each.must_find, _call_parts(each.sections), each.size
         )
         for each in asked.tables
     )
     return replace(first, others=tuple(others))
 
 
-def _parts(sections: Iterable[pb.WriteRowsSection]) -> tuple[CallPart, ...]:
+def _call_parts(sections: Iterable[pb.WriteRowsSection]) -> tuple[CallPart, ...]:
+    """The parts of a call, one for each section of its rows."""
     return tuple(CallPart(each.operation, each.rows, tuple(each.changed)) for each in sections)
 
 
-def _pieces(requests: Iterator[pb.WriteRowsRequest]) -> Iterator[bytes]:
-    """The body. Raises Incomplete where its end does not come."""
+def _body_pieces(requests: Iterator[pb.WriteRowsRequest]) -> Iterator[bytes]:
+    """Yield the body of a call in pieces. Raises Incomplete where the end of the body does not come, WriteRefused."""
     size = 0
     for request in _read(requests):
         part = request.WhichOneof("part")

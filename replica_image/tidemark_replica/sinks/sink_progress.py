@@ -68,14 +68,14 @@ class AppendAttempt:
         return _deltas(self.staged)
 
     @property
-    def first(self) -> int:
+    def first_time(self) -> int:
         """The first time that the append can change."""
         return self.no_earlier if self.refreshes is None else self.refreshes.next(self.no_earlier)
 
     @property
     def syncs(self) -> bool:
         """Whether the shard equals the view once the append has landed; otherwise it only moves the upper."""
-        return self.first < self.new_upper
+        return self.first_time < self.new_upper
 
 
 @dataclass(frozen=True)

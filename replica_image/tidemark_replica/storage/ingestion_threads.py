@@ -339,7 +339,7 @@ class _Ingestion(threading.Thread):
     def _report(self, source: Source, ingester: Ingester) -> None:
         """Report a tick. Counters, files and tables are reported together with the state."""
         stopped = {name: self._manager.secrets.scrub(text) for name, text in source.stopped().items()}
-        self._errors.stopped(stopped, Time(wall_clock_ms()))
+        self._errors.record_stopped(stopped, Time(wall_clock_ms()))
         tables = table_reports(ingester.table_shards(), source.progress(), stopped, self._errors)
         text = "; ".join(stopped.values())[:MESSAGE_LENGTH_MAX]
         status = IngestionStatus(

@@ -140,7 +140,7 @@ class SchemaRegistry:
         status, found = self._answer(f"/subjects/{quote(subject, safe='')}/versions", QUESTION_SECONDS, body)
         if status in _REFUSED:
             raise NotTaken(
-                f"{self._place} answers with status {status}: {str(found.get('message'))[:MESSAGE_LENGTH]!a}"
+                f"{self._address} answers with status {status}: {str(found.get('message'))[:MESSAGE_LENGTH]!a}"
             )
         id = found.get("id")
         if status != 200 or not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 31:
@@ -156,7 +156,7 @@ class SchemaRegistry:
         while len(self._missing) > MISSING_MAX:
             self._missing.popitem(last=False)
         if not is_sure:
-            raise RegistryAway(f"{self._place}: there is no schema {id} (yet)") from None
+            raise RegistryAway(f"{self._address}: there is no schema {id} (yet)") from None
 
     def _schema(self, path: str, deadline: float) -> RegisteredSchema:
         """The schema at the path. Raises RegistryAway, NotRegistered."""
@@ -191,11 +191,12 @@ class SchemaRegistry:
             found[each["name"]] = str(answer.get("schema"))
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
+        """The registry and its host, for messages."""
         return f"the registry at {self._url.hostname}"
 
     def _away(self, why: str) -> RegistryAway:
-        self._paused_until, self._why = monotonic() + PAUSE_SECONDS, f"{self._place}: {why}"
+        self._paused_until, self._why = monotonic() + PAUSE_SECONDS, f"{self._address}: {why}"
         return RegistryAway(self._why)
 
     def _get(self, path: str, deadline: float, serialized: bool = False) -> dict[str, Any]:
@@ -205,7 +206,7 @@ class SchemaRegistry:
             raise self._away(f"a schema and those it refers to did not come within {QUESTION_SECONDS:g} s")
         status, found = self._answer(path + ("?format=serialized" if serialized else ""), seconds)
         if status == 404 and found.get("error_code") in _NOT_FOUND:
-            raise NotRegistered(f"{self._place} has no {path}")
+            raise NotRegistered(f"{self._address} has no {path}")
         if status != 200:
             raise self._away(f"it answers with status {status}, and no schema")
         return found
@@ -243,7 +244,7 @@ class SchemaRegistry:
         try:
             secret = dict(self._read_secret()) if self._read_secret is not None else {}
         except IngestionError as error:
-            raise RegistryAway(f"{self._place}: {error}") from None
+            raise RegistryAway(f"{self._address}: {error}") from None
         if unknown := sorted(secret.keys() - SECRET_KEYS):
             known = ", ".join(sorted(SECRET_KEYS))
             raise RegistryAway(

@@ -42,8 +42,8 @@ class TableErrors:
         """The ingestion begins (again): a table that stops now stops once more."""
         self._stopped = {}
 
-    def stopped(self, tables: Mapping[str, str], now: Time) -> None:
-        """These tables are stopped now; each counts once until `begun`, or until its reason is another."""
+    def record_stopped(self, tables: Mapping[str, str], now: Time) -> None:
+        """Record which tables are stopped at `now`; each counts once until `begun`, or until its reason is another."""
         for table, text in tables.items():
             if self._stopped.get(table) != text:
                 self.failed([table], text, now)

@@ -20,15 +20,16 @@ class Withdrawal:
         self._columns = [*(column.name for column in columns), *([ERROR] if errors else []), DIFF]
         upper = self._shard.state().upper
         self._as_of = upper - 1 if upper > 0 else None
-        self.size = sum(part.size for part in self._parts())
+        self.size = sum(part.size for part in self._file_parts())
 
     def updates(self) -> Generator[pa.RecordBatch, None, None]:
         """Rows with `__diff`, not consolidated."""
         with self._shard.lease():
-            for part in self._parts():
+            for part in self._file_parts():
                 for batch in read_part(part, columns=self._columns):
                     at = batch.schema.get_field_index(DIFF)
                     yield batch.set_column(at, batch.schema.field(at), pc.negate(batch.column(at)))
 
-    def _parts(self) -> list[FilePart]:
+    def _file_parts(self) -> list[FilePart]:
+        """The parts of the shard that hold what is withdrawn; none where there is nothing."""
         return [] if self._as_of is None else self._shard.snapshot_parts(self._as_of)

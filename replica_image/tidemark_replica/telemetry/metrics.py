@@ -105,7 +105,8 @@ class Metrics:
             gauge = Gauge(f"tidemark_replica_arrangement_{name}", says, registry=self.registry)
             gauge.set_function(partial(_size, kept, name))
 
-    def waiting(self, peeks: int) -> None:
+    def set_waiting_peeks(self, peeks: int) -> None:
+        """Show how many peeks wait."""
         self._peeks.set(peeks)
 
     def serve(self, host: str, port: int) -> None:

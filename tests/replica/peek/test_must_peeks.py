@@ -174,14 +174,19 @@ def test_must_answer_a_stashed_peek_once_and_keep_it_until_cancelled(tmp_path: P
     scene.peeks.add(peek("p", 9))
     scene.index.reads[0](Done(stashed(scene, b"0123456789")))
     assert scene.said == [PeekResponse("p", PeekStashed(1, 10))]
-    assert [scene.stash.piece("p", offset) for offset in (0, 4, 4, 10)] == [b"0123456789", b"456789", b"456789", b""]
+    assert [scene.stash.read_piece("p", offset) for offset in (0, 4, 4, 10)] == [
+        b"0123456789",
+        b"456789",
+        b"456789",
+        b"",
+    ]
     scene.peeks.cancel("p")
     scene.peeks.cancel("p")
 
     assert len(scene.said) == 1
     assert scene.stash.bytes_on_disk == 0
     with pytest.raises(StashNotFound):
-        scene.stash.piece("p", 0)
+        scene.stash.read_piece("p", 0)
 
 
 @pytest.mark.parametrize("end", ["cancel", "drop_all"])
@@ -199,4 +204,4 @@ def test_crash_no_stash_outlives_its_client(end: str, when: str, tmp_path: Path)
 
     assert scene.stash.bytes_on_disk == 0
     with pytest.raises(StashNotFound):
-        scene.stash.piece("p", 0)
+        scene.stash.read_piece("p", 0)

@@ -161,7 +161,7 @@ def test_must_give_nothing_past_the_end_of_an_answer(tmp_path: Path) -> None:
     spool.write(b"answer")
     stash.keep("p", StashedResult(spool, 1))
 
-    assert [stash.piece("p", offset) for offset in (5, 6, 2**62, 2**63 - 1)] == [b"r", b"", b"", b""]
+    assert [stash.read_piece("p", offset) for offset in (5, 6, 2**62, 2**63 - 1)] == [b"r", b"", b"", b""]
 
 
 def test_a_stash_of_the_same_uuid_replaces_the_first(tmp_path: Path) -> None:
@@ -172,5 +172,5 @@ def test_a_stash_of_the_same_uuid_replaces_the_first(tmp_path: Path) -> None:
         spool.write(content)
         stash.keep("p", StashedResult(spool, 1))
 
-    assert stash.piece("p", 0) == b"another"
+    assert stash.read_piece("p", 0) == b"another"
     assert stash.bytes_on_disk == len(b"another")

@@ -233,7 +233,7 @@ class Replica:
         wanted = [u for table in ROWS.read(append.deltas) for u in updates_of(moved(table, append))]
         if append.correct and append.expected_upper > 0:
             held = contents(self.table.updates, append.expected_upper - 1)
-            wanted += [(row, append.first, -n) for row, n in held.items()]
+            wanted += [(row, append.first_time, -n) for row, n in held.items()]
         return wanted
 
 

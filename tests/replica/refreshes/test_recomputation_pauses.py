@@ -69,7 +69,7 @@ class Changed(Scene):
 def failures(told: list[Response]) -> dict[GlobalId, int]:
     """How often in a row each export that pauses has begun anew."""
     paused = [each for each in told if isinstance(each, Failure) and each.kind == FailureKind.STEP]
-    assert all(CHANGE.why in each.message and "after a pause of" in each.message for each in paused)
+    assert all(CHANGE.message in each.message and "after a pause of" in each.message for each in paused)
     return {each.id: each.attempts for each in paused}
 
 

@@ -130,9 +130,9 @@ def test_a_look_behind_another_has_its_own_time(monkeypatch: pytest.MonkeyPatch)
         return known
 
     looks, place = ShardDescriptions(look), (ShardId("t"), "/t")
-    first = looks.at(place)
+    first = looks.pending_description(place)
     assert begun.acquire(timeout=BOUND)
-    second = looks.at(place)
+    second = looks.pending_description(place)
 
     def its_time_passes(asked: object, seconds: float) -> None:
         monkeypatch.setattr(describe, "wait", wait)
@@ -151,9 +151,9 @@ def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch
     monkeypatch.setattr(describe, "SHARD_SECONDS", 0.1)
     let = threading.Event()
     looks, place = ShardDescriptions(lambda id, location: unreadable(id, str(let.wait(BOUND)))), (ShardId("t"), "/t")
-    first = looks.at(place)
+    first = looks.pending_description(place)
     until(lambda: first.began is not None)
-    second = looks.at(place)
+    second = looks.pending_description(place)
     try:
         describe._wait([first, second])
         assert not first.result.done()
@@ -179,6 +179,6 @@ def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
         return outcome
 
     looks, place = ShardDescriptions(look), (ShardId("t"), "/t")
-    assert isinstance(looks.at(place).result.exception(BOUND), Panic)
+    assert isinstance(looks.pending_description(place).result.exception(BOUND), Panic)
     until(lambda: place not in looks._running)
-    assert looks.at(place).result.result(BOUND) == known
+    assert looks.pending_description(place).result.result(BOUND) == known

@@ -33,7 +33,7 @@ class SplitDoubles:
 
 def split(values: Doubles) -> SplitDoubles:
     """The exact pieces of finite values."""
-    mantissa, shift, sign = _parts(values)
+    mantissa, shift, sign = _decompose(values)
     within = shift & np.int64(31)
     low, high = (mantissa & LOW) << within, (mantissa >> BITS) << within
     pieces = (low & LOW) * sign, ((low >> BITS) + (high & LOW)) * sign, (high >> BITS) * sign
@@ -42,7 +42,7 @@ def split(values: Doubles) -> SplitDoubles:
 
 def split_products(left: Doubles, right: Doubles) -> SplitDoubles:
     """The exact pieces of products of finite values; position 0 (there are lower) is at LEAST_PRODUCT_EXPONENT."""
-    (a, shift_a, sign_a), (b, shift_b, sign_b) = _parts(left), _parts(right)
+    (a, shift_a, sign_a), (b, shift_b, sign_b) = _decompose(left), _decompose(right)
     (a_low, a_high), (b_low, b_high) = (a & LOW, a >> BITS), (b & LOW, b >> BITS)
     lowest = (a_low.view(np.uint64) * b_low.view(np.uint64)).view(np.int64)
     middle = a_low * b_high + a_high * b_low
@@ -54,7 +54,7 @@ def split_products(left: Doubles, right: Doubles) -> SplitDoubles:
     return SplitDoubles((shift >> np.int64(5)) - _PRODUCT_OFFSET, tuple(p * (sign_a * sign_b) for p in pieces))
 
 
-def _parts(values: Doubles) -> tuple[Ints, Ints, Ints]:
+def _decompose(values: Doubles) -> tuple[Ints, Ints, Ints]:
     """(mantissa, shift, sign) of value = sign * mantissa * 2^(shift + LEAST_EXPONENT); no mantissa if not finite."""
     bits = values.view(np.int64)
     exponent = (bits >> np.int64(52)) & _EXPONENT

@@ -133,7 +133,7 @@ def rechunk(
             check(next_tag, batch)
         count, takes = batch.num_rows, bytes_at_most(batch)
         if pending and (next_tag != tag or held + count > rows or size + takes > CHUNK_BYTES):
-            yield tag, _together(pending)
+            yield tag, _concat_updates(pending)
             pending, size, held = [], 0, 0
         tag = next_tag
         most = rows_that_fit(count, takes, rows)
@@ -144,7 +144,7 @@ def rechunk(
             pending.append(batch)
             size, held = size + (takes if batch.num_rows == count else batch.nbytes), held + batch.num_rows
     if pending:
-        yield tag, _together(pending)
+        yield tag, _concat_updates(pending)
 
 
 def bytes_at_most(batch: Updates) -> int:
@@ -153,7 +153,8 @@ def bytes_at_most(batch: Updates) -> int:
     return whole if whole <= _SMALL_BYTES else int(batch.nbytes)
 
 
-def _together(batches: Sequence[Updates]) -> Updates:
+def _concat_updates(batches: Sequence[Updates]) -> Updates:
+    """All updates of the batches as one batch."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

@@ -93,7 +93,7 @@ def _taking(versions: GroupVersions, aggregate: BasicAggregate) -> GroupVersions
     if aggregate.function != "first":
         valid = validity(columns[aggregate.argument])
         able = able if valid is None else able & valid
-    taking = versions.where(able[versions.row])
+    taking = versions.filter(able[versions.row])
     words = [w for o in _order(aggregate) for w in o.words(columns)]
     if words:
         place = np.empty(len(able), np.int64)
@@ -118,15 +118,15 @@ def _distinct(taking: GroupVersions, argument: Array) -> GroupVersions:
     order = order_rows(words, len(taking.row))
     first = np.zeros(len(order), np.bool_)
     first[order[changes([w[order] for w in words], len(order))]] = True
-    once = taking.where(first)
+    once = taking.filter(first)
     return replace(once, count=np.ones_like(once.count))
 
 
 def _first(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
-    return _at(taking, aggregate, taking.starts)
+    return _argument_at(taking, aggregate, taking.starts)
 
 
-def _at(taking: GroupVersions, aggregate: BasicAggregate, entries: Ints) -> Array:
+def _argument_at(taking: GroupVersions, aggregate: BasicAggregate, entries: Ints) -> Array:
     """The argument's value at an entry of each version; NULL for versions without entries."""
     empty = taking.lengths == 0
     rows = np.append(taking.row, 0)[np.where(empty, 0, entries)]
@@ -164,11 +164,11 @@ def _mode(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     order = order_rows(words, len(taking.row))
     begins = np.flatnonzero(changes([w[order] for w in words], len(order)))
     if len(begins) == 0:
-        return _at(taking, aggregate, taking.starts)
+        return _argument_at(taking, aggregate, taking.starts)
     frequency, first = np.add.reduceat(taking.count[order], begins), order[begins]
     best = order_rows([taking.version[first], -frequency, first], len(first))
     chosen = np.searchsorted(taking.version[first][best], np.arange(taking.size))
-    return _at(taking, aggregate, np.append(first[best], 0)[chosen])
+    return _argument_at(taking, aggregate, np.append(first[best], 0)[chosen])
 
 
 def _percentile_cont(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
@@ -185,7 +185,7 @@ def _percentile_cont(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
 def _percentile_disc(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     counts = taking.sum(taking.count)
     position = np.ceil(counts * float(aggregate.parameters[0])).astype(np.int64) - 1
-    return _at(taking, aggregate, _entry(taking, np.maximum(position, 0)))
+    return _argument_at(taking, aggregate, _entry(taking, np.maximum(position, 0)))
 
 
 def _entry(taking: GroupVersions, position: Ints) -> Ints:

@@ -81,7 +81,7 @@ class GroupVersions:
         total = np.concatenate([[0], np.cumsum(values)])
         return np.asarray(total[self.starts + self.lengths] - total[self.starts])
 
-    def where(self, chosen: Bools) -> "GroupVersions":
+    def filter(self, chosen: Bools) -> "GroupVersions":
         """The versions with some of their entries."""
         if chosen.all():
             return self

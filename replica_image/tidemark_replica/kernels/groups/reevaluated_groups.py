@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, group_versions
-from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, GroupPiece, TouchedGroups, pieces
+from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, GroupPiece, TouchedGroups, divide_groups
 from tidemark_replica.kernels.kernel_input import consume_oks
 from tidemark_replica.kernels.reduce.accumulator_output import first_failure
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
@@ -114,7 +114,7 @@ def _evaluated(context: StepContext, spec: ReevaluatedGroupsSpec, runs: StepRuns
         ranges = iter([pa.concat_batches([spec.layout.empty, *ranges])])
     for rows in ranges:
         touched = TouchedGroups.of(rows, spec.layout, context.lower if appears else None)
-        for piece in pieces(touched, trace, RANGE_ENTRIES):
+        for piece in divide_groups(touched, trace, RANGE_ENTRIES):
             yield from _in_parts(context, spec, piece, trace)
 
 
@@ -168,7 +168,7 @@ def _one_by_one(function: GroupFunction, versions: GroupVersions) -> GroupOutput
     for number in range(versions.size):
         this = np.arange(versions.size) == number
         try:
-            one = function(versions.where(this[versions.version]))
+            one = function(versions.filter(this[versions.version]))
         except VersionsTooLarge as cause:
             failures.append((TOO_LARGE, cause.expression, this))
             continue

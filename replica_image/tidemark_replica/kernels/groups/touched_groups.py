@@ -147,7 +147,7 @@ class GroupPiece:
         return result
 
 
-def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[GroupPiece]:
+def divide_groups(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[GroupPiece]:
     """Divide the touched groups into pieces of about `entries` entries."""
     stored = trace.sizes(Keys.sorted(touched.hashes, touched.keys))
     rows = stored + np.diff(touched.starts)

@@ -56,13 +56,15 @@ def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
     """For every group, whether enough rows were read to know all positions before `end`, at every time."""
     result = np.ones(ranked.groups, np.bool_)
     for i, at in enumerate(rank_positions(ranked, touched_times(ranked, lower))):
-        result &= ranked.with_step.complete | (_taken(at.upto[:, 1:], ranked, ranked.with_step) >= end).all(axis=1)
+        result &= ranked.with_step.complete | (_certain_upto(at.upto[:, 1:], ranked, ranked.with_step) >= end).all(
+            axis=1
+        )
         if i == 0:
-            result &= ranked.before.complete | (_taken(at.upto[:, :1], ranked, ranked.before) >= end).all(axis=1)
+            result &= ranked.before.complete | (_certain_upto(at.upto[:, :1], ranked, ranked.before) >= end).all(axis=1)
     return result
 
 
-def _taken(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
+def _certain_upto(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
     """For every group the positions that entries before its horizon take."""
     groups = np.arange(ranked.groups)
     ends = np.minimum(certain.horizon, np.searchsorted(ranked.group, groups, "right"))

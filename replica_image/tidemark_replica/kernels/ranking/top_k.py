@@ -61,7 +61,7 @@ def top_k(context: StepContext, spec: TopKSpec, updates: Iterable[Updates]) -> I
     yield from state.finish()
     changed = ((None, each) for each in _changes(context, spec, state))
     for _, packed in rechunk(changed, context.chunk_rows):
-        yield _without(packed) if spec.complement else packed
+        yield _negate_rows(packed) if spec.complement else packed
     state.commit()
 
 
@@ -74,8 +74,8 @@ def _changes(context: StepContext, spec: TopKSpec, state: RankingState) -> Itera
         yield from first_rows_changes(ranked, ranking, context.lower)
 
 
-def _without(changed: Updates) -> Updates:
-    """Negate the ok rows; keep the errs rows."""
+def _negate_rows(changed: Updates) -> Updates:
+    """The updates with the diffs of rows negated, and those of errors as they are."""
     oks, errs = split_errors(changed)
     taken = make_updates(row_columns(oks), times(oks), -diffs(oks))
     return pa.concat_batches([taken, errs]) if errs.num_rows else taken

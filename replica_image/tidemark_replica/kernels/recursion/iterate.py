@@ -118,7 +118,8 @@ class _Contents:
     rows: Updates
     hashes: Any
 
-    def those(self, which: Bools) -> "_Contents":
+    def filter(self, which: Bools) -> "_Contents":
+        """The contents of the chosen rows."""
         return _Contents(self.rows.filter(pa.array(which)), self.hashes[which])
 
 
@@ -170,7 +171,7 @@ class _Inner:
 
     def pass_on(self, errs: Updates) -> Updates:
         """Errs rows with the columns of the inner kernel's output."""
-        made = pa.concat_batches(list(self._over(as_error_rows(errs, self._spec.types))))
+        made = pa.concat_batches(list(self._run_inner(as_error_rows(errs, self._spec.types))))
         outer = (0,) * (self._spec.loops - 1)
         return self._at_this_time(_with_iterations(split_errors(made)[1], outer))
 
@@ -189,21 +190,22 @@ class _Inner:
         """
         if not outer:
             yield from (
-                _with_iterations(batch, iterations) for batch in self._over(_by_iteration(rows.rows, self._spec))
+                _with_iterations(batch, iterations) for batch in self._run_inner(_by_iteration(rows.rows, self._spec))
             )
             return
         column = len(self._spec.types) + self._spec.loops - 1 - outer
         at: Ints = np.asarray(row_columns(rows.rows)[column].to_numpy())
         for iteration in sorted({0, *np.unique(at).tolist()}):
             # From iteration 0 on there is a row of an aggregate without a key, and nothing before.
-            touched = rows.those(np.isin(rows.hashes, rows.hashes[at == iteration]) if iteration else at == 0)
+            touched = rows.filter(np.isin(rows.hashes, rows.hashes[at == iteration]) if iteration else at == 0)
             since: Ints = np.asarray(row_columns(touched.rows)[column].to_numpy())
-            yield from self._output(touched.those(since <= iteration), outer - 1, (*iterations, iteration))
+            yield from self._output(touched.filter(since <= iteration), outer - 1, (*iterations, iteration))
             if iteration:
-                before = self._output(touched.those(since < iteration), outer - 1, (*iterations, iteration))
+                before = self._output(touched.filter(since < iteration), outer - 1, (*iterations, iteration))
                 yield from map(_negated, before)
 
-    def _over(self, updates: Updates) -> Iterator[Updates]:
+    def _run_inner(self, updates: Updates) -> Iterator[Updates]:
+        """The output of the inner kernel, run over these updates alone. What it keeps is discarded."""
         context = self._context
         writer = context.writer.detached()
         inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE_SHARE)

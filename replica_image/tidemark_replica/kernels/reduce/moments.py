@@ -67,7 +67,7 @@ class Covariance:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        return _part(0), _part(1), _parts(0, 1)
+        return _split_field(0), _split_field(1), _split_product(0, 1)
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         finite = (np.isfinite(as_doubles(f)) for f in fields(column))
@@ -89,7 +89,13 @@ class Correlation:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        return _part(0), _part(1), _parts(0, 1), _parts(0, 0), _parts(1, 1)
+        return (
+            _split_field(0),
+            _split_field(1),
+            _split_product(0, 1),
+            _split_product(0, 0),
+            _split_product(1, 1),
+        )
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         nothing = np.zeros_like(weights)
@@ -123,11 +129,13 @@ _MOMENTS: dict[str, Accumulator] = {
 }
 
 
-def _part(field: int) -> Split:
+def _split_field(field: int) -> Split:
+    """The function that splits the values of one field of a pair."""
     return lambda column: split_values(fields(column)[field])
 
 
-def _parts(one: int, other: int) -> Split:
+def _split_product(one: int, other: int) -> Split:
+    """The function that splits the products of two fields of a pair."""
     return lambda column: floats.split_products(as_doubles(fields(column)[one]), as_doubles(fields(column)[other]))
 
 

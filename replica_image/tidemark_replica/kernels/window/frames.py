@@ -54,9 +54,9 @@ def frame_places(frame: Frame, partitions: Partitions) -> tuple[Ints, Ints]:
     low, high = p.begin, p.end
     if frame.in_rows:
         if isinstance(frame.lower, int):
-            low = np.clip(p.here + frame.lower, p.begin, p.end)
+            low = np.clip(p.all_positions + frame.lower, p.begin, p.end)
         if isinstance(frame.upper, int):
-            high = np.clip(p.here + frame.upper + 1, p.begin, p.end)
+            high = np.clip(p.all_positions + frame.upper + 1, p.begin, p.end)
     else:
         if frame.lower is not None:
             low = p.peers_begin if frame.lower == 0 else _at_distance(p, frame.lower, after=False)

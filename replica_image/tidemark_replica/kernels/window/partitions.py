@@ -46,7 +46,7 @@ class Partitions:
         return len(self.row)
 
     @cached_property
-    def here(self) -> Ints:
+    def all_positions(self) -> Ints:
         """The number of every position."""
         return np.arange(self.size)
 

@@ -17,7 +17,7 @@ from tidemark_replica.kernels.window.partitions import Partitions
 
 
 def _row_number(call: WindowColumn, p: Partitions) -> Array:
-    return _int(p.here - p.begin + 1)
+    return _int(p.all_positions - p.begin + 1)
 
 
 def _rank(call: WindowColumn, p: Partitions) -> Array:
@@ -39,7 +39,7 @@ def _cume_dist(call: WindowColumn, p: Partitions) -> Array:
 
 
 def _ntile(call: WindowColumn, p: Partitions) -> Array:
-    parts, place = int(call.parameters[0]), p.here - p.begin
+    parts, place = int(call.parameters[0]), p.all_positions - p.begin
     size, longer = (p.end - p.begin) // parts, (p.end - p.begin) % parts
     in_longer = longer * (size + 1)
     first, rest = place // (size + 1), (place - in_longer) // np.maximum(size, 1) + longer
@@ -57,7 +57,7 @@ def _lead(call: WindowColumn, p: Partitions) -> Array:
 def _shifted(call: WindowColumn, p: Partitions, by: int) -> Array:
     """The argument `by` positions further on, among the positions that count."""
     if by == 0:
-        return values_at(call, p, p.here, np.ones(p.size, np.bool_))
+        return values_at(call, p, p.all_positions, np.ones(p.size, np.bool_))
     able = valid_places(call, p)
     places = np.flatnonzero(able)
     up_to_here: Ints = np.cumsum(able)

@@ -83,7 +83,7 @@ def _sums(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> Aggregate
     kept = accumulator(aggregate, [c.type for c in columns])
     weights = weights_of(aggregate, columns, np.ones(p.size, np.int64))
     parts = kept.contributions(columns[0] if columns else None, weights)
-    state = [_between(part, low, high) for part in parts]
+    state = [_range_sums(part, low, high) for part in parts]
     reading = kept.read(high - low, state, _digits(kept, columns, weights, low, high))
     return _averages(reading) if call.function == "avg" else reading
 
@@ -110,10 +110,10 @@ def _frame_digits(values: SplitDoubles, taking: Ints, low: Ints, high: Ints) -> 
     digits = np.zeros((last - first + len(values.pieces), len(low)), np.int64)
     for i, piece in enumerate(values.pieces):
         digits[values.position[taking] - first + i, taking] += piece[taking]
-    return FloatState(first, np.stack([_between(d, low, high) for d in digits]))
+    return FloatState(first, np.stack([_range_sums(d, low, high) for d in digits]))
 
 
-def _between(parts: Ints, low: Ints, high: Ints) -> Ints:
+def _range_sums(parts: Ints, low: Ints, high: Ints) -> Ints:
     """The sums over [low, high), modulo 2^64 on the way."""
     total = np.append(0, np.cumsum(parts))
     return np.asarray(total[high] - total[low])
@@ -133,13 +133,13 @@ def _extreme(call: WindowColumn, p: Partitions, low: Ints, high: Ints, *, descen
     order = order_rows(sort_words(column, descending=descending, nulls_last=True), len(column))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    least = _least(rank[p.row], low, high, len(order))
+    least = _range_minima(rank[p.row], low, high, len(order))
     row = np.append(order, 0)[least]
     check_size(column, row, call.expression)
     return AggregateValues(column.take(pa.array(row, mask=low == high)))
 
 
-def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
+def _range_minima(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
     """The least of values[low:high]; `nothing` for empty frames."""
     result = np.full(len(low), nothing, np.int64)
     lengths, window, table = high - low, 1, values

@@ -58,7 +58,7 @@ class WindowFunction:
         crowded = rows > MAX_ROWS
         if rows[~crowded].sum() > 2 * MAX_ROWS:
             raise VersionsTooLarge("count(*)")
-        partitions = Partitions.of(versions.where(~crowded[versions.version]), self.order)
+        partitions = Partitions.of(versions.filter(~crowded[versions.version]), self.order)
         for column in partitions.columns:
             check_size(column, partitions.row, "count(*)")
         values, failures = [], [(TOO_MANY, "count(*)", crowded)]

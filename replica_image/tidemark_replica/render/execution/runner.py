@@ -147,7 +147,7 @@ def complete_report(folder: Path, pipelines: Sequence[Sequence[str]], label: str
     """
     names = os.listdir(folder) if folder.is_dir() else []
     found = [_complete(folder, names, stages, share, label) for stages in pipelines for share in range(tasks)]
-    return _together([report for reports in found for report in reports])
+    return _merge_reports([report for reports in found for report in reports])
 
 
 def _complete(folder: Path, names: Collection[str], stages: Sequence[str], share: int, label: str) -> list[StageReport]:
@@ -160,7 +160,8 @@ def _complete(folder: Path, names: Collection[str], stages: Sequence[str], share
     raise StepFailed(f"{label} ended without a complete report of its stages {', '.join(stages)}; run it again")
 
 
-def _together(reports: Sequence[StageReport]) -> StageReport:
+def _merge_reports(reports: Sequence[StageReport]) -> StageReport:
+    """The report of a stage from those of its tasks."""
     written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
     published: dict[str, description.PublishedFiles] = {}
     for report in reports:

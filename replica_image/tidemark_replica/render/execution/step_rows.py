@@ -138,7 +138,7 @@ class StepRows:
                 found.append(Counts(np.array([file.lower]), np.array([self._at_most(file, upper)])))
             elif not (counts := self._counts(file)).is_grouped:
                 found.append(counts)
-        times, rows, _ = _together([Counts(np.maximum(each.times, lower), each.rows) for each in found])
+        times, rows, _ = _sum_counts([Counts(np.maximum(each.times, lower), each.rows) for each in found])
         positions = np.flatnonzero((rows >= least) & (times < upper))
         return list(zip(times[positions].tolist(), rows[positions].tolist(), strict=True))
 
@@ -173,10 +173,11 @@ def counted(times: Iterable[Ints]) -> Counts:
     """The counts of times, for at most GROUPS_MAX groups."""
     nothing = np.empty(0, np.int64)
     pieces = [np.unique(each, return_counts=True) for each in times]
-    return _grouped(_together([Counts(nothing, nothing), *(Counts(*piece) for piece in pieces)]))
+    return _grouped(_sum_counts([Counts(nothing, nothing), *(Counts(*piece) for piece in pieces)]))
 
 
-def _together(counts: Sequence[Counts]) -> Counts:
+def _sum_counts(counts: Sequence[Counts]) -> Counts:
+    """The counts of all, with one entry for each time."""
     times = np.concatenate([each.times for each in counts])
     rows = np.concatenate([each.rows for each in counts])
     distinct, positions = np.unique(times, return_inverse=True)
@@ -195,7 +196,7 @@ def _grouped(counts: Counts) -> Counts:
 
 def _end(found: Sequence[Counts], lower: int, upper: int, limit: int) -> int:
     """The end of a step with at most `limit` of the rows that were found."""
-    times, rows, _ = _together([Counts(np.maximum(each.times, lower), each.rows) for each in found])
+    times, rows, _ = _sum_counts([Counts(np.maximum(each.times, lower), each.rows) for each in found])
     times, rows = times[times < upper], rows[times < upper]
     taken = max(int(np.searchsorted(np.cumsum(rows), limit, "right")), 1)
     return int(times[taken]) if taken < len(times) else upper

@@ -73,7 +73,7 @@ class _Compiler:
             level = len(lifter.projections)
             error = lifter.bind(f"coalesce(__error, {', '.join(errors)})", level).value
         projections = tuple(tuple(p) for p in lifter.projections)
-        texts = [self._shown(at, column, error) for at, column in zip(self._projection, shown, strict=True)]
+        texts = [self._output_column(at, column, error) for at, column in zip(self._projection, shown, strict=True)]
         output = [(f"c{i}", text) for i, text in enumerate(texts)]
         tags = [("__time", "__time"), ("__diff", "__diff"), ("__error", error)]
         return MfpSelect(projections[:filtered], _keep(predicates), projections[filtered:], (*output, *tags))
@@ -83,8 +83,8 @@ class _Compiler:
         projection = self._mfp.projection
         return tuple(range(len(self._mfp.extended))) if projection is None else projection
 
-    def _shown(self, position: int, lifted: Lifted, error: str) -> str:
-        """An output column: NULL in error rows."""
+    def _output_column(self, position: int, lifted: Lifted, error: str) -> str:
+        """The SQL of an output column, which is NULL in error rows."""
         if error == "__error" and position < self._width:
             return lifted.value
         return f"CASE WHEN {error} IS NULL THEN {lifted.value} END"

@@ -159,7 +159,9 @@ class _Cutter:
                 return replace(tree, input=self._partitioned(input, self._layouts[arrangement].key, builder))
             case p.Kernel(ReduceSpec() as spec, input) if self._needs_exchange(input, spec.shape.key):
                 sums = p.Kernel(PartialSumsSpec(spec.shape), input)
-                return p.Kernel(replace(spec, summed=True), self._exchanged(sums, _first(len(spec.shape.key)), builder))
+                return p.Kernel(
+                    replace(spec, summed=True), self._exchanged(sums, _first_columns(len(spec.shape.key)), builder)
+                )
             case p.Kernel(TopKSpec() as spec, input) if self._is_thinned(spec, input):
                 some = p.Kernel(PartialFirstRowsSpec(spec.state, spec.ranking), input)
                 return replace(tree, input=self._exchanged(some, spec.ranking.key, builder))
@@ -210,9 +212,9 @@ class _Cutter:
             case p.IndexSource(arrangement) | p.ArrangeKernel(arrangement):
                 return self._layouts[arrangement].key
             case p.Kernel(ReduceSpec() as spec):
-                return _first(len(spec.shape.key))
+                return _first_columns(len(spec.shape.key))
             case p.Kernel(ExtremesSpec() as spec):
-                return _first(len(spec.of.key))
+                return _first_columns(len(spec.of.key))
             case p.Kernel(TopKSpec() | ThresholdSpec() as spec):
                 return _key_of(spec)
             case p.Kernel(SelfJoinSpec() as spec):
@@ -252,7 +254,7 @@ def _key_of(spec: object) -> Key:
             raise OneTaskOnly
 
 
-def _first(width: int) -> Key:
+def _first_columns(width: int) -> Key:
     return tuple(range(width))
 
 

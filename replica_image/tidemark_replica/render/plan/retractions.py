@@ -67,7 +67,7 @@ class RetractionAnalysis:
             case Reduce() | Window() | Threshold() | TopK():
                 return Retractions.NEVER
             case _:
-                return _most(map(self.of, inputs_of(plan)))
+                return _most_retractions(map(self.of, inputs_of(plan)))
 
     def _of_name(self, name: GlobalId | LocalId) -> Retractions:
         """Bindings of one name, which several plans may have, are taken together."""
@@ -80,11 +80,12 @@ class RetractionAnalysis:
             else:
                 values = self._bound.get(LocalId(name), [])
             if values is not None:
-                self._known[name] = _most(map(self.of, values)) if values else Retractions.OF_INPUTS
+                self._known[name] = _most_retractions(map(self.of, values)) if values else Retractions.OF_INPUTS
         return self._known[name]
 
 
-def _most(found: Iterator[Retractions]) -> Retractions:
+def _most_retractions(found: Iterator[Retractions]) -> Retractions:
+    """The answer that allows most retractions; NEVER of none."""
     return max(found, key=_ORDER.index, default=Retractions.NEVER)
 
 

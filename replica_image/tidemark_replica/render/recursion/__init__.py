@@ -81,7 +81,7 @@ class _Lowering:
             self._body.shared[binding.id] = Stream(variable, binding.value.schema)
         for at, value in enumerate(values):
             self._bind(at, value)
-        parts, fragments = _parts(self._body.fragments)
+        parts, fragments = _loop_parts(self._body.fragments)
         loop = p.Loop(
             self._name,
             parts,
@@ -162,7 +162,9 @@ def fits_a_task(parts: tuple[Fragment, ...]) -> bool:
     return all(not part.stage.inputs for part in parts)
 
 
-def _parts(body: Sequence[Fragment | LoopFragment]) -> tuple[tuple[p.LoopPart | p.Loop, ...], tuple[Fragment, ...]]:
+def _loop_parts(
+    body: Sequence[Fragment | LoopFragment],
+) -> tuple[tuple[p.LoopPart | p.Loop, ...], tuple[Fragment, ...]]:
     """The parts of a loop's body in order, and the fragments of all of them, by their places."""
     parts, fragments = list[p.LoopPart | p.Loop](), list[Fragment]()
     for each in body:

@@ -167,7 +167,7 @@ class StepWorkers:
             ticket.fail(NoWorker(str(gone)))
             return False
         try:
-            ticket.answered(self._answer(process, ticket))
+            ticket.settle_answer(self._answer(process, ticket))
         except WorkerGone as gone:
             process.kill()
             if not self._closed:

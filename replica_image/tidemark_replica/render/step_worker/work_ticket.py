@@ -96,7 +96,7 @@ class WorkTicket:
         at = self._cancelled_at
         return 0.0 if at is None else time.monotonic() - at
 
-    def answered(self, answer: StageAnswer) -> None:
+    def settle_answer(self, answer: StageAnswer) -> None:
         """Settle the ticket by the worker's answer."""
         with self._lock:
             if self._cancelled_at is not None:

@@ -26,14 +26,15 @@ def in_step_merges(
     context: StepContext, busy: frozenset[str], written: Written, clock: OperatorClock
 ) -> Iterator[Merged]:
     """Carry out the merges one by one, and yield them. `busy`: files in a background merge."""
-    for task in _due(context, busy, written):
+    for task in _merges_to_do(context, busy, written):
         began = time.perf_counter()
         result = merge(task, context.manifest(task.arrangement).layout, context.cache, context.writer)
         clock.merged(task.arrangement, time.perf_counter() - began)
         yield Merged(task, result)
 
 
-def _due(context: StepContext, busy: frozenset[str], written: Written) -> list[Merge]:
+def _merges_to_do(context: StepContext, busy: frozenset[str], written: Written) -> list[Merge]:
+    """The merges of the arrangements to which the task has written."""
     manifests = [_extended(context, context.manifest(a), refs) for a, refs in written.items()]
     if context.is_only_step:
         return []

@@ -51,7 +51,7 @@ class SmallFiles:
         if part.size > FILE_BYTES:
             yield from read(part)
             return
-        within = _within(self._decoded(part, names, read), part.lower, part.upper)
+        within = _filter_times(self._decoded(part, names, read), part.lower, part.upper)
         if within is not None and within.num_rows:
             yield within
 
@@ -76,7 +76,8 @@ class SmallFiles:
         return whole
 
 
-def _within(updates: Updates | None, lower: int, upper: int) -> Updates | None:
+def _filter_times(updates: Updates | None, lower: int, upper: int) -> Updates | None:
+    """The updates with times in `[lower, upper)`; None if there are none to look at."""
     if updates is None or not updates.num_rows:
         return None
     at = times(updates)

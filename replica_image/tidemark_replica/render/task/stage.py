@@ -207,7 +207,7 @@ class Stage:
             diff = np.where(ok, -diffs(batch), diffs(batch))
             yield make_updates(row_columns(batch), times(batch), diff, errors(batch))
 
-    def _together(self, node: p.Concat) -> Iterator[Updates]:
+    def _concat(self, node: p.Concat) -> Iterator[Updates]:
         return chain.from_iterable(self.evaluate(i) for i in node.inputs)
 
     def _join(self, node: p.JoinKernel) -> Iterator[Updates]:
@@ -231,7 +231,7 @@ class Stage:
     def _arrange(self, node: p.ArrangeKernel) -> Iterator[Updates]:
         return arrange(self._context, node.arrangement, self.evaluate(node.input))
 
-    def _later(self, node: p.LaterIteration) -> Iterator[Updates]:
+    def _later_iteration(self, node: p.LaterIteration) -> Iterator[Updates]:
         return rounds.later_iteration(self.evaluate(node.input), node.left, node.loops)
 
     def _publish(self, node: p.Publish) -> Iterator[Updates]:
@@ -325,7 +325,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Project: Stage._project,
     p.Compute: Stage._compute,
     p.NegateDiffs: Stage._negated,
-    p.Concat: Stage._together,
+    p.Concat: Stage._concat,
     p.JoinKernel: Stage._join,
     p.DeltaKernel: Stage._delta_join,
     p.HalfJoinKernel: Stage._half_join,
@@ -334,7 +334,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,
     p.Spool: Stage._spool,
-    p.LaterIteration: Stage._later,
+    p.LaterIteration: Stage._later_iteration,
     p.Feedback: Stage._feed_back,
     p.EnterLoop: Stage._enter,
     p.LoopOutput: Stage._leave,

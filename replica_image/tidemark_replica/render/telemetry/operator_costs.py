@@ -157,7 +157,9 @@ class OperatorCosts:
     def _stage(self, frame: StageFrame, above: OperatorIndex | None, node_operators: _NodeOperators) -> None:
         """Find the operators of a stage's nodes and of the stages below. `above` reads the stage's output."""
         if above is None:
-            above = next((place for node in p.nodes_of(frame.tree) if (place := self._place(node)) is not None), None)
+            above = next(
+                (place for node in p.nodes_of(frame.tree) if (place := self._operator_index(node)) is not None), None
+            )
         slots: dict[int, OperatorIndex | None] = {}
         node_operators[frame.name] = tuple(self._walk(frame.tree, above, slots))
         for slot, below in enumerate(frame.inputs):
@@ -171,7 +173,7 @@ class OperatorCosts:
         self, node: p.Pipeline, above: OperatorIndex | None, slots: dict[int, OperatorIndex | None]
     ) -> Iterator[OperatorIndex | None]:
         """Yield the operator of each node, in the order of `nodes_of`."""
-        place = self._place(node)
+        place = self._operator_index(node)
         place = above if place is None else place
         if isinstance(node, p.JvmInput | p.ExchangeInput):
             slots[node.slot] = place
@@ -179,8 +181,8 @@ class OperatorCosts:
         for below in p.inputs_of(node):
             yield from self._walk(below, place, slots)
 
-    def _place(self, node: p.Pipeline) -> OperatorIndex | None:
-        """The operator of a node; in another shape, the last operator whose state it names."""
+    def _operator_index(self, node: p.Pipeline) -> OperatorIndex | None:
+        """The operator of a node; in another shape, the last operator whose state the node names."""
         found = self._places.get(self._key(node))
         if found is not None:
             return found

@@ -132,7 +132,7 @@ class _FragmentProgress:
         slots: list[_Position] = []
         for below in frame.inputs:
             if isinstance(below, ExchangeFrame):
-                received |= {_slot_of(sender): self._sent(sender) for sender in below.inputs}
+                received |= {_slot_of(sender): self._sender_progress(sender) for sender in below.inputs}
             else:
                 slots.append(self._frame(below))
         return _StageProgress(self, received, slots, counts).point(frame.tree)
@@ -148,8 +148,8 @@ class _FragmentProgress:
             case _:
                 return self._frame(frame.input)
 
-    def _sent(self, sender: StageFrame) -> tuple[_Position, int | None]:
-        """The progress of a stage before an exchange, and the updates that it has sent (None: not known yet)."""
+    def _sender_progress(self, sender: StageFrame) -> tuple[_Position, int | None]:
+        """The progress of a stage before an exchange, and the updates that the stage has sent (None: not known yet)."""
         counts = self._counted(sender)
         point = self._walked(sender, counts)
         return point, counts[1].rows if point.percent == DONE and len(counts) > 1 else None

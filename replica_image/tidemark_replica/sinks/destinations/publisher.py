@@ -115,7 +115,7 @@ class Publisher:
         self._destination.interrupt()
         if self._job is not None:
             self._job.cancel()
-        self._jobs.submit(f"close {self._kind} of {self._id}", self._destination.close, self._closed)
+        self._jobs.submit(f"close {self._kind} of {self._id}", self._destination.close, self._report_close)
 
     def _is_due(self, complete: Time) -> bool:
         if self._published is None:
@@ -177,7 +177,8 @@ class Publisher:
         if isinstance(outcome, Failed):
             LOG.warning("%s of %s is not cleaned up for now: %s", self._kind, self._id, log_text(outcome.error))
 
-    def _closed(self, outcome: Outcome[None]) -> None:
+    def _report_close(self, outcome: Outcome[None]) -> None:
+        """Log a destination that could not be closed."""
         if isinstance(outcome, Failed):
             LOG.warning("%s of %s is not closed: %s", self._kind, self._id, log_text(outcome.error))
 

@@ -80,7 +80,7 @@ def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: End
     try:
         while True:
             begin = max(low, high - window)
-            found = _last(consumer, progress_topic, topic, begin, high, deadline)
+            found = _last_record(consumer, progress_topic, topic, begin, high, deadline)
             if found is not None or begin == low:
                 return None if found is None else decode(found)
             window *= 10
@@ -88,7 +88,9 @@ def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: End
         raise Failures().refused(f"reading topic {progress_topic}", error_of(error)) from None
 
 
-def _last(consumer: Consumer, progress_topic: str, topic: str, begin: int, end: int, deadline: float) -> bytes | None:
+def _last_record(
+    consumer: Consumer, progress_topic: str, topic: str, begin: int, end: int, deadline: float
+) -> bytes | None:
     """The value of the last record with the key, in committed records from `begin` to `end`."""
     found: bytes | None = None
     at, key = begin, topic.encode()

@@ -291,7 +291,7 @@ class _Publication:
             if pieces > 1:
                 if self.session.progress is None:
                     self._send(NONE, time, pieces)
-                for rows in self._pieces(parts, pieces):
+                for rows in self._divide_contents(parts, pieces):
                     self._checked(rows, time)
             return self._send_pieces(parts, time, pieces, 0)
 
@@ -304,7 +304,7 @@ class _Publication:
             return self._send_pieces(self.shard.snapshot_parts(time), time, progress.pieces, progress.done)
 
     def _send_pieces(self, parts: list[FilePart], time: Time, pieces: int, done: int) -> KafkaSinkProgress:
-        for number, rows in enumerate(self._pieces(parts, pieces)):
+        for number, rows in enumerate(self._divide_contents(parts, pieces)):
             if number >= done:
                 records = self.envelope.records(self._checked(rows, time), time, snapshot=True)
                 progress = self._send(records, time, pieces, number + 1)
@@ -330,8 +330,8 @@ class _Publication:
             " or give another key and another topic",
         )
 
-    def _pieces(self, parts: list[FilePart], pieces: int) -> Iterator[pa.Table]:
-        """The contents, divided by the key: the same pieces in every process."""
+    def _divide_contents(self, parts: list[FilePart], pieces: int) -> Iterator[pa.Table]:
+        """Yield the contents, divided by the key: the same pieces in every process."""
         key = list(self.sink.key)
         schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
 

@@ -109,7 +109,7 @@ class PostgresSinkProgress:
 def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) -> None:
     """Creates the table of progress rows, and the row, where they are not there. A row without a time claims nothing:
     the first view that delivers has the table."""
-    place = _place(sink)
+    place = _progress_table(sink)
     exists = connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone()
     if exists == (None,):
         with suppress(*_FASTER):
@@ -119,7 +119,7 @@ def create_progress(connection: Connection, sink: PostgresSink, writer: Writer) 
 
 def recorded_time(connection: Connection, sink: PostgresSink, contents: str) -> Time | None:
     """The time in the row, where it is of these contents; None where there is no such row. Locks nothing."""
-    place = _place(sink)
+    place = _progress_table(sink)
     if connection.execute("select to_regclass(%s)", (place.as_string(connection),)).fetchone() == (None,):
         return None
     query = sql.SQL("select time from {} where table_name = %s and owner = %s and shard = %s").format(place)
@@ -129,7 +129,7 @@ def recorded_time(connection: Connection, sink: PostgresSink, contents: str) -> 
 
 def locked_progress(connection: Connection, sink: PostgresSink) -> PostgresSinkProgress:
     """The row, locked until the end of the transaction."""
-    query = sql.SQL(_SELECT + " for update").format(_place(sink))
+    query = sql.SQL(_SELECT + " for update").format(_progress_table(sink))
     row = connection.execute(query, (sink.table,)).fetchone()
     if row is None:
         raise PersistError(f"the row of table {sink.table} in {PROGRESS_TABLE} was deleted meanwhile")
@@ -141,7 +141,7 @@ def claim(connection: Connection, sink: PostgresSink, before: PostgresSinkProgre
     """Takes the row for the writer, in the transaction that locked and checked it: deliveries of earlier Dataflows and
     revisions that are under way are refused from then on. The time stays that of the table's contents."""
     values = (sink.owner, writer.uid, before.retired_after(sink, writer), writer.term, sink.table)
-    connection.execute(sql.SQL(_CLAIM).format(_place(sink)), values)
+    connection.execute(sql.SQL(_CLAIM).format(_progress_table(sink)), values)
 
 
 def record_progress(
@@ -156,8 +156,9 @@ def record_progress(
     """Writes the row, in the transaction that wrote the table."""
     retired = before.retired_after(sink, writer)
     values = (sink.owner, writer.uid, retired, writer.term, shard, time, relation, sink.table)
-    connection.execute(sql.SQL(_UPDATE).format(_place(sink)), values)
+    connection.execute(sql.SQL(_UPDATE).format(_progress_table(sink)), values)
 
 
-def _place(sink: PostgresSink) -> sql.Identifier:
+def _progress_table(sink: PostgresSink) -> sql.Identifier:
+    """The name of the table with the progress of sinks, in the schema of this one."""
     return sql.Identifier(sink.schema, PROGRESS_TABLE)

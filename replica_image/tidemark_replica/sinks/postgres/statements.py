@@ -89,8 +89,8 @@ class Statements:
             target=qualified(self.sink),
             null=sql.SQL(" or ").join(sql.SQL("{} is null").format(sql.Identifier(k)) for k in self.sink.key),
             joined=self._joined("n", "t"),
-            old=self._of("t", self.names),
-            lost=self._of("n", self.names),
+            old=self._column_list("t", self.names),
+            lost=self._column_list("n", self.names),
         )
         copies, nulls, wrong = connection.execute(query).fetchone() or (False, False, False)
         return ChangeConflicts(copies, nulls, wrong)
@@ -138,7 +138,7 @@ class Statements:
             action: sql.Composable = sql.SQL("update set {}").format(assigned)
             if only_others:
                 differ = sql.SQL(" where row({})::record *<> row({})::record")
-                action += differ.format(self._of("t", others), self._of("excluded", others))
+                action += differ.format(self._column_list("t", others), self._column_list("excluded", others))
         else:
             action = sql.SQL("nothing")
         return sql.SQL("insert into {} as t ({}) select {} from pg_temp.{} where {} > 0 on conflict ({}) do {}").format(
@@ -160,9 +160,12 @@ class Statements:
     def _identical(self, one: str, other: str) -> sql.Composed:
         """The same key, byte by byte. Its equality comes first: the database has an index of that."""
         same = sql.SQL("{} and row({})::record *= row({})::record")
-        return same.format(self._joined(one, other), self._of(one, self.sink.key), self._of(other, self.sink.key))
+        return same.format(
+            self._joined(one, other), self._column_list(one, self.sink.key), self._column_list(other, self.sink.key)
+        )
 
-    def _of(self, table: str, columns: Sequence[str]) -> sql.Composed:
+    def _column_list(self, table: str, columns: Sequence[str]) -> sql.Composed:
+        """The columns of a table, separated by commas."""
         return sql.SQL(", ").join(sql.Identifier(table, name) for name in columns)
 
     def _definitions(self) -> sql.Composed:

@@ -59,7 +59,7 @@ class Shares:
     parts: Ints
     ends: tuple[UpdatePosition, ...]
 
-    def of(self, updates: Updates) -> Ints:
+    def share_numbers(self, updates: Updates) -> Ints:
         """The share of each update."""
         at = np.searchsorted(self.times, times(updates))
         part = hash_rows(row_columns(updates), updates.num_rows) >> _32
@@ -79,7 +79,9 @@ def batches(
         return
     tables = (pa.Table.from_batches([rows]) for rows in _rows(delta, wanted))
     folder = delta.files[0].parent
-    divided = divide(tables, delta.schema, len(shares.ends), lambda table: shares.of(_together(table)), folder)
+    divided = divide(
+        tables, delta.schema, len(shares.ends), lambda table: shares.share_numbers(_only_batch(table)), folder
+    )
     for share, end in zip(divided, (*shares.ends[:-1], upper), strict=True):
         yield _batch([batch for table in share for batch in table.to_batches()], lower, end)
         lower = end
@@ -132,7 +134,7 @@ def _rows(delta: SinkDelta, wanted: range) -> Iterator[Updates]:
             yield canonical_rows(rows)
 
 
-def _together(table: Any) -> Updates:
+def _only_batch(table: Any) -> Updates:
     """The only batch of a table."""
     (batch,) = table.to_batches()
     return batch

@@ -127,7 +127,7 @@ class RefreshProgress(SinkProgress):
 
     def resolved(self, append: AppendAttempt, *, won: bool, upper: int, term: int) -> None:
         if won and append.refreshes is not None and append.refreshes.unplanned is not None:
-            self._unplanned = append.first
+            self._unplanned = append.first_time
         super().resolved(append, won=won, upper=upper, term=term)
 
     def comparison(self) -> Comparison | None:

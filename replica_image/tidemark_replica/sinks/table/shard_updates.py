@@ -114,7 +114,7 @@ def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: AppendA
     with shard.lease():
         parts = shard.snapshot_parts(append.expected_upper - 1)
         size = sum(part.size for part in parts) + staged_bytes(append)
-        return written(shard, rows, chain(wanted, persisted(rows, parts, append.first)), size)
+        return written(shard, rows, chain(wanted, persisted(rows, parts, append.first_time)), size)
 
 
 def equal(shard: Shard, comparison: Comparison) -> bool:

@@ -206,7 +206,7 @@ def _record(writer: AvroType, reader: AvroType | None, fields: list[pa.Field], a
     if reader is None:
         return Records([], [(_node(each.type, None, pa.null(), at), None) for each in writer.fields], {})
     _check(writer, reader, at)
-    places = _places(writer, reader)
+    places = _field_positions(writer, reader)
     nodes: list[tuple[AvroNode, int | None]] = []
     for each in writer.fields:
         place = places.get(each.name)
@@ -219,7 +219,7 @@ def _record(writer: AvroType, reader: AvroType | None, fields: list[pa.Field], a
     return Records(fields, nodes, {i: _default(each, f"{at}.{each.name}") for i, each in absent.items()})
 
 
-def _places(writer: AvroType, reader: AvroType) -> dict[str, int]:
+def _field_positions(writer: AvroType, reader: AvroType) -> dict[str, int]:
     """The reader's field of each of the writer's: that of the same name, else one that has it as an alias."""
     known = {each.name for each in writer.fields}
     places = {}

@@ -51,7 +51,7 @@ class CancellationSums:
 
     def hashed(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], Words]:
         """The place of each row's sum, and what the row adds to it."""
-        places, values = self._hashes.both(self._rows(batch), batch.num_rows)
+        places, values = self._hashes.hash_pair(self._rows(batch), batch.num_rows)
         diffs = np.asarray(batch.column(DIFF))
         values *= diffs.view(np.uint64)
         places >>= self._shift
@@ -70,7 +70,7 @@ class CancellationSums:
 
     def remaining(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.uint64]:
         """The rows that may remain, and what the others add to the check."""
-        hashes = self._hashes.first(self._rows(batch), batch.num_rows)
+        hashes = self._hashes.first_hash(self._rows(batch), batch.num_rows)
         remains = self._remains[(hashes >> self._shift).view(np.int64)]
         hashes *= np.asarray(batch.column(DIFF)).view(np.uint64)
         out = np.add.reduce(hashes, where=~remains)

@@ -102,7 +102,7 @@ class FollowedTable:
         for version in range(before.version + 1, after.version + 1):
             commit = read_commit(self.storage, version)
             if commit is None:
-                raise self._gone(version)
+                raise self._version_gone(version)
             commits.append(commit)
         if commits[-1].digest != after.digest:
             raise self._rewritten(after.version)
@@ -147,7 +147,7 @@ class FollowedTable:
         newest = open_version(self.storage)
         self._check_id(bound, newest.definition)
         if newest.version > bound.version:
-            raise self._gone(bound.version + 1)
+            raise self._version_gone(bound.version + 1)
         if newest.version < bound.version:
             raise TableStopped(
                 TABLE_REPLACED,
@@ -162,7 +162,8 @@ class FollowedTable:
                 " make a DataSource for it",
             )
 
-    def _gone(self, version: int) -> TableStopped:
+    def _version_gone(self, version: int) -> TableStopped:
+        """The error of a version whose log entry was removed."""
         return TableStopped(
             VERSION_GONE, f"version {version} of {self.storage.location} is gone: its log entry was removed"
         )

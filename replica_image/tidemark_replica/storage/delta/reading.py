@@ -159,11 +159,11 @@ def _diffs(batch: pa.RecordBatch, shares: Sequence[Share], first: int) -> pa.Arr
         return _CHANGE_VALUES.take(known)
     total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
     for share in shares:
-        total += share.sign * _kept(share.mask, first, batch.num_rows)
+        total += share.sign * _kept_rows(share.mask, first, batch.num_rows)
     return pa.array(total)
 
 
-def _kept(mask: pa.BooleanArray | None, first: int, rows: int) -> npt.NDArray[np.int64]:
+def _kept_rows(mask: pa.BooleanArray | None, first: int, rows: int) -> npt.NDArray[np.int64]:
     """1 for each row that is kept; a mask may end before the file does, and rows after its end are kept."""
     kept: npt.NDArray[np.int64] = np.ones(rows, np.int64)
     if mask is not None and first < len(mask):

@@ -161,12 +161,13 @@ class DeltaIngestion(Source):
 
     def progress(self) -> Mapping[str, TableReport]:
         return {
-            name: TableReport(name, behind=self._behind(name, bound), unit="versions")
+            name: TableReport(name, behind=self._versions_behind(name, bound), unit="versions")
             for name, bound in self._bound.items()
         }
 
-    def _behind(self, name: str, bound: BoundVersion) -> int | None:
-        """None where the table is stopped or cannot be asked now: a report must not end the ingestion."""
+    def _versions_behind(self, name: str, bound: BoundVersion) -> int | None:
+        """The number of versions after the bound one. None where the table is stopped or cannot be asked now: a report
+        must not end the ingestion."""
         if name in self._stopped:
             return None
         try:
@@ -220,7 +221,7 @@ class DeltaIngestion(Source):
             reads = change_reads(table.storage, table.commits(before, now), physical)
         gone = Withdrawal(self._shards[ingested.id], table.columns, of_updates) if restarted else None
         if gone is None and all(read.only_adds for read in reads):
-            return [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
+            return [_timed(_updates(reader, piece), time) for piece in _read_groups(reads)]
         size = sum(read.size for read in reads) + (gone.size if gone else 0)
         with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
         cancel = gone is not None or any(share.sign < 0 for read in reads for share in read.shares)
@@ -256,7 +257,7 @@ def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.Record
     return chain.from_iterable(map(reader.updates, reads))
 
 
-def _pieces(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
+def _read_groups(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
     """The reads in groups of about PIECE_BYTES."""
     piece, size = list[FileRead](), 0
     for read in reads:
@@ -273,7 +274,7 @@ def _consolidated(updates: Iterator[pa.Table], columns: pa.Schema, size: int, tw
     """The updates without those that cancel, in memory of one share. `size`: of the files that they come from. `twice`:
     these were read twice, so most of the updates that cancel, if there are any, are left out together here, too."""
     schema = columns.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
-    first, is_all = _first(updates)
+    first, is_all = _first_updates(updates)
     if is_all:
         if first:
             together = pa.concat_tables(first)
@@ -302,7 +303,7 @@ def _without_most(updates: pa.Table) -> pa.Table:
     return pa.Table.from_batches(uncancelled(parts, columns, 8 * updates.num_rows), updates.schema)
 
 
-def _first(updates: Iterator[pa.Table]) -> tuple[list[pa.Table], bool]:
+def _first_updates(updates: Iterator[pa.Table]) -> tuple[list[pa.Table], bool]:
     """The first updates, of about MEMORY_BYTES at most, and whether these are all."""
     taken, size = list[pa.Table](), 0
     for table in updates:

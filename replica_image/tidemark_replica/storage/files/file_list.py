@@ -93,8 +93,8 @@ class FileList:
         """The number of malformed records in the remembered files of a table."""
         return sum(count for (of, _), count in self._malformed.items() if of == table)
 
-    def shown(self) -> tuple[SourceFile, ...]:
-        """At most LISTED_FILES: those with errors, refused ones, pending ones, then the newest."""
+    def listed(self) -> tuple[SourceFile, ...]:
+        """At most LISTED_FILES files: those with errors, refused ones, pending ones, then the newest."""
         if self._shown is None:
             attention = sorted(self._attention.values(), key=lambda f: (f.errors == 0, f.state != REFUSED))
             released = (file for files in self._released.values() for file in files.values())

@@ -55,8 +55,9 @@ class FileGenerations:
         """The last table of the name that has begun: people are shown its files."""
         return self.begun[name][-1]
 
-    def shown(self) -> dict[str, str]:
-        """The names in the spec of the last tables that have begun, and of the tables of their dead letters."""
+    def spec_names(self) -> dict[str, str]:
+        """The names in the spec of the last tables that have begun, and of the tables of their dead letters, by
+        table."""
         last = {self.last(name): name for name in self.names}
         return last | {dead_letters(table): name for table, name in last.items()}
 

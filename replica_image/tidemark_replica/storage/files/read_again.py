@@ -57,7 +57,7 @@ class ReadAgain:
         return not self._left
 
     @property
-    def left(self) -> int:
+    def files_left(self) -> int:
         """The number of files that are still to be read."""
         return len(self._left)
 
@@ -106,7 +106,7 @@ class ReadAgain:
     def renew(self) -> None:
         """Copies old data files."""
         for piece in self._pieces:
-            for location, files in self._places(piece):
+            for location, files in self._staged_files(piece):
                 for place, old in enumerate(files):
                     files[place] = restaged(location, old, age_seconds=RENEW_SECONDS)
                     if files[place] is not old:
@@ -131,10 +131,10 @@ class ReadAgain:
         for name in piece.files:
             del self._piece_of[name]
         self._left |= piece.files
-        for location, files in self._places(piece):
+        for location, files in self._staged_files(piece):
             remove_staged(location, files)
 
-    def _places(self, piece: _Piece) -> Iterator[tuple[str, list[StagedFile]]]:
+    def _staged_files(self, piece: _Piece) -> Iterator[tuple[str, list[StagedFile]]]:
         """The location of each of the two tables that has data files of the piece, and the files."""
         for location, files in zip(self._locations, (piece.rows.table, piece.rows.dead_letters), strict=True):
             if files:

@@ -271,14 +271,14 @@ class FilesIngestion(Source):
         }
 
     def files(self) -> tuple[SourceFile, ...]:
-        return self._list.shown()
+        return self._list.listed()
 
     def progress(self) -> Mapping[str, TableReport]:
         reports = {}
         for table in self._specs:
             name = spec_name(table)
             if (again := self._tables.again.get(table)) is not None:
-                left, percent = again.left, self._snapshots.percent(table, *again.bytes)
+                left, percent = again.files_left, self._snapshots.percent(table, *again.bytes)
                 reports[table] = TableReport(table, behind=left, unit="files", snapshot_percent=percent)
                 continue
             percent = self._snapshots.percent(name, self._read_bytes[name], self._missing_bytes[name])
@@ -422,7 +422,7 @@ class FilesIngestion(Source):
         if self._knows_problems or self._shards is None:
             return
         for ingested, shard in self._shards.tables:
-            table, shown = ingested.table.name, self._tables.shown()
+            table, shown = ingested.table.name, self._tables.spec_names()
             if table in shown:
                 problems = problems_in_table if table in self._specs else problems_in_dead_letters
                 self._list.add_problems(shown[table], problems(shard))

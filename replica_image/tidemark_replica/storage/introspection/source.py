@@ -53,7 +53,7 @@ class IntrospectionIngestion(Source):
         staged = dict[str, list[StagedFile]]()
         for name, rows in contents.tables.items():
             shard = self._shards[name]
-            new, old = _held(rows), self._contents(name, shard)
+            new, old = _with_diffs(rows), self._contents(name, shard)
             changes = consolidate(pa.concat_tables([new, _negated(old)]))
             self._next[name], self._changes = consolidate(new), self._changes + changes.num_rows
             if file := write_staged(shard.location, _timed(changes, time), schema=shard.schema):
@@ -78,7 +78,7 @@ class IntrospectionIngestion(Source):
         """The rows of the table: read once, then known."""
         if name not in self._held:
             upper = shard.refresh().upper
-            empty = _held(shard.schema.empty_table())
+            empty = _with_diffs(shard.schema.empty_table())
             self._held[name] = shard.snapshot(upper - 1).select(empty.column_names) if upper else empty
         return self._held[name]
 
@@ -87,8 +87,8 @@ def tables_of(spec: IntrospectionSource) -> tuple[SourceTable, ...]:
     return tuple(SourceTable(table.name, table.columns) for table in spec.tables)
 
 
-def _held(rows: pa.Table) -> pa.Table:
-    """The rows, each once, with `__error` and `__diff`."""
+def _with_diffs(rows: pa.Table) -> pa.Table:
+    """The rows, each once, with the columns `__error` and `__diff`."""
     rows = rows.append_column(ERROR, pa.nulls(rows.num_rows, pa.string()))
     return rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
 

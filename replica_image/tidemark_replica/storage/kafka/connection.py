@@ -71,7 +71,7 @@ class KafkaClients:
 
     def consumer(self, settings: Mapping[str, str]) -> Consumer:
         """A client that reads. It joins no group."""
-        return self._made(
+        return self._make_client(
             Consumer,
             {
                 **settings,
@@ -93,7 +93,7 @@ class KafkaClients:
         self, settings: Mapping[str, Any], transactional_id: str, error_cb: Callable[[KafkaError], None]
     ) -> Any:
         """A client that writes transactions. `error_cb` is called in `poll` with failures of connections."""
-        return self._made(
+        return self._make_client(
             Producer,
             {
                 **settings,
@@ -112,9 +112,10 @@ class KafkaClients:
 
     def admin(self, settings: Mapping[str, Any]) -> AdminClient:
         """A client that asks about topics."""
-        return self._made(AdminClient, settings)
+        return self._make_client(AdminClient, settings)
 
-    def _made(self, kind: Any, settings: Mapping[str, Any], logger: logging.Logger = LOG) -> Any:
+    def _make_client(self, kind: Any, settings: Mapping[str, Any], logger: logging.Logger = LOG) -> Any:
+        """A client of this kind. Raises SourceUnusable where the Kafka library refuses the settings."""
         common = {
             "client.id": "tidemark",
             "socket.timeout.ms": 10_000,

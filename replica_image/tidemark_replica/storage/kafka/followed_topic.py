@@ -164,7 +164,7 @@ class FollowedTopic:
         last: dict[int, Any] = {}
 
         def counted() -> Iterator[list[Any]]:
-            for records in self._again(bound, cut) if ahead.is_over else iter([taken]):
+            for records in self._read_again(bound, cut) if ahead.is_over else iter([taken]):
                 last.update((record.partition(), record) for record in records)
                 if found := [record for record in records if counts(record)]:
                     yield found
@@ -184,8 +184,9 @@ class FollowedTopic:
         history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
         return TopicProgress(Position(bound.topic_id, dict(cut), places, epochs, history, bound.joined), rows, letters)
 
-    def _again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
-        """The records from the bound position to the cut, which are more than memory holds. Raises BrokersAway."""
+    def _read_again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
+        """Yield the records from the bound position to the cut, which are more than memory holds. Raises
+        BrokersAway."""
         assert self._reader is not None
         begins = {p: bound.offsets.get(p, begin) for p, begin in self._reader.begins.items()}
         reader = TopicReader(self._open_consumer(), self.table.topic, begins, bound.epochs)

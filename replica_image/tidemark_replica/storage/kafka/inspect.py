@@ -41,7 +41,9 @@ def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, 
     _check_transactions(spec)
     tables, registry, pinned = [], registry_of(spec, read_secret), 0
     for given in spec.tables:
-        schema, key_schema = (_found(each, read_secret, registry) for each in (values_of(given), key_of(given)))
+        schema, key_schema = (
+            _schema_with_text(each, read_secret, registry) for each in (values_of(given), key_of(given))
+        )
         table = replace(given, schema=schema, key_schema=key_schema)
         text, key_text = (each.text if each is not None else "" for each in (schema, key_schema))
         pinned += len(text) + len(key_text)
@@ -56,7 +58,9 @@ def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, 
     return tuple(tables)
 
 
-def _found(encoding: Encoding | None, read_secret: ReadSecret, registry: SchemaRegistry | None) -> KafkaSchema | None:
+def _schema_with_text(
+    encoding: Encoding | None, read_secret: ReadSecret, registry: SchemaRegistry | None
+) -> KafkaSchema | None:
     """The schema with its text; None where the format has none."""
     if encoding is None or encoding.schema is None or encoding.format not in FORMATS:
         return None

@@ -112,7 +112,7 @@ class TopicReader:
         begin = 0
         for i in [i for i, error in enumerate(map(_ERROR, messages)) if error is not None]:
             records += self._passed(messages[begin:i])
-            self._told(messages[i])
+            self._handle_event(messages[i])
             begin = i + 1
         records += self._passed(messages[begin:])
         if records or self._ended >= self.offsets.keys():
@@ -128,8 +128,8 @@ class TopicReader:
             self._ended.discard(partition)
         return records
 
-    def _told(self, message: Any) -> None:
-        """Takes a message that is no record. Raises TableStopped, BrokersAway."""
+    def _handle_event(self, message: Any) -> None:
+        """Handle a message that is no record: the end of a partition, or an error. Raises TableStopped, BrokersAway."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             self._end(message.partition(), message.offset())

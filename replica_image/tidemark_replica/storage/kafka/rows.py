@@ -127,12 +127,12 @@ def letters_of(bad: Sequence[Any], reasons: Sequence[str], time: Time) -> pa.Rec
     arrays = [
         *(_METADATA_ARRAYS[name](bad) for name in ("partition", "offset", "timestamp", "key")),
         pa.array([record.value() for record in bad], pa.binary()),
-        pa.array([_shown(reason) for reason in reasons], pa.string()),
+        pa.array([_reason_text(reason) for reason in reasons], pa.string()),
     ]
     return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), time)
 
 
-def _shown(reason: str) -> str:
+def _reason_text(reason: str) -> str:
     """The reason as a text of a table: of bounded length, with escapes for what is no Unicode."""
     return reason[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()
 

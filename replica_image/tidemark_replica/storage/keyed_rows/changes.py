@@ -38,7 +38,7 @@ def latest(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     Columns that it keeps have the value that an earlier change of the key gave."""
     found = changes.take(_last_of_each(changes, keys, np.arange(changes.num_rows)))
     found = found.append_column(_LOST, pa.repeat(pa.scalar(False), found.num_rows))
-    for kept in _kept(found):
+    for kept in _kept_columns(found):
         name = kept.removeprefix(KEPT)
         gives = pc.or_(pc.invert(changes.column(kept)), changes.column(GONE))
         earlier = changes.take(_last_of_each(changes, keys, np.flatnonzero(gives.to_numpy())))
@@ -54,7 +54,7 @@ def updates_of(changes: pa.Table, keys: Sequence[str], before: pa.Table) -> tupl
     not there, which count as deletions. `before`: the consolidated rows of these keys, with `__diff`."""
     new = changes.filter(pc.invert(changes.column(GONE)))
     lost = new.column(_LOST).to_numpy()
-    for kept in _kept(new):
+    for kept in _kept_columns(new):
         new = _replaced(new, before, keys, kept.removeprefix(KEPT))
         lost = lost | new.column(kept).to_numpy()
     without = new.filter(pa.array(lost))
@@ -68,7 +68,7 @@ def updates_of(changes: pa.Table, keys: Sequence[str], before: pa.Table) -> tupl
     return consolidate(pa.concat_tables([gone.cast(before.schema), new.cast(before.schema)])), without
 
 
-def _kept(changes: pa.Table) -> list[str]:
+def _kept_columns(changes: pa.Table) -> list[str]:
     """The `__kept` columns that are true somewhere."""
     names = [name for name in changes.column_names if name.startswith(KEPT)]
     return [name for name in names if pc.any(changes.column(name)).as_py()]

@@ -67,7 +67,9 @@ def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]
         return row_hash(table.select(list(key))) % np.uint64(shares)
 
     schema = pa.schema([*(shard.schema.field(name) for name in key), pa.field(DIFF, pa.int64())])
-    new, there = (_conformed(tables, schema) for tables in (_new(shard, key, staged), _there(shard, key, staged)))
+    new, there = (
+        _conformed(tables, schema) for tables in (_new(shard, key, staged), _existing_rows(shard, key, staged))
+    )
     with (
         closing(divide(new, schema, shares, share_of)) as some,
         closing(divide(there, schema, shares, share_of)) as old,
@@ -103,8 +105,8 @@ def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iter
                 yield pa.Table.from_batches([rows])
 
 
-def _there(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
-    """The rows of the shard with these keys. Error rows have NULL in them."""
+def _existing_rows(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
+    """The rows of the shard with the keys of the staged files. Error rows have NULL in them, and are left out."""
     upper = shard.refresh().upper
     if upper == 0 or not shard.snapshot_parts(upper - 1):
         return

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_replica.storage.nexmark.tables import TABLES
-from tidemark_replica.storage.nexmark.texts import between, letters
+from tidemark_replica.storage.nexmark.texts import letters, random_texts
 from tidemark_replica.storage.tpch.random import Draws, Ints
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -53,7 +53,7 @@ class Auctioneer:
     events_per_second: int
     began: int
 
-    def due(self, time: int) -> int:
+    def events_before(self, time: int) -> int:
         """The number of events with a `date_time` before `time`."""
         return -((self.began - time) * self.events_per_second // 1000) if time > self.began else 0
 
@@ -71,7 +71,7 @@ class Auctioneer:
         return pa.record_batch(columns, schema=arrow_schema(TABLES[table].columns))
 
     def _people(self, number: Ints, draw: Draws) -> list[pa.Array]:
-        mail = pc.binary_join_element_wise(between(draw, "mail", 3, 6), between(draw, "host", 3, 4), "@")
+        mail = pc.binary_join_element_wise(random_texts(draw, "mail", 3, 6), random_texts(draw, "host", 3, 4), "@")
         texts = [
             pc.binary_join_element_wise(_pick(_FIRST_NAMES, draw, "first"), _pick(_LAST_NAMES, draw, "last"), " "),
             pc.binary_join_element_wise(mail, "com", "."),
@@ -83,7 +83,7 @@ class Auctioneer:
         return [pa.array(FIRST_ID + _last_person(number)), *texts, self._date_time(number), extra]
 
     def _auctions(self, number: Ints, draw: Draws) -> list[pa.Array]:
-        item, description = between(draw, "item", 3, 19), between(draw, "description", 3, 99)
+        item, description = random_texts(draw, "item", 3, 19), random_texts(draw, "description", 3, 99)
         first = _price(draw, "initial bid")
         begins = self._millis(number)
         horizon = self._millis(number + IN_FLIGHT * EPOCH // AUCTIONS) - begins

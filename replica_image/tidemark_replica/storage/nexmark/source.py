@@ -64,7 +64,7 @@ class NexmarkIngestion(Source):
     def discover(self, time: Time) -> pa.Table:
         if self._began is None:
             return self._rows([(int(time), 0, 1)])
-        self._due = self._auctioneer(self._began).due(time)
+        self._due = self._auctioneer(self._began).events_before(time)
         until = min(self._due, self._done + MAX_EVENTS)
         counts = [(self._began, self._done, -1), (self._began, until, 1)]
         return self._rows(counts if until > self._done else [])

@@ -23,7 +23,7 @@ def letters(draw: Draws, field: str, lengths: Ints) -> pa.Array:
     return _texts(_LETTERS[drawn[kept]], lengths)
 
 
-def between(draw: Draws, field: str, least: int, most: int) -> pa.Array:
+def random_texts(draw: Draws, field: str, least: int, most: int) -> pa.Array:
     """Texts of `least` to `most` letters."""
     return letters(draw, field, least + draw.below(f"{field} length", most - least + 1))
 

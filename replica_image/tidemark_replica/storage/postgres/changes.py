@@ -138,11 +138,11 @@ class TableChanges:
             self._key,
             self._schema,
             self._time,
-            lambda sought: self._found(sought, len(messages)),
+            lambda sought: self._open_rows(sought, len(messages)),
         )
 
-    def _found(self, sought: int, messages: int) -> KeyedRows:
-        """Raises _TooMany: the rows before would need too much memory."""
+    def _open_rows(self, sought: int, messages: int) -> KeyedRows:
+        """The rows before the changes. Raises _TooMany: they would need too much memory."""
         rows = self._rows.opened(self.files, self._withdrawn)
         batches = min(messages, math.ceil(sought * rows.row_bytes / FOUND_BYTES))
         if batches > 1:

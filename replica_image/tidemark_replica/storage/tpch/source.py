@@ -65,7 +65,7 @@ class TpchIngestion(Source):
     def discover(self, time: Time) -> pa.Table:
         if self._done is None:
             return self._rows([(0, 1)])
-        due = self._due(time)
+        due = self._transactions_due(time)
         return self._rows([(self._done, -1), (self._done + due, 1)] if due else [])
 
     def confirm(self, binding: pa.Table) -> None:
@@ -92,7 +92,7 @@ class TpchIngestion(Source):
     def counters(self) -> Mapping[str, int]:
         return {_COUNT: self._done or 0}
 
-    def _due(self, time: Time) -> int:
+    def _transactions_due(self, time: Time) -> int:
         """The number of transactions since the last tick: whole numbers that add up over all ticks."""
         since = max(self._last, time - CATCH_UP_MS)
         rate = self._spec.transactions_per_second

@@ -152,7 +152,7 @@ def _objects(rows: Sequence[Any], table: WrittenTable, needed: frozenset[str], f
     for column in table.columns:
         tokens = pointers.get(column.name)
         if tokens:
-            values.append([_at(row, tokens) for row in rows])
+            values.append([_value_at(row, tokens) for row in rows])
         else:
             values.append([row.get(column.name) for row in rows])
             if column.name in needed and not all(column.name in row for row in rows):
@@ -165,7 +165,7 @@ def _tokens(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def _at(value: Any, tokens: Sequence[str]) -> Any:
+def _value_at(value: Any, tokens: Sequence[str]) -> Any:
     """The value that the pointer leads to; None where there is nothing."""
     for token in tokens:
         if isinstance(value, dict):

@@ -226,7 +226,7 @@ class Receiver:
             )
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), arrow_schema(table.columns), options=_COMPRESSED) as out:
                 for batch in decode(header.format, body.reader(), table, needed):
-                    for part, piece in _pieces(batch, rows, header):
+                    for part, piece in _rows_by_part(batch, rows, header):
                         _check_nulls(piece, table, part)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     if before + size > limit:
@@ -243,8 +243,8 @@ class Receiver:
             raise
 
 
-def _pieces(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[CallPart, pa.RecordBatch]]:
-    """The rows of a batch by what is done with them. `first`: the number of its first row in the call."""
+def _rows_by_part(batch: pa.RecordBatch, first: int, header: WriteHeader) -> Iterator[tuple[CallPart, pa.RecordBatch]]:
+    """Yield the rows of a batch by what is done with them. `first`: the number of its first row in the call."""
     if not header.parts:
         yield CallPart(header.operation, batch.num_rows), batch
     begin = 0

@@ -112,7 +112,7 @@ def updates_of(
     all that the operation may touch; others do no harm. `sets`: by row and column, what is set in a row that is there;
     None: all. Raises WriteRefused."""
     if not table.primary_key:
-        return _with_diff(rows, 1) if operation == INSERT else _without(table, rows, before)
+        return _with_diff(rows, 1) if operation == INSERT else _retractions(table, rows, before)
     keys = found_by(table)
     _refuse_twice(rows, keys)
     there = before.join(rows.select(keys), keys=keys, join_type="left semi").select(before.column_names)
@@ -153,8 +153,8 @@ def _counts(operation: str, rows: int, updates: pa.Table) -> tuple[int, int]:
     return 0, -(pc.sum(diffs.filter(pc.less(diffs, 0))).as_py() or 0)
 
 
-def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:
-    """Whole rows are taken back, each as often as it is in the call, and at most as often as it is there."""
+def _retractions(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:
+    """The updates that take rows back, each as often as it is in the call, and at most as often as the table has it."""
     gone = consolidate(_with_diff(rows, -1))
     after = consolidate(pa.concat_tables([before, gone]))
     missing = after.filter(pc.less(after.column(DIFF), 0))

@@ -187,14 +187,14 @@ class _LoopRounds:
         left: Published = {}
         first = (*around, 0)
         if entering or hydrates or self._falls_due(self._loop, first):
-            self._round(first, {**entering, **self._taken(first)}, hydrates, left)
+            self._round(first, {**entering, **self._take_pending(first)}, hydrates, left)
         while (iteration := self._next(around)) is not None:
             if iteration[-1] > self._loop.most_iterations:
                 raise EndlessRecursion(
                     f"a recursion still changes after {self._loop.most_iterations} iterations at time {self._time}: "
                     "limit it with RETURN AT RECURSION LIMIT or ERROR AT RECURSION LIMIT, or make its rows distinct"
                 )
-            self._round(iteration, self._taken(iteration), False, left)
+            self._round(iteration, self._take_pending(iteration), False, left)
         return left
 
     def spent(self) -> Iterator[str]:
@@ -213,7 +213,8 @@ class _LoopRounds:
         for inner in self._inner.values():
             yield from inner._iterations()
 
-    def _taken(self, iteration: Iterations) -> Files:
+    def _take_pending(self, iteration: Iterations) -> Files:
+        """The files that wait for an iteration, which reads them now."""
         read = self._pending.pop(iteration, {})
         self._spent += [file for files in read.values() for file in files]
         return read

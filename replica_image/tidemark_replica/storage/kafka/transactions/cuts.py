@@ -95,14 +95,14 @@ class TransactionCuts:
             if self._is_skipped(name):
                 late = ahead.late(cuts[name], partial(self._is_late, name))
                 for run in late:
-                    self._lose(name, f"transaction {run.id}: {self._late(name, run)}")
+                    self._lose(name, f"transaction {run.id}: {self._describe_late_run(name, run)}")
         return cuts
 
     def fate_of(self, name: str, position: Position) -> FateOf:
         """The fates of runs of a table."""
         late = Fate.DROPPED if self._is_skipped(name) else Fate.WAITS
 
-        def found(run: EventRun, top: int) -> Fate:
+        def fate(run: EventRun, top: int) -> Fate:
             log, before = self.log, run.commit_before
             if self._is_late(name, run):
                 return late
@@ -122,7 +122,7 @@ class TransactionCuts:
             was_there = run.begin < position.history.get(run.partition, 0)
             return Fate.TAKEN if was_there and run.position <= position.joined else Fate.WAITS
 
-        return found
+        return fate
 
     def rank_of(self, run: EventRun) -> int:
         """See `RankOf`."""
@@ -144,7 +144,7 @@ class TransactionCuts:
         oldest = next(iter(self.log.pending.values()), None)
         if oldest is None or oldest.counts is None or (ahead := self._tables[name].ahead) is None:
             return False
-        return oldest.is_undecided or ahead.count(oldest.id) < self._wanted(oldest, name)
+        return oldest.is_undecided or ahead.count(oldest.id) < self._expected_events(oldest, name)
 
     @property
     def joined(self) -> int:
@@ -253,14 +253,16 @@ class TransactionCuts:
         found = self._undecided.positions(self._bound_as(name), id, position)
         return None if found is None else found.of(partition, len(self._tables[name].offsets))
 
-    def _where(self, name: str, partition: int, offset: int) -> str:
+    def _describe_position(self, name: str, partition: int, offset: int) -> str:
+        """The place of a record of a table, for messages."""
         return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
 
     def _is_known(self, name: str, run: EventRun) -> bool:
         return self._undecided.positions(self._bound_as(name), run.id, run.position) is not None
 
-    def _late(self, name: str, run: EventRun) -> str:
-        where = self._where(name, run.partition, run.first or run.begin)
+    def _describe_late_run(self, name: str, run: EventRun) -> str:
+        """Why events that came after their transaction was bound cannot be taken."""
+        where = self._describe_position(name, run.partition, run.first or run.begin)
         if self._is_known(name, run):
             return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
         return f"{where} has events of it, which was bound: {_FORGOTTEN}"
@@ -269,8 +271,8 @@ class TransactionCuts:
         if self._is_late(name, run):
             how = f"Set onGap: skip of table {name} to go on without them, or remove the table"
             reason = "TransactionIncomplete" if self._is_known(name, run) else "TransactionUnclear"
-            return _Hold(run.id, reason, f"{self._late(name, run)}. {how}", monotonic())
-        why = f"{self._where(name, run.partition, run.begin)} has an event of it"
+            return _Hold(run.id, reason, f"{self._describe_late_run(name, run)}. {how}", monotonic())
+        why = f"{self._describe_position(name, run.partition, run.begin)} has an event of it"
         why += " and its BEGIN or END has not come. Where retention removed it: set"
         why += " a longer retention.ms of the topic of transactions, and create another DataSource"
         return _Hold(run.id, "TransactionUnknown", why, monotonic())
@@ -282,10 +284,10 @@ class TransactionCuts:
         not come."""
         if one.counts is None:
             return "TransactionPending", "its END has not come"
-        if any(tally.counts.get(one.id, 0) > self._wanted(one, name) for name, tally in tallies.items()):
+        if any(tally.counts.get(one.id, 0) > self._expected_events(one, name) for name, tally in tallies.items()):
             one.is_undecided = True  # orders do not say which events came again
         for name, tally in tallies.items():
-            wanted, count = self._wanted(one, name), tally.counts.get(one.id, 0)
+            wanted, count = self._expected_events(one, name), tally.counts.get(one.id, 0)
             behind = tally.behind.get(one.id)
             if not one.is_undecided and count == wanted:
                 continue
@@ -297,7 +299,7 @@ class TransactionCuts:
                 continue
             text = f"table {name} has {count} of its {wanted} events"
             if behind is not None:
-                text = f"{self._where(name, *behind)} has events of it {_REFUSED}"
+                text = f"{self._describe_position(name, *behind)} has events of it {_REFUSED}"
             if open:
                 return "TransactionPending", f"{text}; {later}, if they do not come"
             if not self._is_skipped(name):
@@ -320,7 +322,7 @@ class TransactionCuts:
             return f"a partition of topic {table.table.topic} ({error})"
         return f"partition {unread[0]} of topic {table.table.topic}" if unread else ""
 
-    def _wanted(self, one: PendingTransaction, name: str) -> int:
+    def _expected_events(self, one: PendingTransaction, name: str) -> int:
         """The number of the table's events that the end of the transaction names."""
         topic, counts = self._tables[name].table.topic, one.counts or {}
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))

@@ -233,20 +233,20 @@ class ReadAhead:
         try:
             mark = mark_of(value)
         except NoSequence as why:
-            raise self._stopped(record, f"{why}{_SEQUENCE}", SEQUENCE_MISSING) from None
+            raise self._table_stopped(record, f"{why}{_SEQUENCE}", SEQUENCE_MISSING) from None
         except NotUnderstood as why:
-            raise self._stopped(record, f"{why}{_MEND}") from None
+            raise self._table_stopped(record, f"{why}{_MEND}") from None
         if mark is None:
             return None
         if mark.table not in self._tables:
             if not is_of(mark.table, self._topic, self._prefix):
-                raise self._stopped(
+                raise self._table_stopped(
                     record, f"the event is of table {mark.table}, and the topic's name does not say so{_MEND}"
                 )
             self._tables.add(mark.table)
         if not mark.id and watermark and mark.commit_before is not None and mark.commit_before >= watermark:
             text = "the event has no transaction, and those before it have: set provide.transaction.metadata again"
-            raise self._stopped(record, text + _MEND)
+            raise self._table_stopped(record, text + _MEND)
         return mark if mark.id else None
 
     def _mark(self, record: Any, mark: TransactionMark | None, size: int) -> None:
@@ -289,7 +289,8 @@ class ReadAhead:
             self._positions -= len(events)
             events.forget()
 
-    def _stopped(self, record: Any, why: str, reason: str = OTHER_ORIGIN) -> TableStopped:
+    def _table_stopped(self, record: Any, why: str, reason: str = OTHER_ORIGIN) -> TableStopped:
+        """The error of a record with which the table stops."""
         where = f"partition {record.partition()} of topic {self._topic} at offset {record.offset()}"
         return TableStopped(reason, f"{where}: {why}")
 

@@ -33,7 +33,8 @@ def decoded_with(decode: Callable[[Sequence[bytes | None]], list[pa.Array]], val
     bad: dict[int, str] = {}
     pieces: list[list[pa.Array]] = []
 
-    def piece(begin: int, end: int) -> None:
+    def decode_range(begin: int, end: int) -> None:
+        """Decode the values from `begin` to `end`; of a range that is unreadable, each half by itself."""
         try:
             pieces.append(decode(values[begin:end]))
         except Unreadable as error:
@@ -41,9 +42,9 @@ def decoded_with(decode: Callable[[Sequence[bytes | None]], list[pa.Array]], val
                 bad[begin] = str(error)
             else:
                 middle = (begin + end) // 2
-                piece(begin, middle)
-                piece(middle, end)
+                decode_range(begin, middle)
+                decode_range(middle, end)
 
-    piece(0, len(values))
+    decode_range(0, len(values))
     columns = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)] if pieces else decode([])
     return Decoded(columns, bad)
