@@ -160,7 +160,7 @@ class CertificateRotation:
 
     @property
     def _current(self) -> _Written:
-        """What the Secret held when it was last written or read; `start()` must be called first."""
+        """The content of the Secret when it was last written or read; `start()` must be called first."""
         assert self._written is not None, "start() must be called first"
         return self._written
 

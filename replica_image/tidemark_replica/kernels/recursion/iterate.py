@@ -205,7 +205,7 @@ class _Inner:
                 yield from map(_negated, before)
 
     def _run_inner(self, updates: Updates) -> Iterator[Updates]:
-        """The output of the inner kernel, run over these updates alone. What it keeps is discarded."""
+        """The output of the inner kernel, run over these updates alone. Its arrangements are discarded."""
         context = self._context
         writer = context.writer.detached()
         inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE_SHARE)

@@ -261,7 +261,7 @@ class TransactionCuts:
         return self._undecided.positions(self._bound_as(name), run.id, run.position) is not None
 
     def _describe_late_run(self, name: str, run: EventRun) -> str:
-        """Why events that came after their transaction was bound cannot be taken."""
+        """The reason why events that came after their transaction was bound cannot be taken."""
         where = self._describe_position(name, run.partition, run.first or run.begin)
         if self._is_known(name, run):
             return f"{where} has events of it that had not come when it was bound: they are {_REFUSED}"
