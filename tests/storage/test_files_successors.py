@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from tests.storage.directory import HEADER, Directory
 from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import ShardWriters, open_shard
-from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.plan.ingestion import FilesTable, IngestionDescription
 from tidemark_protocol.types import BIGINT, STRING, Column
@@ -297,8 +297,17 @@ def test_requests_about_files_are_of_both_tables(directory: Callable[..., Direct
     assert rows(d) == [(2, None, "v2"), (3, None, "v3")]
 
 
+def bound_as(d: Directory, name: str) -> IngestionDescription:
+    """The source with its last table under this name in the bindings, as another DataSource made them."""
+    of = description(d.root, d.spec, tables_of(d.session, d.spec))
+    named = replace(of, tables=(*of.tables[:-1], replace(of.tables[-1], bound_as=name)))
+    d.ingester = Ingester(named, WriterTerm(2), files_source.FilesIngestion(d.spec, d.session), ShardWriters())
+    d.ingester.recover()
+    return named
+
+
 def test_a_name_that_another_table_had_begins_anew(directory: Callable[..., Directory], tmp_path: Path) -> None:
-    """As of a source that adopted the bindings of one with a successor, and not its table: the shard is another one."""
+    """A source adopted the bindings of one with a successor, and not the table of that."""
     d = directory()
     d.put("1.json", lines({"a": 1, "vip": "yes"}))
     d.ticks()
@@ -306,11 +315,20 @@ def test_a_name_that_another_table_had_begins_anew(directory: Callable[..., Dire
     d.ticks(2)
     assert rows(d) == [(1, None, "yes")]
     shutil.rmtree(tmp_path / "t.2")
-    source = files_source.FilesIngestion(d.spec, d.session)
-    of = description(d.root, d.spec, tables_of(d.session, d.spec))
-    other = replace(of.tables[1], shard=replace(of.tables[1].shard, shard_id=ShardId("another")))
-    d.ingester = Ingester(replace(of, tables=(of.tables[0], other)), WriterTerm(2), source, ShardWriters())
-    d.ingester.recover()
+    bound_as(d, "t.2@other")
     d.put("2.json", lines({"a": 2}))
     d.ticks(3)
     assert rows(d) == [(1, None, "yes"), (2, None, None)]
+
+
+def test_files_are_looked_for_by_the_name_in_the_bindings(directory: Callable[..., Directory]) -> None:
+    d = directory()
+    pinned = bound_as(d, "t@other")
+    path = d.put("1.json", lines({"a": 1}))
+    d.ticks()
+    successor = replace(d.spec.tables[0], name="t.2", columns=SECOND, added=("vip",))
+    asked = replace(d.spec, tables=(successor,))
+    assert len(tables_of(d.session, asked, None, pinned)) == 1
+    path.unlink()
+    with pytest.raises(SourceUnusable, match=r"1\.json"):
+        tables_of(d.session, asked, None, pinned)

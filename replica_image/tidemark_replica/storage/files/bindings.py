@@ -5,7 +5,7 @@
     t/release/17     1.csv        12    ...           request 17 let this version go: it is not bound again
     t/reread/18      1.csv        15    ...           request 18 bound this version in place of another one
     t/staged         {"path" ...  0     0             a data file with the updates of this tick's requests
-    t.2/begun        <shard>      0     0             t.2 began with all files that t had: this shard has their rows
+    t.2/begun                     0     0             t.2 began, with all files that t had
 
 The last request about a file leaves one row, so a request that comes again is known to be done. A row `t/staged` is
 retracted at the next tick: the updates of a request are staged before its binding is minted, since what they are made
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidemark_persist import DIFF, StagedFile
-from tidemark_protocol.ids import ShardId
 from tidemark_replica.storage.files.listing import FileVersion
 
 REMAP_SCHEMA = pa.schema(
@@ -58,11 +57,6 @@ class BindingRow:
     def marked(self) -> str:
         """The column `table`."""
         return "/".join(filter(None, (self.table, self.kind, str(self.request or ""))))
-
-
-def begun_row(table: str, shard: ShardId) -> BindingRow:
-    """The row by which a successor begins with all files that are bound to it in this binding."""
-    return BindingRow(table, BEGUN, FileVersion(shard, 0, 0))
 
 
 def staged_row(table: str, staged: StagedFile) -> BindingRow:

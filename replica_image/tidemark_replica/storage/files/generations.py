@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tidemark_persist import Shard
 from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
 from tidemark_protocol.plan.successors import dead_letters, number, spec_name, without_dead_letters
-from tidemark_replica.storage.files.bindings import BEGUN, BOUND, STAGED, BindingRow, begun_row, staged_row
+from tidemark_replica.storage.files.bindings import BEGUN, BOUND, BindingRow, staged_row
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.read_again import ReadAgain
 from tidemark_replica.storage.source import SourceShards
@@ -30,26 +30,22 @@ class FileGenerations:
             self.begun.setdefault(spec_name(table), [table])
         self.first = {name: tables[0] for name, tables in self.begun.items()}
         self.again: dict[str, ReadAgain] = {}
-        self._stale: dict[str, list[BindingRow]] = {}
-        """Bindings of another table that had the name, of tables that have not begun."""
         self._shards: dict[str, tuple[IngestedTable, Shard]] = {}
 
     def resume(self, rows: Sequence[BindingRow], shards: SourceShards) -> None:
         """Begins anew with the rows of the remap."""
         self._shards = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
-        begun = {row.table: row.file.name for row in rows if row.kind == BEGUN}
-        self.again, self._stale = {}, {}
+        begun, self.again = set(beginning(rows)), {}
         self.begun = {name: [first] for name, first in self.first.items()}
         for table, spec in self.specs.items():
             name = spec_name(table)
             if table == self.first[name]:
                 continue
-            if not spec.added or begun.get(table) == self.place(table)[0].shard.shard_id:
+            if not spec.added or table in begun:
                 self.begun[name].append(table)
                 continue
             files = [row.file for row in rows if row.table == self.first[name] and row.kind == BOUND]
             self.again[table] = ReadAgain(self.place(table)[0], self.dead_letters(table), files)
-            self._stale[table] = [row for row in rows if row.table == table and row.kind != STAGED]
 
     def last(self, name: str) -> str:
         """The last table of the name that has begun: people are shown its files."""
@@ -71,10 +67,9 @@ class FileGenerations:
         again.renew()
         staged = again.staged()
         return [
-            *(row.retracted() for row in self._stale[table]),
             *(BindingRow(table, BOUND, file) for file in again.files()),
             *(BindingRow(table, row.kind, row.file, request=row.request) for row in marks),
-            begun_row(table, self.place(table)[0].shard.shard_id),
+            BindingRow(table, BEGUN, FileVersion("", 0, 0)),
             *(staged_row(table, file) for file in staged.table),
             *(staged_row(dead_letters(table), file) for file in staged.dead_letters),
         ]
@@ -88,7 +83,7 @@ class FileGenerations:
         begun = {}
         for table in beginning(rows):
             begun[table] = [row.file for row in rows if row.table == table and row.kind == BOUND and row.diff > 0]
-            del self.again[table], self._stale[table]
+            del self.again[table]
             self.begun[spec_name(table)] = sorted([*self.begun[spec_name(table)], table], key=number)
         return begun
 

@@ -13,6 +13,7 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestionDescription, SourceTable
 from tidemark_protocol.plan.successors import dead_letters, number, spec_name
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
+from tidemark_replica.storage.binding_names import BindingNames
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files.bindings import parse
@@ -73,7 +74,7 @@ def check_files(table: FilesTable, store: FileStore, pinned: IngestionDescriptio
     if upper == 0 or not of_name:
         return
     first = min(of_name, key=lambda each: number(each.table.name))
-    rows = remap.snapshot(upper - 1)
+    rows = BindingNames(pinned.tables).own(remap.snapshot(upper - 1))
     rows = rows.filter(pc.equal(rows.column("table"), first.table.name))
     missing = {row.file.name: row.file for row in parse(rows)}
     for place, page in enumerate(_pages(table, store)):

@@ -196,6 +196,7 @@ class FilesIngestion(Source):
             keys = stage_refused(replace(function, set_aside=False), dict.fromkeys(twice, KEY_VIOLATED))
             letters = rows.dead_letters + refused.dead_letters
             again.add(files, StagedRows(rows.table + refused.table + keys.table, letters, rows.counts))
+            again.renew()
         except FilesGone as gone:
             again.put_first(gone.names)
             failure = str(gone)
