@@ -107,5 +107,4 @@ def test_random_lives(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyP
     lives = Lives(tmp_path, kind)
     done = random_lives(lives, kind, seed, 30, die_around(monkeypatch, 1_000_000))
     lives.check()
-    assert done["adopt"]
-    assert done["add"]
+    assert done["adopt"] + done["add"]

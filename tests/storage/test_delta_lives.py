@@ -102,5 +102,4 @@ def test_random_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
     lives = Lives(tmp_path / "store", kind)
     done = random_lives(lives, kind, seed, 40, die_around(monkeypatch, 1_000_000))
     lives.check()
-    assert done["adopt"]
-    assert done["add"]
+    assert done["adopt"] + done["add"]

@@ -100,5 +100,4 @@ def test_random_lives(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
     lives = Lives(tmp_path / "store", kind)
     done = random_lives(lives, kind, seed, 25, die_around(monkeypatch, 1_000_000))
     lives.check()
-    assert done["adopt"]
-    assert done["add"]
+    assert done["adopt"] + done["add"]
