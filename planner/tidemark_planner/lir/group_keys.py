@@ -28,9 +28,9 @@ def group_key(plan: Plan, known: KnownKeys) -> Key | None:
         case Get(name, _, None):
             return known.get(name)
         case Mfp(input, mfp):
-            return _through(mfp, group_key(input, known))
+            return _shown_key(mfp, group_key(input, known))
         case Reduce() if plan.key and _is_of_sums(plan):
-            return _through(plan.mfp_after, tuple(range(len(plan.key))))
+            return _shown_key(plan.mfp_after, tuple(range(len(plan.key))))
         case _:
             return None
 
@@ -51,7 +51,9 @@ def _is_of_sums(plan: Reduce) -> bool:
             return False
 
 
-def _through(mfp: MapFilterProject, key: Key | None) -> Key | None:
+def _shown_key(mfp: MapFilterProject, key: Key | None) -> Key | None:
+    """The key over the columns that the MapFilterProject gives; None where it drops a column of the key, or filters by
+    time."""
     if key is None or mfp.lower or mfp.upper:
         return None
     shown = range(len(mfp.extended)) if mfp.projection is None else mfp.projection

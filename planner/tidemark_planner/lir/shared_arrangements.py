@@ -75,7 +75,7 @@ def share_arrangements(plan: Plan, known: KnownKeys = NO_GROUPS) -> Plan:
     unclear = frozenset(name for name, n in bound.items() if n > 1)
     often = Counter(_sides(plan, unclear, set()))
     shared = frozenset(side for side, n in often.items() if n > 1)
-    rewritten = _Sharing(shared, frozenset(bound), unclear, known).of(plan)
+    rewritten = _Sharing(shared, frozenset(bound), unclear, known).rewrite(plan)
     return plan if rewritten == plan else rewritten
 
 
@@ -185,8 +185,8 @@ class _Sharing:
         self._waiting: list[_Binding] = []
         """Each after those that it reads."""
 
-    def of(self, plan: Plan) -> Plan:
-        """The whole plan."""
+    def rewrite(self, plan: Plan) -> Plan:
+        """The whole plan, with Gets in place of the shared sides, and the bindings that they read."""
         body = self._rewritten(plan)
         return _with_bindings(self._waiting, body)
 
@@ -196,9 +196,9 @@ class _Sharing:
                 if name not in self._unclear and (key := group_key(value, self._known)) is not None:
                     self._known[name] = key
                 value = self._rewritten(value)
-                return Let(name, value, self._behind(frozenset([name]), body))
+                return Let(name, value, self._body_with_bindings(frozenset([name]), body))
             case LetRec(bindings, body):
-                return LetRec(bindings, self._behind(frozenset(b.id for b in bindings), body))
+                return LetRec(bindings, self._body_with_bindings(frozenset(b.id for b in bindings), body))
             case Join():
                 return self._join(plan)
             case Union(inputs):
@@ -208,7 +208,7 @@ class _Sharing:
             case _:
                 return replace(plan, input=self._rewritten(plan.input))
 
-    def _behind(self, names: _Names, body: Plan) -> Plan:
+    def _body_with_bindings(self, names: _Names, body: Plan) -> Plan:
         """The body of a Let or LetRec, with the bindings that read its names inside."""
         body = self._rewritten(body)
         inside, outside = [], []
@@ -232,7 +232,7 @@ class _Sharing:
             return self._get_groups(groups[at]) if at in groups else self._rewritten(input)
 
         inputs = tuple(read(at, input) for at, input in enumerate(join.inputs))
-        return Join(inputs, _over(join.plan, sides) if isinstance(join.plan, LinearJoin) else join.plan)
+        return Join(inputs, _over_arrangements(join.plan, sides) if isinstance(join.plan, LinearJoin) else join.plan)
 
     def _is_by_groups(self, side: SharedSide) -> bool:
         """Whether the side is groups by their key, and reads no name of several meanings."""
@@ -259,7 +259,7 @@ class _Sharing:
         return Get(name, value.schema, key)
 
 
-def _over(linear: LinearJoin, sides: Mapping[int, SharedSide]) -> LinearJoin:
+def _over_arrangements(linear: LinearJoin, sides: Mapping[int, SharedSide]) -> LinearJoin:
     """The join over the arrangements of these sides."""
     first, *later = (_looking_up(stage, sides.get(stage.lookup)) for stage in linear.stages)
     if (source := sides.get(linear.source)) is not None:

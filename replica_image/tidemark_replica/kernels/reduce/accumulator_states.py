@@ -31,7 +31,8 @@ class _Sums:
         return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()), sums_of_column(rows.column(layout.tag + 1)))
 
     @staticmethod
-    def together(parts: "list[_Sums]", width: int) -> "_Sums":
+    def concat(parts: "list[_Sums]", width: int) -> "_Sums":
+        """The sums of all parts, one after the other; each has `width` accumulators."""
         if not parts:
             return _Sums(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, width), np.int64))
         if len(parts) == 1:
@@ -71,7 +72,7 @@ def _states(
     group, time, is_old = np.empty(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.bool_)
     group[old], group[state_of_cell] = np.arange(count), cells.group
     time[state_of_cell], is_old[old] = cells.time, True
-    sums = _running(_fixed(_Sums.together(parts, shape.width), shape, total), old)
+    sums = _running(_fixed(_Sums.concat(parts, shape.width), shape, total), old)
     floats = _floats(parts, shape, total, old)
     return AccumulatorStates(
         group, time, is_old, sums, tuple(tuple(next(floats) for _ in a.splits) for a in shape.accumulators)

@@ -65,15 +65,16 @@ class _Side:
 def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> Stream:
     """Lower a linear join. Raises NotRendered for a closure with temporal filters."""
     source, stages = plan.inputs[linear.source], linear.stages
-    stream = _met(scope, source, lower)
+    stream = _joined_input(scope, source, lower)
     if self_joined(plan) in scope.inlined:
         stream, stages = _Met(_self_joined(scope, stages[0], stream.stream)), stages[1:]
     for stage in stages:
-        stream = _Met(_stage(scope, stage, stream, _met(scope, plan.inputs[stage.lookup], lower)))
+        stream = _Met(_stage(scope, stage, stream, _joined_input(scope, plan.inputs[stage.lookup], lower)))
     return stream.stream
 
 
-def _met(scope: Scope, plan: Plan, lower: Lower) -> _Met:
+def _joined_input(scope: Scope, plan: Plan, lower: Lower) -> _Met:
+    """The stream of a join's input, with the index or the stored groups that the join can read in its place."""
     stream = lower(plan)
     by_key = isinstance(plan, Get) and plan.key and scope.keeps_once
     return _Met(stream, index_of(scope, plan), groups_of(scope, plan, stream) if by_key else None)
