@@ -25,7 +25,7 @@ from tidemark_pgwire.catalogue import CatalogueRelation
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, moved, silent, wire_error
 from tidemark_pgwire.query_reading import CallReading, QueryReading, StreamReading
-from tidemark_pgwire.query_stream import SharedStream
+from tidemark_pgwire.query_stream import QUERY_BYTES, SharedStream
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 from tidemark_protocol.types import Column, SqlType
@@ -211,23 +211,31 @@ class GatewayLink:
 
     async def query(self, token: str, request: pb.QueryRequest) -> QueryReading:
         """The answer, which the caller closes. Raises WireError."""
-        channel = await self._connected()
-        if (stream := channel.stream(token)) is not None:
-            asked = StreamReading(stream.ask(token, request), channel.used(), channel.stream_error, request.sql)
-            try:
-                if await asked.begin():
-                    return asked
-            except BaseException:
-                await asked.close()
-                raise
-            await asked.close()
-            if channel.is_closed:
-                raise moved()
+        if (reading := await self._streamed(token, request)) is not None:
+            return reading
         async with AsyncExitStack() as stack:
             started = lambda stub: stub.Query(request, **_call(token))  # noqa: E731
             first, call = await stack.enter_async_context(self._streaming(started, request.sql))
             return CallReading(first.header, call, stack.pop_all())
         raise AssertionError
+
+    async def _streamed(self, token: str, request: pb.QueryRequest) -> QueryReading | None:
+        """The answer over the stream of queries; None: there is no stream, it ended, or the query is too long for it.
+        Raises WireError."""
+        channel = await self._connected()
+        if request.ByteSize() > QUERY_BYTES or (stream := channel.stream(token)) is None:
+            return None
+        reading = StreamReading(stream.ask(token, request), channel.used(), channel.stream_error, request.sql)
+        try:
+            if await reading.begin():
+                return reading
+        except BaseException:
+            await reading.close()
+            raise
+        await reading.close()
+        if channel.is_closed:
+            raise moved()
+        return None
 
     @asynccontextmanager
     async def subscribe(self, token: str, request: pb.SubscribeRequest) -> AsyncIterator[tuple[Any, Any]]:

@@ -18,8 +18,11 @@ import grpc
 
 from tidemark_protocol.pb import gateway_pb2 as pb
 
-MESSAGE_BYTES = 1 << 20
-"""The bytes of queries in one message, about."""
+MESSAGE_BYTES, QUERY_BYTES = 1 << 20, 1 << 20
+"""The bytes of queries in one message, about, and those of one query: gRPC takes messages of 4 MiB, and a larger one
+would end the stream of all sessions."""
+NUMBERS_MAX = 1024
+"""The queries that a message begins, goes on with or cancels; the gateway takes 4,096."""
 
 
 class StreamLost(Exception):
@@ -102,22 +105,25 @@ class SharedStream:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _write(self) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader sees the end
-            while True:
-                await self._ready.wait()
-                self._ready.clear()
-                while self._begin or self._next or self._cancel:
-                    await self._call.write(self._message())
+        try:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    await self._ready.wait()
+                    self._ready.clear()
+                    while self._begin or self._next or self._cancel:
+                        await self._call.write(self._message())
+        finally:
+            self._call.cancel()  # so the reader sees the end, too
 
     def _message(self) -> pb.QueryCalls:
         """A message of what waits, as far as it fits."""
         begin, size = list[Any](), 0
-        while self._begin and size < MESSAGE_BYTES:
+        while self._begin and size < MESSAGE_BYTES and len(begin) < NUMBERS_MAX:
             call = self._begin.pop(next(iter(self._begin)))
             begin.append(call)
             size += call.ByteSize()
-        made = pb.QueryCalls(begin=begin, next=self._next, cancel=self._cancel)
-        self._next, self._cancel = [], []
+        made = pb.QueryCalls(begin=begin, next=self._next[:NUMBERS_MAX], cancel=self._cancel[:NUMBERS_MAX])
+        del self._next[:NUMBERS_MAX], self._cancel[:NUMBERS_MAX]
         return made
 
     async def _read(self) -> None:

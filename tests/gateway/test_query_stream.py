@@ -110,10 +110,98 @@ def test_a_client_that_reads_nothing_is_not_listened_to() -> None:
     run(story)
 
 
+def test_pieces_of_canceled_queries_are_bounded() -> None:
+    """Their memory is given back, and they still wait to be sent."""
+    size, turns = 1 << 20, 50
+
+    async def story(stream: Stream) -> None:
+        async def serve(access: Any, request: Any, client: Any) -> None:
+            await client.write(pb.QueryPiece(id=client._id, arrow=bytes(size)))
+
+        stream.made._queries = cast(Queries, SimpleNamespace(serve=serve))
+        serving = asyncio.create_task(stream.made.serve(stream.requests()))
+        for turn in range(turns):
+            ids = range(turn * 8, turn * 8 + 8)
+            stream.messages.put_nowait(begun(ids))
+            stream.messages.put_nowait(pb.QueryCalls(cancel=ids))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert sum(piece.ByteSize() for piece, _ in stream.made._outbox) < query_stream.OUTBOX_BYTES + 9 * size
+        stream.reads.set()
+        await rounds(lambda: stream.messages.empty() and not stream.made._running)
+        stream.messages.put_nowait(None)
+        await serving
+
+    run(story)
+
+
+def test_long_failures_fit_their_messages() -> None:
+    """Of many queries at once, in any characters."""
+    text = "\ud800" + "ä" * 200_000
+
+    async def story(stream: Stream) -> None:
+        async def serve(access: Any, request: Any, client: Any) -> None:
+            raise QueryRefused(text)
+
+        stream.made._queries = cast(Queries, SimpleNamespace(serve=serve))
+        sizes = list[int]()
+
+        async def write(message: Any) -> None:
+            await stream.reads.wait()
+            sizes.append(message.ByteSize())
+            stream.sent.extend(message.pieces)
+
+        stream.made._rpc = SimpleNamespace(write=write)
+        serving = asyncio.create_task(stream.made.serve(stream.requests()))
+        stream.messages.put_nowait(begun(range(CALLS)))
+        await rounds(lambda: len(stream.made._outbox) > CALLS // 2)
+        stream.reads.set()
+        await rounds(lambda: len(stream.sent) == CALLS)
+        assert max(sizes) < 2 << 20
+        assert all(piece.failure.message.startswith("\\ud800ää") for piece in stream.sent)
+        stream.messages.put_nowait(None)
+        await serving
+
+    run(story)
+
+
+def test_a_caller_has_its_share_of_calls() -> None:
+    async def story(stream: Stream) -> None:
+        stream.limits.calls = FairQueue("calls", CALLS, "wait", share=3)
+        stream.reads.set()
+        serving = asyncio.create_task(stream.made.serve(stream.requests()))
+        stream.messages.put_nowait(begun(range(5)))
+        await rounds(lambda: len(stream.sent) == 2)
+        assert {piece.failure.sqlstate for piece in stream.sent} == {"53300"}
+        assert len(stream.served) == 3
+        stream.messages.put_nowait(None)
+        await serving
+
+    run(story)
+
+
+def test_a_defect_is_told_to_the_client_without_its_text() -> None:
+    async def story(stream: Stream) -> None:
+        async def serve(access: Any, request: Any, client: Any) -> None:
+            raise ZeroDivisionError("secret")
+
+        stream.made._queries = cast(Queries, SimpleNamespace(serve=serve))
+        stream.reads.set()
+        serving = asyncio.create_task(stream.made.serve(stream.requests()))
+        stream.messages.put_nowait(begun(range(1, 2)))
+        await rounds(lambda: len(stream.sent) == 1)
+        failure = stream.sent[0].failure
+        assert (failure.sqlstate, failure.message) == ("XX000", query_stream.DEFECT)
+        stream.messages.put_nowait(None)
+        await serving
+
+    run(story)
+
+
 def test_a_message_with_too_many_queries_ends_the_stream() -> None:
     async def story(stream: Stream) -> None:
-        stream.messages.put_nowait(begun(range(query_stream.BEGUN_MAX + 1)))
-        with pytest.raises(QueryRefused, match="begins 4097 queries, 4096 at most"):
+        stream.messages.put_nowait(begun(range(query_stream.NUMBERS_MAX + 1)))
+        with pytest.raises(QueryRefused, match="names 4097 queries, 4096 at most"):
             await stream.made.serve(stream.requests())
         assert stream.served == []
 

@@ -184,6 +184,20 @@ def test_an_answer_that_is_cut_off_is_an_error(server: Served) -> None:
             connection.execute("FETCH ALL FROM c")
 
 
+def test_a_statement_that_is_too_long_for_a_message_ends_no_other(server: Served) -> None:
+    """Its parameters are part of it."""
+    Keyed(server)
+    with server.connect() as reader, server.connect() as other:
+        reader.execute("BEGIN")
+        reader.execute(b"DECLARE c CURSOR FOR SELECT a FROM s.a WHERE a = '-1'")
+        assert reader.execute("FETCH 1 FROM c").fetchall() == [(0,)]
+        before = stream_of(server)
+        with pytest.raises(psycopg.errors.DatabaseError):
+            other.execute(f"SELECT a FROM s.a WHERE a IN ({','.join(['%(x)s'] * 12)})", {"x": "y" * 400_000})  # type: ignore[arg-type]
+        assert len(reader.execute("FETCH ALL FROM c").fetchall()) == len(LARGE) - 1
+        assert stream_of(server) is before
+
+
 def test_a_stream_of_an_unknown_token_fails_its_own_query_alone(server: Served) -> None:
     """Another one that waits on the same stream is asked by a call of its own."""
     Keyed(server)

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -34,10 +35,13 @@ from tidemark_protocol.wire.cancellation import is_canceled
 LOG = logging.getLogger(__name__)
 MESSAGE_BYTES = 1 << 20
 """The bytes of a message with several pieces, about."""
-SMALL_BYTES, OUTBOX_BYTES = 64 << 10, 4 << 20
+SMALL_BYTES, OUTBOX_BYTES = 64 << 10, 1 << 20
 """A whole answer of so many bytes at most waits for no room, while as many at most wait to be sent."""
-BEGUN_MAX, OUTBOX_PIECES = 4096, 1024
-"""The queries that one message may begin; and the pieces that wait to be sent while no further message is read."""
+NUMBERS_MAX, OUTBOX_PIECES = 4096, 1024
+"""The queries that one message may begin, go on with or cancel; and the pieces that may wait to be sent. No further
+message is read while these or OUTBOX_BYTES wait."""
+FAILURE_CHARACTERS = 8 << 10
+"""The characters of a failure's text. A call ends with less: its text is a header of HTTP."""
 DEFECT = "a defect: the operator's log has it"
 
 
@@ -77,13 +81,13 @@ class QueryStream:
     def put(self, piece: Any, sent: asyncio.Future[None] | None = None) -> None:
         """Have a piece sent. `sent`: done when gRPC has it."""
         self._outbox.append((piece, sent))
-        self._outbox_bytes += len(piece.arrow)
+        self._outbox_bytes += piece.ByteSize()
         self._ready.set()
 
     async def _read(self, requests: AsyncIterator[Any]) -> None:
         async for calls in requests:
-            if len(calls.begin) > BEGUN_MAX:
-                raise QueryRefused(f"a message of a stream begins {len(calls.begin)} queries, {BEGUN_MAX} at most")
+            if (count := max(map(len, (calls.begin, calls.next, calls.cancel)))) > NUMBERS_MAX:
+                raise QueryRefused(f"a message of a stream names {count} queries, {NUMBERS_MAX} at most")
             for call in calls.begin:
                 self._begin(call)
             for id in calls.next:
@@ -92,7 +96,7 @@ class QueryStream:
             for id in calls.cancel:
                 if (found := self._running.get(id)) is not None:
                     found[0].cancel()
-            while len(self._outbox) > OUTBOX_PIECES:
+            while len(self._outbox) > OUTBOX_PIECES or not self.has_room:
                 self._less.clear()
                 await self._less.wait()
 
@@ -109,10 +113,13 @@ class QueryStream:
         client = StreamClient(self, call.id)
         task = asyncio.create_task(self._answer(call, client), name="query")
         self._running[call.id] = task, client
-        task.add_done_callback(lambda _: self._forget(call.id))  # also of one that is canceled before it begins
+        task.add_done_callback(partial(self._forget, call.id))  # also of one that is canceled before it begins
 
-    def _forget(self, id: int) -> None:
+    def _forget(self, id: int, ended: asyncio.Task[None]) -> None:
         del self._running[id]
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            LOG.error("a query of a stream ends by a defect", exc_info=error)
+            self.put(_failure(id, grpc.StatusCode.INTERNAL, DEFECT, "XX000"))
         if self._finishing:
             self._ready.set()
 
@@ -128,9 +135,6 @@ class QueryStream:
             if is_canceled():
                 raise
             self.put(_failure(call.id, grpc.StatusCode.UNAVAILABLE, "the replica's channel was closed", "57P03"))
-        except Exception:
-            LOG.exception("a query of a stream ends by a defect")
-            self.put(_failure(call.id, grpc.StatusCode.INTERNAL, DEFECT, "XX000"))
 
     async def _write(self) -> None:
         while not self._finishing or self._running or self._outbox:
@@ -142,7 +146,7 @@ class QueryStream:
                 while self._outbox and size < MESSAGE_BYTES:
                     piece, sent = self._outbox.popleft()
                     taken.append(piece)
-                    size += len(piece.arrow)
+                    size += piece.ByteSize()
                     if sent is not None:
                         waiting.append(sent)
                 await self._rpc.write(gateway_pb2.QueryPieces(pieces=taken))
@@ -216,5 +220,6 @@ def _failed(id: int, error: OperatorError) -> Any:
 
 def _failure(id: int, code: grpc.StatusCode, text: str, sqlstate: str, position: str = "") -> Any:
     number: int = code.value[0]
-    failure = gateway_pb2.QueryFailure(code=number, message=text, sqlstate=sqlstate, position=position)
+    shown = text[:FAILURE_CHARACTERS].encode(errors="backslashreplace").decode()
+    failure = gateway_pb2.QueryFailure(code=number, message=shown, sqlstate=sqlstate, position=position)
     return gateway_pb2.QueryPiece(id=id, last=True, failure=failure)
