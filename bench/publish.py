@@ -29,7 +29,7 @@ from deltalake import DeltaTable, write_deltalake
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import Cost, measured, p50
 from bench.harness.context import bench_parser, context, load, progress, report
-from tests.storage.spark_writer import SparkWriter
+from tests.storage.delta.spark_writer import SparkWriter
 from tidemark_persist import DIFF, TIME, Shard, create_or_open, write_staged
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Response, Status

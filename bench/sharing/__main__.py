@@ -40,7 +40,7 @@ from bench.harness.workload.tpch_queries import ALL_SCHEMAS, TPCH
 from bench.sharing.orders import facts, planned_in_text_order
 from bench.sharing.reduced_first import ROLLUPS, planned_after_joins
 from bench.steps.setting import Options, Setting, setting
-from tests.oracle.unshared import kept_apart
+from tests.oracle.variants.unshared import kept_apart
 from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.plan.dataflow import DataflowDescription
 

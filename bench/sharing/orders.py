@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.harness.query import Facts, Planner, Shards, planned_together
 from bench.harness.workload.tpch_history import TpchHistory
-from tests.oracle.join_orders import forced
+from tests.oracle.variants.join_orders import forced
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.lir.joins.order import PossibleLookup, Preference
 from tidemark_planner.planning.dataflow import plan

@@ -11,7 +11,7 @@ from typing import Any
 from bench.harness.query import Facts, Shards, planned_together
 from bench.harness.workload.queries import Query
 from bench.sharing.orders import planning
-from tests.oracle.reduced_first import never, reduced_first
+from tests.oracle.variants.reduced_first import never, reduced_first
 from tidemark_protocol.messages.planning import Planned
 
 _OF_LINES = "sum(l_extendedprice) AS price, sum(l_quantity) AS quantity, count(*) AS lines FROM {lineitem}"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.arrangement import spark_reduce
 from tests.arrangement.histories import plain
+from tests.arrangement.reduce import spark_reduce
 from tidemark_replica.kernels.worker import freeze_imports_in_spark_worker
 
 

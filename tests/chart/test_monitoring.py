@@ -11,8 +11,8 @@ import yaml
 from prometheus_client.core import Metric
 
 from tests.chart.render import CHART, ROOT, kept
+from tests.gateway.server.test_metrics import fleet
 from tests.gateway.source_tables import registered
-from tests.gateway.test_metrics import fleet
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.kube.client import Kube

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.failure_report import pytest_runtest_makereport
-from tests.e2e.remote_replicas import fleet, home, network, r1, r1_of_module, r2, r2_of_module
+from tests.e2e.failures.remote_replicas import fleet, home, network, r1, r1_of_module, r2, r2_of_module
 from tests.e2e.system import System, new_namespace, running
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
@@ -40,7 +40,7 @@ TIMEOUT_SECONDS = 1800
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 

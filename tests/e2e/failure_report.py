@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.e2e.remote_replicas import Remote
+from tests.e2e.failures.remote_replicas import Remote
 
 TOLD = 20_000
 """Characters of a log."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import Fleet
-from tests.e2e.remote_replicas import Data, Remote
+from tests.e2e.failures.fleet import Fleet
+from tests.e2e.failures.remote_replicas import Data, Remote
 from tests.metrics_client import scrape
 from tests.replica.process import wait_until
 from tests.waiting import BOUND

@@ -19,7 +19,7 @@ import yaml
 
 from tests.directory_listing import matching
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
-from tests.e2e.secrecy import check_secrecy
+from tests.e2e.sources.secrecy import check_secrecy
 from tests.e2e.system import CHECKOUT, System, new_namespace, running, wait_for
 from tests.s3_server import S3Server, beside
 from tidemark_devcluster.control_plane.control_plane import ControlPlane

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.faults import Proxy, toxiproxy
+from tests.e2e.failures.network_faults import Proxy, toxiproxy
 from tests.kafka.broker import Broker, broker
 from tests.kafka.topics import COLUMNS, Run, new_topic, produce, upper
 from tests.schema_registry.registry import registry

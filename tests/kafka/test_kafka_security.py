@@ -12,7 +12,7 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from tests.authorities import Authority
 from tests.kafka.broker import Broker, broker
-from tests.kafka.sink_views import View, check_upserts, sink_of
+from tests.kafka.sink.sink_views import View, check_upserts, sink_of
 from tests.kafka.topics import COLUMNS, SECONDS, Run, new_topic, produce, upper
 from tests.storage.ingestion_samples import oks
 from tests.waiting import until as wait_until

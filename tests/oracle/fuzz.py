@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tests.oracle.check import Case, Wrong, rounded
 from tests.oracle.harness import Updates, contents
-from tests.oracle.in_process import InPieces, InProcessHarness, in_process, interrupted
-from tests.oracle.in_tasks import InTasks
-from tests.oracle.merged import merged
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.scripts import Script
 from tests.oracle.variants import Variant, built, compacted, from_time, restarted
+from tests.oracle.variants.in_process import InPieces, InProcessHarness, in_process, interrupted
+from tests.oracle.variants.in_tasks import InTasks
+from tests.oracle.variants.merged import merged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.render.execution.step_shape import ExchangePolicy

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle.check import Case, Wrong, check_answers
-from tests.oracle.execution_location import check_workers, in_jobs
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, harness
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.kept_answers import KeptAnswers
 from tests.oracle.reference import Answer, SparkReference, duckdb_answers
 from tests.oracle.seeds import asks_for_many
+from tests.oracle.variants.execution_location import check_workers, in_jobs
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow

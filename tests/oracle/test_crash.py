@@ -12,10 +12,10 @@ import pytest
 
 from tests.interruptible_step import Attempt, until
 from tests.oracle.cases import CASES
-from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
+from tests.oracle.variants.faults import Fault, run_faulty
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from tests.oracle.check import Case
-from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.harness import SINK, DataflowHarness, consolidated, contents, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import KINDS
 from tests.oracle.oracle import Oracle
 from tests.oracle.tables import TU
 from tests.oracle.variants import read_index
-from tests.render.test_own_indexes import described, reads
-from tests.render.test_shared_arrangements import BOTH
+from tests.oracle.variants.faults import Fault, run_faulty
+from tests.render.sharing.test_own_indexes import described, reads
+from tests.render.sharing.test_shared_arrangements import BOTH
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.interruptible_step import BOUND, Attempt, until
-from tests.oracle.faults import Fault
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import History, random_history
 from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
+from tests.oracle.variants.faults import Fault
 from tests.step_worker.faulty_worker import command
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier

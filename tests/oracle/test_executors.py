@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 def on_executors(what: str, folder: Path) -> list[str]:
     """What two executors that share the arrangement store say."""
-    command = [sys.executable, "-m", "tests.oracle.on_executors", what, str(folder)]
+    command = [sys.executable, "-m", "tests.oracle.variants.on_executors", what, str(folder)]
     # executors run in folders of their own, and the planted fault is this checkout's
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, "PYTHONPATH": path}

@@ -21,11 +21,11 @@ from tests.oracle.check import Case, Wrong
 from tests.oracle.fuzz import Planned
 from tests.oracle.harness import DataflowHarness, harness
 from tests.oracle.histories import random_history
-from tests.oracle.in_process import NeedsCatalyst
 from tests.oracle.oracle import Oracle
-from tests.oracle.reduced_first import never, reduced_first, wherever_possible
 from tests.oracle.scripts import Script, scripts
 from tests.oracle.variants import from_time, restarted
+from tests.oracle.variants.in_process import NeedsCatalyst
+from tests.oracle.variants.reduced_first import never, reduced_first, wherever_possible
 from tidemark_protocol.frontier import Frontier
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(0), pytest.mark.broad]

@@ -13,12 +13,12 @@ import pytest
 from tests.oracle.check import Case, rounded
 from tests.oracle.harness import contents
 from tests.oracle.histories import random_bounds, random_history
-from tests.oracle.in_process import in_process
-from tests.oracle.join_orders import forced, orders
 from tests.oracle.oracle import Oracle
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU
+from tests.oracle.variants.in_process import in_process
+from tests.oracle.variants.join_orders import forced, orders
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

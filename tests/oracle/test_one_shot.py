@@ -14,12 +14,12 @@ from tests.oracle.cases import PARTS
 from tests.oracle.check import Case, check_answers
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, delta, harness
 from tests.oracle.histories import History, random_bounds, random_history
-from tests.oracle.in_process import InPieces, InProcessRunner, NeedsCatalyst, in_process
-from tests.oracle.in_tasks import InTasks
 from tests.oracle.kinds import KINDS
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.variants import TASKS, read_index
+from tests.oracle.variants.in_process import InPieces, InProcessRunner, NeedsCatalyst, in_process
+from tests.oracle.variants.in_tasks import InTasks
 from tests.step_worker.shared import step_workers
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import planted
 from tests.oracle.cases import CASES
 from tests.oracle.check import Case, Wrong
 from tests.oracle.oracle import Oracle
+from tests.oracle.variants import planted
 from tidemark_replica.render.execution import prepare
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

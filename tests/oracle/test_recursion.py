@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.oracle.check import Case
-from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, contents, delta, harness
 from tests.oracle.histories import History, random_bounds, random_history
-from tests.oracle.nested_queries import NESTED
 from tests.oracle.oracle import Oracle
-from tests.oracle.recursive_joins import JOINS
-from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
-from tests.oracle.recursive_queries import QUERIES
+from tests.oracle.recursions.nested_queries import NESTED
+from tests.oracle.recursions.recursive_joins import JOINS
+from tests.oracle.recursions.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
+from tests.oracle.recursions.recursive_queries import QUERIES
+from tests.oracle.variants.faults import Fault, run_faulty
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files

@@ -15,12 +15,12 @@ from tests.oracle.cases import CASES
 from tests.oracle.check import Case, rounded
 from tests.oracle.harness import contents
 from tests.oracle.histories import History, Table, random_bounds, random_history
-from tests.oracle.in_process import in_process
 from tests.oracle.oracle import Oracle
-from tests.oracle.reduced_first import any_of, never, reduced_first, wherever_possible
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.seeds import FEW, seeds
 from tests.oracle.tables import TU, U
+from tests.oracle.variants.in_process import in_process
+from tests.oracle.variants.reduced_first import any_of, never, reduced_first, wherever_possible
 from tidemark_replica.arrangement import numbers
 from tidemark_replica.kernels.reduce import aggregates
 

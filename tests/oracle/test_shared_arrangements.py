@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.cases_sharing import QUERIES
+from tests.oracle.cases.sharing import QUERIES
 from tests.oracle.check import Case
 from tests.oracle.harness import DataflowHarness, Updates, consolidated, harness
 from tests.oracle.histories import random_bounds, random_history
@@ -16,7 +16,7 @@ from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU
-from tests.oracle.unshared import kept_apart
+from tests.oracle.variants.unshared import kept_apart
 from tests.step_worker.shared import step_workers
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow

@@ -54,7 +54,8 @@ class Driver:
             "JAVA_HOME": str(java_home(volume.home / "java", volume.b)),
             "PYTHONPATH": os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
-        words = [sys.executable, "-m", "tests.oracle.on_volume", str(volume.home / "local"), str(volume.folder), how]
+        folders = str(volume.home / "local"), str(volume.folder)
+        words = [sys.executable, "-m", "tests.oracle.variants.on_volume", *folders, how]
         self._errors = (volume.home / "driver.log").open("ab")
         self._process = subprocess.Popen(
             volume.a.inside(*words),

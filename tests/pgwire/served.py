@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from tests.authorities import Authority
 from tests.controller.harness import LAG, R1, at
+from tests.gateway.auth.test_access import ApiServer
 from tests.gateway.registries import registry, shard_of
-from tests.gateway.test_access import ApiServer
-from tests.gateway.test_metrics import Deaf
+from tests.gateway.server.test_metrics import Deaf
 from tests.waiting import BOUND
 from tidemark.gateway.discovery import Gateway as GatewayAddress
 from tidemark_operator.fleet.fleet import Fleet

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pytest
 
 from tests.controller.harness import at
+from tests.gateway.auth.test_access import ANNE
 from tests.gateway.registries import add_dataflow
-from tests.gateway.test_access import ANNE
 from tests.pgwire.frames import Frames, secured
 from tests.pgwire.served import LISTS, MAY_READ, TOKEN, Rows, Served, served
 from tests.waiting import BOUND, until

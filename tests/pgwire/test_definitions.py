@@ -11,7 +11,7 @@ import pytest
 
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import ALLOWED, ONE, Served, served
-from tests.pgwire.test_statements import unresolved
+from tests.pgwire.sessions.test_statements import unresolved
 from tests.waiting import BOUND
 
 VERBS = ("create", "patch", "delete")

@@ -16,7 +16,7 @@ from tests.dialects.postgres import running
 from tests.pgwire.duck import answered, forget_plans
 from tests.pgwire.jdbc.pgjdbc import checks
 from tests.pgwire.served import TOKEN, Rows, Served
-from tests.pgwire.written import MAY_INSERT, SPEC, written
+from tests.pgwire.writes.written import MAY_INSERT, SPEC, written
 from tests.ports import free_port
 from tidemark_protocol.messages.planning import Refused
 

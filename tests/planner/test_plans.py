@@ -9,7 +9,7 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
 from tests.planner.fixture_files import HERE, cases, check
-from tests.render.test_shared_subplans import reads_views
+from tests.render.sharing.test_shared_subplans import reads_views
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.planning import assemble

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.oracle.reduced_first import never, wherever_possible
-from tests.oracle.reduced_first import reduced_first as before_joins
+from tests.oracle.variants.reduced_first import never, wherever_possible
+from tests.oracle.variants.reduced_first import reduced_first as before_joins
 from tests.planner.catalogue import CATALOGUE, one_view
 from tests.planner.test_row_counts import TPCH, planned
 from tests.tpch.maintained import QUERIES

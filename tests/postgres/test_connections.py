@@ -17,7 +17,7 @@ import pytest
 
 from tests.authorities import Authority, Pair
 from tests.dialects.postgres import Postgres, running
-from tests.e2e.faults import Proxy, toxiproxy
+from tests.e2e.failures.network_faults import Proxy, toxiproxy
 from tests.ports import free_port
 from tests.postgres.databases import (
     CREDENTIALS,

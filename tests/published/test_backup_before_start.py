@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.one_view import OneView
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Row, Table

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from tests.s3_fixtures import Place
-from tests.storage.spark_writer import SparkWriter
+from tests.storage.delta.spark_writer import SparkWriter
 from tidemark_persist import DIFF, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.published.publication import TablePublication

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.one_view import OneView
 from tests.replica.plans import copies, shard
 from tests.replica.refreshes.automatic_decisions import decided_by

@@ -18,9 +18,9 @@ import pytest
 
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.histories import Table, random_bounds, random_history
-from tests.oracle.in_process import InPieces, NeedsCatalyst, in_process
-from tests.oracle.in_tasks import InTasks
 from tests.oracle.seeds import seeds
+from tests.oracle.variants.in_process import InPieces, NeedsCatalyst, in_process
+from tests.oracle.variants.in_tasks import InTasks
 from tidemark_planner.errors import Refusal
 from tidemark_planner.hir.nodes import (
     Aggregate,

@@ -16,11 +16,11 @@ import pytest
 
 from tests.oracle.harness import OBJECT, DataflowHarness
 from tests.oracle.histories import random_bounds, random_history
-from tests.oracle.in_process import InPieces, in_process
 from tests.oracle.plans import project
 from tests.oracle.seeds import seeds
+from tests.oracle.variants.in_process import InPieces, in_process
+from tests.render.sharing.test_shared_arrangements import ands, kinds
 from tests.render.test_drawn_dataflows import COUNT, IMPORTED, TABLES, divided, sharing, table
-from tests.render.test_shared_arrangements import ands, kinds
 from tidemark_planner.hir.nodes import Aggregate, Hir, Join, Project, Union, columns
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports

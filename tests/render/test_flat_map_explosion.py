@@ -13,7 +13,7 @@ from tests.interruptible_step import Attempt, until
 from tests.oracle.harness import harness
 from tests.oracle.histories import History
 from tests.oracle.tables import T
-from tests.render.test_shutdown_fuse import noting
+from tests.render.execution.test_shutdown_fuse import noting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.histories import History, Table
-from tests.oracle.in_process import InProcessRunner, in_process
-from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, GET_U, PLANS, counted, joined, quotients
-from tests.oracle.plans_groups import PLANS as GROUPS
-from tests.oracle.plans_windows import PLANS as WINDOWS
-from tests.oracle.recursive_plans import RECURSIONS
+from tests.oracle.plans.groups import PLANS as GROUPS
+from tests.oracle.plans.windows import PLANS as WINDOWS
+from tests.oracle.recursions.recursive_plans import RECURSIONS
 from tests.oracle.tables import TU
-from tests.render.test_shared_arrangements import BOTH, FIRST, ands, join
+from tests.oracle.variants.in_process import InProcessRunner, in_process
+from tests.oracle.variants.in_tasks import InTasks
+from tests.render.sharing.test_shared_arrangements import BOTH, FIRST, ands, join
 from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import Plan

@@ -12,9 +12,9 @@ import pytest
 
 from tests.oracle.harness import INDEX
 from tests.oracle.histories import random_history
-from tests.oracle.in_process import InProcessHarness, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
+from tests.oracle.variants.in_process import InProcessHarness, in_process
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time

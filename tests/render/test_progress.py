@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.oracle.histories import History
-from tests.oracle.in_process import in_process
-from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
+from tests.oracle.variants.in_process import in_process
+from tests.oracle.variants.in_tasks import InTasks
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.lowering import lower_dataflow

@@ -14,10 +14,10 @@ import pytest
 
 from tests.oracle.harness import DataflowHarness, Updates
 from tests.oracle.histories import History, random_history
-from tests.oracle.in_process import in_process
-from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, counted
 from tests.oracle.tables import T
+from tests.oracle.variants.in_process import in_process
+from tests.oracle.variants.in_tasks import InTasks
 from tidemark_persist import FilePart, read_part
 from tidemark_persist.files import staging
 from tidemark_protocol.functions.registry import call

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.ports import free_port
 from tests.replica.one_view import OneView
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs

@@ -51,7 +51,7 @@ PAGES = (
     "../reference/introspection",
 )
 TUTORIAL = "../tutorial"
-"""Followed on a running demo (tests/e2e/test_demo.py), with what it prints: tutorial.py."""
+"""Followed on a running demo (tests/e2e/demo/test_demo.py), with what it prints: tutorial.py."""
 RUN = ("sh", "sh copy")
 NAMESPACE = "team-a"
 OF_READERS = {"NEW_KEY": "a", "NEW_SECRET": "b"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.oracle.faults import Fault, FaultyStage
+from tests.oracle.variants.faults import Fault, FaultyStage
 from tidemark_replica.render.step_worker.__main__ import main
 from tidemark_replica.render.step_worker.worker_members import MemberRunner
 from tidemark_replica.render.task.description import StageReport

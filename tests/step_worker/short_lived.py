@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.oracle.faults import Fault
+from tests.oracle.variants.faults import Fault
 from tests.step_worker.faulty_worker import command
 from tests.step_worker.rows import Rows
 from tidemark_replica.render.step_worker.pool import StepWorkers

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.arrangement.batches import LARGE, arranged, is_mapped, remove
 from tests.arrangement.histories import A
+from tests.arrangement.spines.batches import LARGE, arranged, is_mapped, remove
 from tests.step_worker.rows import all_of, children
 from tests.waiting import BOUND, until
 from tidemark_replica.arrangement.step import StepId

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.faults import Fault
+from tests.oracle.variants.faults import Fault
 from tests.step_worker.faulty_worker import command
 from tests.step_worker.rows import ROWS, TREE, Rows, all_of, children, lives, report, written
 from tests.waiting import BOUND, until

@@ -71,7 +71,7 @@ def die_at(one: Ingester, step: int) -> None:
 
 def ingester_of(kind: str, root: Path, spec: Any) -> Ingester:
     if kind == "delta":
-        from tests.storage import delta_tables
+        from tests.storage.delta import delta_tables
 
         return delta_tables.ingester(root, spec)
     if kind == "kafka":

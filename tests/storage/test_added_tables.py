@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.storage.delta_tables import ingester, spec_of
+from tests.storage.delta.delta_tables import ingester, spec_of
 from tests.storage.ingestion_samples import oks
 from tidemark_persist import open_shard
 from tidemark_protocol.ids import Time

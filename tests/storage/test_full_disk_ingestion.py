@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.storage import delta_tables
+from tests.storage.delta import delta_tables
 from tests.storage.ingestion_samples import description, oks
-from tests.storage.written_tables import Writer, rows
+from tests.storage.written.written_tables import Writer, rows
 from tests.waiting import until
 from tidemark_persist import PersistError, ShardWriters
 from tidemark_protocol.ids import Time, WriterTerm

@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.persist.test_mounted_settings import mount
+from tests.persist.stores.test_mounted_settings import mount
 from tidemark_replica.storage.source_secrets import SecretFilter, SecretUnusable, SourceSecrets
 
 GIVEN = {"username": "orders", "password": "s3cr&t /'pass", "sslmode": "on"}

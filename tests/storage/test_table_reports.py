@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.storage.delta_tables import Upstream, ingester, spec_of, tick
-from tests.storage.directory import Directory
+from tests.storage.delta.delta_tables import Upstream, ingester, spec_of, tick
+from tests.storage.files.directory import Directory
 from tests.storage.ingestion_samples import description, tpch_tables
 from tests.waiting import until
 from tidemark_persist import ShardWriters, open_shard

@@ -18,8 +18,8 @@ import pytest
 
 from tests.oracle.check import rounded
 from tests.oracle.harness import Updates, contents
-from tests.oracle.join_orders import forced, last, worst
-from tests.oracle.reduced_first import never, reduced_first, wherever_possible
+from tests.oracle.variants.join_orders import forced, last, worst
+from tests.oracle.variants.reduced_first import never, reduced_first, wherever_possible
 from tests.tpch.alike import alike
 from tests.tpch.kept_answers import KeptAnswers
 from tests.tpch.maintained import QUERIES, TOGETHER, StreamHarness, ask, maintain, refusals

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.plans import copies
 from tests.replica.tables import Table
 from tests.replica.worker_loop import Loop

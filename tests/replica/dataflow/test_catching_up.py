@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.plans import COLUMNS, copies
 from tests.replica.tables import Table, Update
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica import two_dataflows
 from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.tables import Table, persisted

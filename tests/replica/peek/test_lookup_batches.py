@@ -18,9 +18,9 @@ import pytest
 
 from tests.oracle.harness import INDEX
 from tests.oracle.histories import History, Table, random_history
-from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
+from tests.oracle.variants.in_process import in_process
 from tests.waiting import BOUND
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId, Time

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.refreshes.automatic_decisions import decided_by
 from tests.replica.tables import Table, persisted, small_table

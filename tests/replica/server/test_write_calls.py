@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.storage.ingestion_samples import oks
-from tests.storage.written_tables import Writer
+from tests.storage.written.written_tables import Writer
 from tests.waiting import BOUND, until
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.persist.test_mounted_settings import mount
+from tests.persist.stores.test_mounted_settings import mount
 from tests.replica.worker_loop import Loop
 from tests.s3_server import S3Server
 from tidemark_persist.storage import mounted_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.persist.s3_proxy import middleman
+from tests.persist.stores.s3_proxy import middleman
 from tests.replica.plans import COLUMNS
 from tests.replica.sinks.deltas import Update, staged
 from tests.replica.sinks.test_must_copies import AS_OF, CONTENTS, FAILS, ROWS, no_session, rows_at

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
+from tests.oracle.variants.in_process import without_jobs
 from tests.replica.one_view import OneView
 from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.sinks.test_crash_sink import Update, View, assert_exact, contents, history, persisted

@@ -1,0 +1,105 @@
+"""Delta tables of DataSources that come and go, of which some adopt the tables of the one before."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as Table
+from deltalake import write_deltalake
+
+from tests.storage.delta.delta_tables import spec_of
+from tests.storage.dying_appends import die_around
+from tests.storage.source_lives import Lives, Rows, random_lives
+from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
+from tidemark_replica.storage import ingester as ingester_module
+from tidemark_replica.storage.delta.inspect import tables_of
+from tidemark_replica.storage.delta.source import DeltaIngestion
+
+
+class DeltaKind:
+    """Tables over two Delta tables."""
+
+    def __init__(self, root: Path, seed: int = 0) -> None:
+        self.random, self.paths, self.written = random.Random(seed), [str(root / "up" / n) for n in ("x", "y")], 0
+        for path in self.paths:
+            write_deltalake(path, self.ids(3))
+
+    def ids(self, count: int) -> pa.Table:
+        self.written += count
+        return pa.table({"id": list(range(self.written - count, self.written))})
+
+    def table(self, name: str) -> DeltaTable:
+        return spec_of(DeltaTable(name, self.random.choice(self.paths), on_gap="resnapshot")).tables[0]
+
+    def write(self) -> None:
+        path = self.random.choice(self.paths)
+        if self.random.random() < 0.3:
+            Table(path).delete(f"id % 4 = {self.random.randrange(4)}")
+        else:
+            write_deltalake(path, self.ids(2), mode="append")
+
+    def forget(self) -> None:
+        path = self.random.choice(self.paths)
+        Table(path).delete(f"id % 4 = {self.random.randrange(4)}")
+        Table(path).optimize.compact()
+        Table(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+    def spec(self, tables: Sequence[DeltaTable]) -> DeltaSource:
+        return DeltaSource(tuple(tables))
+
+    def found(self, spec: DeltaSource) -> tuple[SourceTable, ...]:
+        return tables_of(spec, None)
+
+    def source(self, spec: DeltaSource) -> DeltaIngestion:
+        return DeltaIngestion(spec)
+
+    def is_read(self, source: Any, spec: DeltaSource) -> bool:
+        return all(
+            name in source._bound and source._bound[name].version == Table(table.path).version()
+            for name, table in ((table.name, table) for table in spec.tables)
+        )
+
+    def rows(self, table: DeltaTable, before: Rows) -> Rows:
+        return Counter((id,) for id in Table(table.path).to_pyarrow_table().column("id").to_pylist())
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_table_of_a_name_that_adopted_bindings_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    """It has all rows, and none of the table before it."""
+    monkeypatch.setattr(ingester_module, "REMAP_SINCE_LAG_MS", 100)
+    kind = DeltaKind(tmp_path)
+    lives = Lives(tmp_path / "store", kind)
+    a, b = (DeltaTable(name, kind.paths[0], columns=kind.table("n").columns) for name in "ab")
+    assert not lives.begin([a, b])
+    for _ in range(4):
+        kind.write()
+        lives.settle()
+    assert not lives.begin([a])
+    lives.settle()
+    if compacted:
+        lives.compact()
+    lives.edit([b], [])
+    kind.write()
+    lives.settle()
+    lives.close()
+    assert len(lives.expected) == 3
+    lives.check()
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 40))])
+def test_random_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(ingester_module, "REMAP_SINCE_LAG_MS", 300)
+    kind = DeltaKind(tmp_path, seed)
+    lives = Lives(tmp_path / "store", kind)
+    done = random_lives(lives, kind, seed, 40, die_around(monkeypatch, 1_000_000))
+    lives.check()
+    assert done["adopt"] + done["add"]
