@@ -304,7 +304,7 @@ def test_crash_brokers_that_are_away_hold_up_nothing(tmp_path: Path) -> None:
         with Run(tmp_path, spec_of(own, table(topic))) as run:
             run.catch_up()
             own.stop(grace=0)
-            run.until(run.source.warning)
+            run.until(run.source.warning, seconds=BOUND)
             assert run.source.warning().startswith("BrokersAway: ")
             before = upper(tmp_path, "t")
             run.tick(3)
@@ -312,8 +312,8 @@ def test_crash_brokers_that_are_away_hold_up_nothing(tmp_path: Path) -> None:
             assert not run.source.stopped()
             own.start()
             produce(own, topic, {"id": 2})
-            run.until(lambda: ids(tmp_path) == [1, 2])
-            run.until(lambda: not run.source.warning())
+            run.until(lambda: ids(tmp_path) == [1, 2], seconds=BOUND)
+            run.until(lambda: not run.source.warning(), seconds=BOUND)
 
 
 def test_settings_that_could_run_code_are_refused(kafka: Broker) -> None:

@@ -8,12 +8,28 @@ from typing import Any
 import pytest
 
 from tests.oracle.harness import harness
-from tests.oracle.histories import History
+from tests.oracle.histories import History, Table
 from tests.oracle.tables import N
+from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef
-from tidemark_protocol.plan.lir import DistinctReduce, Get, MapFilterProject, Mfp, Negate, Plan, Reduce, Union
+from tidemark_protocol.plan.lir import (
+    AccumulableReduce,
+    AggregateExpr,
+    DistinctReduce,
+    Get,
+    Join,
+    JoinStage,
+    LinearJoin,
+    MapFilterProject,
+    Mfp,
+    Negate,
+    Plan,
+    Reduce,
+    Union,
+    refs,
+)
 from tidemark_protocol.types import DOUBLE, STRING, ColumnType
 
 pytestmark = pytest.mark.spark
@@ -35,3 +51,28 @@ def test_a_collection_minus_the_same_by_another_way_is_empty(spark: Any, tmp_pat
 
     with harness(spark, tmp_path, {"n": N}, HISTORY) as of:
         assert of.run(of.describe(plan), [2, 4, 5]) == {}
+
+
+LEAST = 5e-324
+P, Q = Table((("k", "bigint"), ("f", "double")), ([1], [0.0])), Table((("k", "bigint"),), ([1],))
+MEANS = History({"p": (((1, -LEAST), 1, 1), ((1, 0.0), 1, 1), ((1, 3.0), 5, 1)), "q": (((1,), 3, 1),)}, 1, 5)
+
+
+def test_a_mean_that_underflows_is_the_same_in_a_state_and_in_a_copy(spark: Any, tmp_path: Path) -> None:
+    """The mean of 0 and the greatest negative double is -0.0."""
+    (_, value), key = refs(P.schema), refs(Q.schema)[0]
+    mean = AggregateExpr("avg", 0, ColumnType(DOUBLE))
+    schema = (P.schema[0], mean.type)
+    means = Reduce(
+        Get(GlobalId("p"), P.schema), (key,), (value,), AccumulableReduce((mean,)), MapFilterProject.identity(schema)
+    )
+    shown = (Q.schema[0], schema[1])
+    stage = JoinStage(1, (key,), (refs(schema)[0],), (0,), (1,), MapFilterProject.identity(shown))
+    join = Join((Get(GlobalId("q"), Q.schema), means), LinearJoin(0, (stage,)))
+    text = call("cast", (refs(shown)[1],), STRING)
+    plan = Mfp(join, MapFilterProject(shown, (text,), projection=(0, 2)))
+    expected = {((1, "0.0"), None, 3): 1, ((1, "0.0"), None, 5): -1, ((1, "1.0"), None, 5): 1}
+
+    with harness(spark, tmp_path, {"p": P, "q": Q}, MEANS) as of:
+        for each in (plan, share_arrangements(plan)):
+            assert of.run(of.describe(each), [2, 4, 6]) == expected

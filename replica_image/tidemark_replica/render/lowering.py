@@ -52,9 +52,9 @@ from tidemark_replica.render.plan.fragments import (
     imported_stream,
     uses,
 )
+from tidemark_replica.render.plan.group_sides import groups_of, order_of_groups
 from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, IndexSource, Pipeline, Publish, Types
-from tidemark_replica.render.plan.stored_groups import groups_of, order_of_groups
 from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal

@@ -22,6 +22,7 @@ from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, ma
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.evaluator import evaluation
+from tidemark_replica.kernels.joins import stored_groups
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSide, JoinSpec, join
 from tidemark_replica.kernels.joins.stored_groups import GroupRows
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
@@ -31,6 +32,12 @@ from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 STATE, OTHER_STATE = ArrangementId("state"), ArrangementId("other-state")
 KEPT, GROUPS = ArrangementId("kept"), ArrangementId("groups")
 OTHER_KEPT, OTHER_GROUPS = ArrangementId("other-kept"), ArrangementId("other-groups")
+
+
+@pytest.fixture(autouse=True)
+def few_groups_in_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lookups take several ranges of groups."""
+    monkeypatch.setattr(stored_groups, "RANGE_GROUPS", 2)
 
 
 class Reduced:

@@ -265,3 +265,15 @@ def test_absurd_multiplicities_are_refused(tmp_path: Path) -> None:
     batch = updates([pa.int64()], [((1,), 0, 2**62)])
     with pytest.raises(DiffOverflow):
         list(reduce(drive(tmp_path, shape).context(0, 1), ReduceSpec(A, shape), [batch]))
+
+
+def test_a_mean_that_underflows_is_the_zero_of_all_zeros(tmp_path: Path) -> None:
+    """-5e-324 / 2 is -0.0 in floats, which equals 0.0: the row that goes must be the one that came."""
+    shape = AccumulatorLayout((pa.int64(), pa.float64()), (0,), (ColumnAggregate("avg", 1, "avg(x)"),))
+    driver, found = drive(tmp_path, shape), []
+    for time, value in enumerate((0.0, -5e-324, 3.0)):
+        context = driver.context(time, time + 1, hydration=time == 0)
+        batches = list(reduce(context, ReduceSpec(A, shape), [updates(shape_types(shape), [((1, value), time, 1)])]))
+        found.append([(str(row["c1"]), row["__diff"]) for batch in batches for row in batch.to_pylist()])
+        driver.commit(context)
+    assert found == [[("0.0", 1)], [], [("0.0", -1), ("1.0", 1)]]

@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.rows.columns import equal_at, take
+from tidemark_replica.arrangement.rows.columns import canonical, equal_at, take
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints, Updates, make_updates
 from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE, NOT_EMPTY, Floating
@@ -68,7 +68,7 @@ def state_output(states: AccumulatorStates, shape: AccumulatorLayout, always: Bo
             failures.append((NEGATIVE, expression, (state[0] < 0) | (state[0] > rows)))
         reading = kept.read(rows, state, states.floats[i])
         failures += [(code, expression, mask) for code, mask in reading.failures]
-        values.append(reading.values)
+        values.append(canonical(reading.values))  # a mean may underflow to -0.0
     error, errors = first_failure(failures, len(rows))
     return StateOutput((error == 0) & (always | (rows > 0)), error, errors, values)
 

@@ -26,10 +26,10 @@ from tidemark_replica.kernels.joins.self_join import SelfJoinSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.join.indexes import columns_of, index_of
 from tidemark_replica.render.plan.fragments import Scope, SharedArrangement
+from tidemark_replica.render.plan.group_sides import groups_of, order_of_groups, stored_groups
 from tidemark_replica.render.plan.key_columns import key_columns
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel, Kernel, Pipeline
-from tidemark_replica.render.plan.stored_groups import groups_of, order_of_groups, stored_groups
 
 Lower = Callable[[Plan], Stream]
 

@@ -23,9 +23,9 @@ from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.group_sides import order_of_groups, stored_groups
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import JoinKernel, Pipeline, ReadSpool, Spool
-from tidemark_replica.render.plan.stored_groups import order_of_groups, stored_groups
 from tidemark_replica.render.reduce.grouped import Grouped
 
 
