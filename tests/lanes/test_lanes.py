@@ -93,8 +93,9 @@ def test_every_test_is_in_one_lane(marks: tuple[str, ...]) -> None:
 def test_every_end_to_end_test_is_where_its_lane_looks() -> None:
     """The lane collects one folder. Files elsewhere may have slow ones."""
     texts = {path: path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py") if path != Path(__file__)}
-    marked = {path.parent for path, text in texts.items() if "mark.e2e" in text and "mark.slow" not in text}
-    assert marked == {CHECKOUT / "tests" / "e2e"}
+    marked = {path for path, text in texts.items() if "mark.e2e" in text and "mark.slow" not in text}
+    assert len(marked) > 20
+    assert [path for path in marked if not path.is_relative_to(CHECKOUT / "tests" / "e2e")] == []
 
 
 @pytest.fixture
