@@ -3,6 +3,7 @@ values that the files have."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -26,7 +27,7 @@ from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.plan.ingestion import FilesTable, IngestionDescription
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files import read_again
+from tidemark_replica.storage.files import checks, read_again
 from tidemark_replica.storage.files import source as files_source
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.ingester import Ingester
@@ -96,8 +97,6 @@ def test_rows_of_before_have_what_their_files_say(directory: Callable[..., Direc
     assert upper(d, "t.2") == 0
     d.put("3.json", lines({"a": 4, "vip": "?"}))
     d.ticks(1)
-    assert (upper(d, "t"), upper(d, "t.2")) == (d.now + 1, 0)
-    d.ticks(1)
     begun = d.now
     assert upper(d, "t.2") == begun + 1
     assert rows(d) == [(1, "x", "yes"), (2, None, None), (3, None, "no")]
@@ -124,11 +123,13 @@ def test_files_of_parquet_lack_the_column(directory: Callable[..., Directory]) -
     grown(d, Column("vip", STRING))
     d.put("2.parquet", parquet({"a": 2, "b": "y", "vip": "yes"}))
     d.put("3.parquet", parquet({"b": "y", "vip": "yes"}, columns=("b", "vip")))
+    d.put("4.parquet", parquet({"a": 4, "Vip": "?"}, columns=("a", "b", "Vip")))
     d.ticks(4)
     assert rows(d) == [(1, "x", None), (2, "y", "yes")]
-    assert rows(d, "t") == [(1, "x"), (2, "y")]
-    mismatch = {'{"code":"SCHEMA_MISMATCH","expression":"3.parquet"}': 1}
-    assert errors(d.root, "t") == errors(d.root, "t.2") == mismatch
+    assert rows(d, "t") == [(1, "x"), (2, "y"), (4, None)]
+    refused = {f'{{"code":"SCHEMA_MISMATCH","expression":"{n}.parquet"}}': 1 for n in (3, 4)}
+    assert errors(d.root, "t.2") == refused
+    assert errors(d.root, "t") == {'{"code":"SCHEMA_MISMATCH","expression":"3.parquet"}': 1}
 
 
 @pytest.mark.broad
@@ -201,6 +202,61 @@ def test_pieces_are_bounded_and_the_first_table_goes_on(
     d.ticks(4)
     assert [row[2] for row in rows(d)] == [f"v{number}" for number in range(6)]
     assert upper(d, "t") == upper(d, "t.2") == d.now + 1
+
+
+@pytest.mark.broad
+def test_files_that_come_all_the_time_delay_no_beginning(
+    directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading begins with a piece that leaves some, so each later tick binds a file while others are read."""
+    d = directory()
+    with monkeypatch.context() as small:
+        small.setattr(read_again, "PIECE_BYTES", 1)
+        for number in range(6):
+            d.put(f"{number}.json", lines({"a": number, "vip": f"v{number}"}))
+            d.ticks(1)
+            if number == 2:
+                grown(d, Column("vip", STRING))
+    for number in range(6, 8):
+        d.put(f"{number}.json", lines({"a": number, "vip": f"v{number}"}))
+        d.ticks(1)
+    assert upper(d, "t.2") == upper(d, "t") == d.now + 1
+    d.ticks(2)
+    assert [row[2] for row in rows(d)] == [f"v{number}" for number in range(8)]
+
+
+@pytest.mark.broad
+def test_a_file_that_cannot_be_opened_for_a_moment_is_waited_for(
+    directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first table has its rows, so an error in their place would be another answer."""
+    d = directory()
+    d.put("1.json", lines({"a": 1, "vip": "yes"}))
+    d.ticks()
+    grown(d, Column("vip", STRING))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as moment:
+        moment.setattr(checks, "check_text", refuse)
+        d.ticks(2)
+        assert d.source.stopped()["t.2"].startswith("FilesNotRead: ")
+    assert upper(d, "t.2") == 0
+    d.ticks(2)
+    assert (d.source.stopped(), rows(d)) == ({}, [(1, None, "yes")])
+
+
+@pytest.mark.broad
+def test_a_file_of_which_rows_were_read_is_missed_whatever_records_it_had(directory: Callable[..., Directory]) -> None:
+    d = directory()
+    path = d.put("1.json", lines({"a": 1, "vip": "yes"}) + "not json\n")
+    d.ticks()
+    path.unlink()
+    before = description(d.root, d.spec, tables_of(d.session, d.spec))
+    asked = replace(d.spec, tables=(grown(d, Column("vip", STRING)),))
+    with pytest.raises(SourceUnusable, match=r"gone, or others by now \(1\.json\)"):
+        tables_of(d.session, asked, None, before)
 
 
 @pytest.mark.parametrize("how", ["gone", "another"])

@@ -37,11 +37,11 @@ class FileGenerations:
         self._shards = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
         begun, self.again = set(beginning(rows)), {}
         self.begun = {name: [first] for name, first in self.first.items()}
-        for table, spec in self.specs.items():
+        for table in self.specs:
             name = spec_name(table)
             if table == self.first[name]:
                 continue
-            if not spec.added or table in begun:
+            if table in begun:
                 self.begun[name].append(table)
                 continue
             files = [row.file for row in rows if row.table == self.first[name] and row.kind == BOUND]

@@ -22,7 +22,7 @@ from tidemark_replica.storage.files.checks import check_text, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problems import problems_in_dead_letters, problems_in_table
+from tidemark_replica.storage.files.problems import FILE_CODES, problems_in_dead_letters, problems_in_table
 from tidemark_replica.storage.files.read_again import FilesGone
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
@@ -85,8 +85,9 @@ def check_files(table: FilesTable, store: FileStore, pinned: IngestionDescriptio
                 del missing[file.name]
     letters = [each for each in pinned.tables if each.table.name == dead_letters(first.table.name)]
     for shard, problems in ((first, problems_in_table), *((each, problems_in_dead_letters) for each in letters)):
-        for name in problems(open_shard(shard.shard.location)) if missing else ():
-            missing.pop(name, None)  # the first table has an error in its place
+        for name, problem in problems(open_shard(shard.shard.location)).items() if missing else ():
+            if problem.code in FILE_CODES:
+                missing.pop(name, None)  # the first table has an error in the place of its rows
     if missing:
         raise SourceUnusable(str(FilesGone(table, sorted(missing))).partition(": ")[2])
 

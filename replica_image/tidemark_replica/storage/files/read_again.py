@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tidemark_persist import StagedFile, remove_staged, restaged
 from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
 from tidemark_protocol.plan.successors import spec_name
-from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.reading import StagedRows
 from tidemark_replica.values.failure_text import public_text_with_type
@@ -155,9 +155,12 @@ class FilesGone(TableStopped):
 
 
 def check_gone(spec: FilesTable, bad: Mapping[str, str], stops: bool) -> None:
-    """Raises FilesGone where some of the codes say so, and `stops`."""
+    """Raises FilesGone where some of the codes say so, and `stops`; SourceUnusable where files cannot be opened that
+    the table before has read: that may pass, and an error in the place of their rows would stay."""
     if stops and (gone := [name for name, code in bad.items() if code in _CODES_GONE]):
         raise FilesGone(spec, gone)
+    if stops and (unreadable := [name for name, code in bad.items() if code == "FILE_UNREADABLE"]):
+        raise SourceUnusable(f"files cannot be opened now ({', '.join(unreadable[:3])})")
 
 
 def not_read_again(spec: FilesTable, error: Exception) -> str:

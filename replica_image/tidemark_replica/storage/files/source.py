@@ -136,6 +136,8 @@ class FilesIngestion(Source):
     def discover(self, time: Time) -> pa.Table:
         self._read_problems()
         self._changes = self._requests.changes(time)
+        for table, again in self._tables.again.items():  # before the looks: new files at each tick delay no beginning
+            self._read_piece(self._specs[table], again, time)
         rows = [row.retracted() for row in self._staged]
         rows += [row for change in self._changes for row in change.rows]
         changed = {(change.request.table, change.request.file) for change in self._changes}
@@ -150,8 +152,6 @@ class FilesIngestion(Source):
                     for table in self._tables.begun[name]:
                         rows += [*self._requests.forgotten(table, file.name), BindingRow(table, BOUND, file)]
         self._list.set_pending([*self._waiting.values()][:LISTED_FILES])
-        for table, again in self._tables.again.items():
-            self._read_piece(self._specs[table], again, time)
         return binding_of(rows, self.remap_schema)
 
     def confirm(self, binding: pa.Table) -> None:

@@ -23,7 +23,11 @@ _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 def parquet_fits(schema: pa.Schema, columns: Sequence[Column], added: Collection[str]) -> bool:
-    """Whether a file of this schema has each column once, with its type; those in `added` may be missing."""
+    """Whether a file of this schema has each column once, with its type; those in `added` may be missing. None of them
+    is there in other cases of letters alone: Spark would take it for the column."""
+    lowered = {name.lower() for name in schema.names}
+    if any(name not in schema.names and name.lower() in lowered for name in added):
+        return False
     there = [c for c in columns if c.name not in added or c.name in schema.names]
     try:
         return all(schema.names.count(c.name) == 1 and sql_type(schema.field(c.name).type) == c.type for c in there)
