@@ -96,8 +96,8 @@ QUERIES = (
     ),
     Case(
         "groups by their key, in their state, of which a condition and a column fail",
-        "SELECT t.s, g.q, g.c FROM t JOIN (SELECT a, sum(d) AS q, 10 div (count(*) - 4) AS c FROM u GROUP BY a "
-        "HAVING 6 div (count(*) - 5) < 7) g ON t.a <=> g.a",
+        "SELECT t.s, g.q, g.c FROM t JOIN (SELECT a, sum(d) AS q, 10 div (count(*) - 3) AS c FROM u GROUP BY a "
+        "HAVING 6 div (count(*) - 4) < 7) g ON t.a <=> g.a",
         TU,
         changes=5,
     ),
@@ -111,7 +111,8 @@ QUERIES = (
     ),
     Case(
         "distinct rows by their key, in their state, of which some fail",
-        "SELECT t.s FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND 10 div CAST(u.d AS int) > 1)",
+        "SELECT t.s FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a "
+        "AND 10 div (u.a * 10 + CAST(u.d AS int) - 20) < 5)",
         TU,
         changes=5,
     ),
