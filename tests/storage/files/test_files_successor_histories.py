@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.s3_server import S3Server
+from tests.storage.dying_appends import die_around
 from tests.storage.files.bucket import BucketDirectory
 from tests.storage.files.directory import HEADER, Directory
 from tests.storage.files.test_files_successors import FIRST, csv, grown, lines, parquet, upper
@@ -86,23 +87,13 @@ class History:
         self.check()
 
     def die(self) -> None:
-        """The process dies in one of the next ticks, at any append or before it."""
-        left, append = self.draw.randint(0, 8), self.d.ingester._append
-
-        def append_or_die(*args: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise KeyboardInterrupt
-            append(*args)
-
-        self.d.ingester._append = append_or_die  # type: ignore[method-assign]
-        try:
-            self.d.ticks(3)
-        except KeyboardInterrupt:
-            self.d.restart()
-        else:
-            self.d.ingester._append = append  # type: ignore[method-assign]
+        """The process dies in one of the next ticks, before or after any append; or it does not."""
+        with pytest.MonkeyPatch.context() as moment:
+            die_around(moment, self.draw.randint(1, 17))
+            try:
+                self.d.ticks(3)
+            except KeyboardInterrupt:
+                self.d.restart()
         self.check()
 
     def grow(self) -> None:

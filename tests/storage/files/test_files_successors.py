@@ -87,8 +87,9 @@ def rows(d: Directory, table: str = "t.2") -> list[tuple[object, ...]]:
 
 
 def test_rows_of_before_have_what_their_files_say(directory: Callable[..., Directory]) -> None:
-    """A field that nobody took; what comes afterwards is in both at one time, and no time shows the successor without
-    the rows of before. The first table goes, and the second one goes on."""
+    """The successor has a field of the files that the first table did not take. Later files are in both tables at one
+    time, and no time shows the successor without the rows of earlier files. The first table goes, and the successor
+    goes on."""
     d = directory()
     d.put("1.json", lines({"a": 1, "b": "x", "vip": "yes"}, {"a": 2}))
     d.put("2.json", lines({"a": 3, "vip": "no"}) + "not json\n")
@@ -116,7 +117,7 @@ def test_rows_of_before_have_what_their_files_say(directory: Callable[..., Direc
 
 @pytest.mark.broad
 def test_files_of_parquet_lack_the_column(directory: Callable[..., Directory]) -> None:
-    """Those that were written before it came, and the first table takes those that have it."""
+    """Files of before the column lack it. The first table takes files that have the column, too."""
     d = directory(format="parquet")
     d.put("1.parquet", parquet({"a": 1, "b": "x"}, columns=("a", "b")))
     d.ticks()
@@ -185,7 +186,7 @@ def test_the_newest_file_of_parquet_says_which_columns_there_are(directory: Call
 def test_pieces_are_bounded_and_the_first_table_goes_on(
     directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file a tick, which the progress tells; the first table binds what comes meanwhile."""
+    """The successor reads one file in each tick, and reports that. The first table binds new files meanwhile."""
     monkeypatch.setattr(read_again, "PIECE_BYTES", 1)
     d = directory()
     for number in range(3):

@@ -72,7 +72,7 @@ class StoredGroups:
         for begin in range(0, len(groups.starts), RANGE_GROUPS):
             first = groups.first[begin : begin + RANGE_GROUPS]
             rows, group = self._evaluated(Keys(keys.hashes[first], take(keys.columns, first), first))
-            place = np.full(len(first) + 1, -1, np.int64)
+            place = np.full(len(first), -1, np.int64)
             place[group] = np.arange(len(group))
             inside = np.flatnonzero((group_of_key >= begin) & (group_of_key < begin + len(first)))
             found = place[group_of_key[inside] - begin]

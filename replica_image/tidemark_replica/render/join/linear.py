@@ -35,7 +35,7 @@ Lower = Callable[[Plan], Stream]
 
 
 @dataclass(frozen=True)
-class _Met:
+class _StageInput:
     """The input of a stage, before it is a side: a stream, the shared arrangement that it reads, and the operators that
     make it of a reduction, where the plan wants its rows found in the reduction's state.
     """
@@ -67,17 +67,17 @@ def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> 
     source, stages = plan.inputs[linear.source], linear.stages
     stream = _joined_input(scope, source, lower)
     if self_joined(plan) in scope.inlined:
-        stream, stages = _Met(_self_joined(scope, stages[0], stream.stream)), stages[1:]
+        stream, stages = _StageInput(_self_joined(scope, stages[0], stream.stream)), stages[1:]
     for stage in stages:
-        stream = _Met(_stage(scope, stage, stream, _joined_input(scope, plan.inputs[stage.lookup], lower)))
+        stream = _StageInput(_stage(scope, stage, stream, _joined_input(scope, plan.inputs[stage.lookup], lower)))
     return stream.stream
 
 
-def _joined_input(scope: Scope, plan: Plan, lower: Lower) -> _Met:
+def _joined_input(scope: Scope, plan: Plan, lower: Lower) -> _StageInput:
     """The stream of a join's input, with the index or the stored groups that the join can read in its place."""
     stream = lower(plan)
     by_key = isinstance(plan, Get) and plan.key and scope.keeps_once
-    return _Met(stream, index_of(scope, plan), groups_of(scope, plan, stream) if by_key else None)
+    return _StageInput(stream, index_of(scope, plan), groups_of(scope, plan, stream) if by_key else None)
 
 
 def self_joined(plan: Plan) -> GlobalId | LocalId | None:
@@ -111,20 +111,22 @@ def _check_no_bounds(scope: Scope, stage: JoinStage) -> None:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for temporal filters")
 
 
-def _stage(scope: Scope, stage: JoinStage, stream: _Met, met: _Met) -> Stream:
+def _stage(scope: Scope, stage: JoinStage, stream: _StageInput, lookup: _StageInput) -> Stream:
     _check_no_bounds(scope, stage)
-    order = stream.key_order(stage.stream_key) or met.key_order(stage.lookup_key) or tuple(range(len(stage.stream_key)))
+    order = (
+        stream.key_order(stage.stream_key) or lookup.key_order(stage.lookup_key) or tuple(range(len(stage.stream_key)))
+    )
     left = _side(scope, stream, [stage.stream_key[i] for i in order], stage.stream_thinning)
-    right = _side(scope, met, [stage.lookup_key[i] for i in order], stage.lookup_thinning)
+    right = _side(scope, lookup, [stage.lookup_key[i] for i in order], stage.lookup_thinning)
     null_safe = tuple(order.index(i) for i in stage.null_safe)
     spec = JoinSpec(left.input, right.input, null_safe)
     joined = Stream(JoinKernel(spec, left.stream.tree, right.stream.tree), stage.closure.input)
     return scope.streams.mfp(joined, stage.closure)
 
 
-def _side(scope: Scope, met: _Met, key: list[ScalarExpr], output_columns: tuple[int, ...]) -> _Side:
+def _side(scope: Scope, read: _StageInput, key: list[ScalarExpr], output_columns: tuple[int, ...]) -> _Side:
     """A side with its output columns and key columns, arranged by the key unless something there is that."""
-    stream, index, in_order = met.stream, met.index, met.key_order(key) == tuple(range(len(key)))
+    stream, index, in_order = read.stream, read.index, read.key_order(key) == tuple(range(len(key)))
     if index is not None and columns_of(key) == index.layout.key:
         source = Stream(IndexSource(index.arrangement, index.layout.types), stream.schema)
         return _Side(source, JoinInput(index.arrangement, output_columns, shared=True))
@@ -133,8 +135,8 @@ def _side(scope: Scope, met: _Met, key: list[ScalarExpr], output_columns: tuple[
     output, by = prepared.positions[: len(output_columns)], prepared.positions[len(output_columns) :]
     rows = scope.streams.mfp(stream, prepared.mfp)
     types = arrow_types(rows.schema)
-    if in_order and met.groups is not None:
-        shown = scope.streams.mfp(Stream(met.groups, stream.schema), prepared.mfp)
+    if in_order and read.groups is not None:
+        shown = scope.streams.mfp(Stream(read.groups, stream.schema), prepared.mfp)
         return _Side(rows, stored_groups(shown.tree, types, by, output))
     return _Side(rows, JoinInput(scope.new_arrangement("join", Layout.of_rows(types, by)), output))
 

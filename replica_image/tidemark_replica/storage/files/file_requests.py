@@ -161,9 +161,9 @@ class FileRequests:
         return change
 
     def _change_table(
-        self, change: RequestedChange, table: str, bound: FileVersion | None, all: Sequence[RequestedChange]
+        self, change: RequestedChange, table: str, bound: FileVersion | None, of_tick: Sequence[RequestedChange]
     ) -> None:
-        """Adds the rows of one table to the change. `all`: of the same tick, with this one."""
+        """Adds the rows of one table to the change. `of_tick`: the changes of this tick, with this one."""
         request, rereads = change.request, change.request.action == REREAD
         places = self._find(table), self._find(dead_letters(table))
         job = _Job(self._session, self._tables.specs[table], self._stores[table], change.time, *places)
@@ -181,7 +181,7 @@ class FileRequests:
         if bound is not None:
             change.rows += job.rows_of(job.retract(bound))
         if rereads:
-            job.check_key(row for each in all for row in each.rows)
+            job.check_key(row for each in of_tick for row in each.rows)
         assert mark is not None
         change.rows.append(BindingRow(table, request.action, mark, request=request.id))
 

@@ -62,8 +62,8 @@ class ReadAgain:
         return len(self._left)
 
     @property
-    def bytes(self) -> tuple[int, int]:
-        """The bytes of the files that are read, and of those that are left."""
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of the files that are read, and of the files that are left."""
         read = sum(file.size for piece in self._pieces for file in piece.files.values())
         return read, sum(file.size for file in self._left.values())
 
@@ -154,12 +154,16 @@ class FilesGone(TableStopped):
         self.names = names
 
 
-def check_gone(spec: FilesTable, bad: Mapping[str, str], stops: bool) -> None:
-    """Raises FilesGone where some of the codes say so, and `stops`; SourceUnusable where files cannot be opened that
-    the table before has read: that may pass, and an error in the place of their rows would stay."""
-    if stops and (gone := [name for name, code in bad.items() if code in _CODES_GONE]):
+def check_read_again(spec: FilesTable, bad: Mapping[str, str]) -> None:
+    """`bad`: the codes of files that the table before has read, and its successor cannot.
+
+    Raises:
+        FilesGone: some of the files are gone, or others by now.
+        SourceUnusable: some cannot be opened, which may pass. An error in the place of their rows would stay.
+    """
+    if gone := [name for name, code in bad.items() if code in _CODES_GONE]:
         raise FilesGone(spec, gone)
-    if stops and (unreadable := [name for name, code in bad.items() if code == "FILE_UNREADABLE"]):
+    if unreadable := [name for name, code in bad.items() if code == "FILE_UNREADABLE"]:
         raise SourceUnusable(f"files cannot be opened now ({', '.join(unreadable[:3])})")
 
 

@@ -55,7 +55,7 @@ from tidemark_replica.storage.files.problems import (
     problems_in_dead_letters,
     problems_in_table,
 )
-from tidemark_replica.storage.files.read_again import FilesGone, ReadAgain, check_gone, not_read_again
+from tidemark_replica.storage.files.read_again import FilesGone, ReadAgain, check_read_again, not_read_again
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
 from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
@@ -195,7 +195,7 @@ class FilesIngestion(Source):
             twice = [name for name, code in bad.items() if code == KEY_VIOLATED]
             keys = stage_refused(replace(function, set_aside=False), dict.fromkeys(twice, KEY_VIOLATED))
             letters = rows.dead_letters + refused.dead_letters
-            again.add(files, StagedRows(rows.table + refused.table + keys.table, letters, rows.counts))
+            again.add(files, StagedRows(rows.table + refused.table + keys.table, letters))
             again.renew()
         except FilesGone as gone:
             again.put_first(gone.names)
@@ -279,7 +279,7 @@ class FilesIngestion(Source):
         for table in self._specs:
             name = spec_name(table)
             if (again := self._tables.again.get(table)) is not None:
-                left, percent = again.files_left, self._snapshots.percent(table, *again.bytes)
+                left, percent = again.files_left, self._snapshots.percent(table, *again.sizes)
                 reports[table] = TableReport(table, behind=left, unit="files", snapshot_percent=percent)
                 continue
             percent = self._snapshots.percent(name, self._read_bytes[name], self._missing_bytes[name])
@@ -344,21 +344,24 @@ class FilesIngestion(Source):
         self, spec: FilesTable, function: StageRows, files: list[FileVersion], *, stops: bool = False
     ) -> tuple[StagedRows, dict[str, str]]:
         """Reads until the files did not change during the job. Returns the rows, and the codes of files that cannot be
-        read as a whole. Raises FilesGone instead where they are gone, or others, and `stops`."""
+        read as a whole. `stops`: such files are not passed over. Raises SourceUnusable; as `check_read_again` where it
+        `stops`."""
         bad: dict[str, str] = {}
         store = self._stores[spec.name]
         for _ in range(_READS_MAX):
             for file in files:
                 if file.name not in bad and (code := checks.file_problem(spec, store, function.columns, file)):
                     bad[file.name] = code
-            check_gone(spec, bad, stops)
+            if stops:
+                check_read_again(spec, bad)
             rows = stage(self._session, spec, store, function, [f for f in files if f.name not in bad])
             moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(store, f))}
             moved = rows.problems | moved
             if not moved:
                 return rows, bad
             bad |= moved
-            check_gone(spec, bad, stops)
+            if stops:
+                check_read_again(spec, bad)
         raise _changing(spec)
 
     def _unique(
@@ -422,9 +425,9 @@ class FilesIngestion(Source):
         """Reads from the shards, once, what is wrong with files that were bound before."""
         if self._knows_problems or self._shards is None:
             return
+        shown = self._tables.spec_names()
         for ingested, shard in self._shards.tables:
-            table, shown = ingested.table.name, self._tables.spec_names()
-            if table in shown:
+            if (table := ingested.table.name) in shown:
                 problems = problems_in_table if table in self._specs else problems_in_dead_letters
                 self._list.add_problems(shown[table], problems(shard))
         self._knows_problems = True
