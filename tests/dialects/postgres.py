@@ -45,6 +45,10 @@ class Postgres:
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait()
 
+    def promote(self) -> None:
+        """Makes a standby a server of its own, on a timeline of its own, and waits until it is."""
+        _run("pg_ctl", "promote", "-w", "-D", self.folder / "data", cwd=self.folder)
+
     def kill(self) -> None:
         """Kills its first process, and waits until the others have noticed."""
         self._process.kill()
@@ -97,10 +101,28 @@ def running(*settings: str, port: int = 5432) -> Iterator[Postgres]:
 
     The kernel ends the server with the calling thread, as SIGQUIT: also when the tests are killed. Their folder then
     stays until the next call, which removes the folders whose tests are gone."""
+    with _folder() as folder:
+        _run("initdb", "-D", folder / "data", "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", cwd=folder)
+        yield from _serving(folder, port, settings)
+
+
+@contextmanager
+def standby(primary: Postgres, *settings: str) -> Iterator[Postgres]:
+    """A server that streams from the primary, as `running` makes one; it has the primary's port, on another socket."""
+    with _folder() as folder:
+        source = ["-h", primary.folder, "-p", str(primary.port), "-U", "test"]
+        _run("pg_basebackup", "-D", folder / "data", "-R", "-X", "stream", "-c", "fast", "-N", *source, cwd=folder)
+        yield from _serving(folder, primary.port, settings)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
     remove_left_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    if os.getuid() == 0:  # the server does not run as root
+        shutil.chown(folder, "postgres")
     try:
-        yield from _running(folder, port, settings)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -114,25 +136,25 @@ def remove_left_folders() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _running(folder: Path, port: int, more: Sequence[str]) -> Iterator[Postgres]:
+def _command(program: str) -> list[str | Path]:
+    """The program of PostgreSQL, as a user that may run it; the kernel ends it with the calling thread."""
     bin = programs()
     assert bin is not None, "PostgreSQL is not installed: make test-packages"
-    data = folder / "data"
-    as_user: list[str] = []
-    if os.getuid() == 0:  # the server does not run as root
-        as_user = ["--reuid=postgres", "--regid=postgres", "--init-groups"]
-        shutil.chown(folder, "postgres")
-    command = ["setpriv", "--pdeathsig", "QUIT", *as_user, "--"]
-    subprocess.run(
-        [*command, bin / "initdb", "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-    )
+    as_user = ["--reuid=postgres", "--regid=postgres", "--init-groups"] if os.getuid() == 0 else []
+    return ["setpriv", "--pdeathsig", "QUIT", *as_user, "--", bin / program]
+
+
+def _run(program: str, *arguments: str | Path, cwd: Path) -> None:
+    done = subprocess.run([*_command(program), *arguments], check=False, capture_output=True, cwd=cwd)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def _serving(folder: Path, port: int, more: Sequence[str]) -> Iterator[Postgres]:
     settings = ("listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC", "fsync=off", *more)
     settings = (*settings, f"port={port}")
     options = [argument for setting in settings for argument in ("-c", setting)]
-    server = Postgres(bin, folder, port, [*command, bin / "postgres", "-D", data, *options])
+    command = _command("postgres")
+    server = Postgres(Path(command[-1]).parent, folder, port, [*command, "-D", folder / "data", *options])
     try:
         yield server
     finally:

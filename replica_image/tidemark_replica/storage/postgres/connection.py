@@ -48,6 +48,7 @@ SETTINGS = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+SERVER_START = "select pg_postmaster_start_time()::text"
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60.0
 """A query of the catalogue, or a block of COPY, that takes longer fails."""
@@ -116,7 +117,9 @@ class Upstream:
     def opened(self) -> psycopg.Connection:
         """An ordinary connection in autocommit mode, which its caller closes."""
         with self._parameters() as parameters, self.errors():
-            return psycopg.connect(conninfo.make_conninfo(**parameters), autocommit=True)
+            connection = psycopg.connect(conninfo.make_conninfo(**parameters), autocommit=True)
+            _check_primary(connection.pgconn)
+            return connection
 
     def replicate(self) -> Replication:
         """A connection for replication commands."""
@@ -125,6 +128,7 @@ class Upstream:
             connection = pq.PGconn.connect(text.encode())
             if connection.status != pq.ConnStatus.OK:
                 raise psycopg.OperationalError(connection.get_error_message())
+            _check_primary(connection)
         return Replication(self, connection)
 
     def patience(self, connection: PGconn, seconds: float | None = None) -> Patience:
@@ -167,6 +171,14 @@ class Upstream:
                 if entry in secret:
                     parameters[parameter] = files.enter_context(_in_memory(entry, secret[entry]))
             yield parameters
+
+
+def _check_primary(connection: PGconn) -> None:
+    """Ends the connection and raises psycopg.OperationalError where the server is a standby: it has no slot, and its
+    catalogue may be of an earlier moment than the changes that were read."""
+    if connection.parameter_status(b"in_hot_standby") == b"on":
+        connection.finish()
+        raise psycopg.OperationalError("the server is a standby; its address must lead to the primary")
 
 
 @contextmanager
@@ -227,6 +239,10 @@ class Replication:
     def system(self) -> System:
         row = self._command("IDENTIFY_SYSTEM")
         return System(row[0], int(row[1]), row[3])
+
+    def server_start(self) -> str:
+        """The time at which the server was started: no other one has the same."""
+        return self._command(SERVER_START)[0]
 
     def create_slot(self, name: str, temporary: bool = False) -> tuple[int, str]:
         """The position at which the slot begins, and the snapshot of the contents there, which is valid until the next

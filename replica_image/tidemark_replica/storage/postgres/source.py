@@ -52,6 +52,7 @@ from tidemark_replica.storage.postgres.watch import (
     check_slot,
     check_system,
     look,
+    opened_catalogue,
     publication_gone,
     slot_state,
     wait_until_visible,
@@ -96,6 +97,7 @@ class PostgresIngestion(Source):
         """Whether no table can go on, or begin, before the next `resume`."""
         self._late: LateTables | None = None
         self._stream: Replication | None = None
+        self._server_start = ""  # of the server of the stream
         self._relations: dict[int, ReplicatedRelation] = {}
         self._looked_at = 0.0
         self._findings: Findings | None = None
@@ -407,7 +409,7 @@ class PostgresIngestion(Source):
             return None
         tables = [(self._tables[name].spec, each) for name, each in pinned.items()]
         if self._catalogue is None:
-            self._catalogue = self._upstream.opened()
+            self._catalogue = opened_catalogue(self._upstream, self._server_start)
         wait_until_visible(self._upstream, self._catalogue, tick.transactions, self._alive)
         with self._upstream.patience(self._catalogue.pgconn):
             mark = self._findings.fingerprint if self._findings else None
@@ -459,6 +461,7 @@ class PostgresIngestion(Source):
             stream = self._upstream.replicate()
             try:
                 check_system(stream.system(), self._system())
+                self._server_start = stream.server_start()
                 self._start(stream)
             except BaseException:
                 stream.close()

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable, TableStopped
+from tidemark_replica.storage.errors import IngestionError, SourceNotReady, SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
-from tidemark_replica.storage.postgres.connection import System, Upstream
+from tidemark_replica.storage.postgres.connection import SERVER_START, System, Upstream
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SLOT_LOST, UPSTREAM_REPLACED, Gap
@@ -81,6 +81,18 @@ class Findings:
     def unexplained(self, truncated: Collection[tuple[str, int]]) -> set[str]:
         """The tables that may have been unlogged. `truncated`: tables, and transactions that emptied them."""
         return {name for name, _ in self.rewritten.difference(truncated)}
+
+
+def opened_catalogue(upstream: Upstream, server_start: str) -> Connection:
+    """A connection to the server that was started then. Raises IngestionError where the address leads to another one:
+    its catalogue says nothing of the changes that were read."""
+    connection = upstream.opened()
+    with upstream.patience(connection.pgconn):
+        started = connection.execute(SERVER_START).fetchone()
+    if started != (server_start,):
+        connection.close()
+        raise IngestionError(f"PostgreSQL {upstream.name}: another server answers than a moment ago")
+    return connection
 
 
 def look(
