@@ -36,8 +36,16 @@ class Postgres:
 
     def start(self) -> None:
         """Starts it, and waits until it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Starts it. It ends with the calling thread."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(self._command, cwd=self.folder, stdout=log, stderr=log)
+
+    def wait(self) -> None:
+        """Waits until it answers."""
         wait_until(self._accepts, pause=0.2)
 
     def stop(self) -> None:
@@ -50,7 +58,8 @@ class Postgres:
         _run("pg_ctl", "promote", "-w", "-D", self.folder / "data", cwd=self.folder)
 
     def kill(self) -> None:
-        """Kills its first process, and waits until the others have noticed."""
+        """Kills its first process, which runs, and waits until the others have noticed."""
+        assert self._process.poll() is None, f"PostgreSQL ended: {(self.folder / 'log').read_text()}"
         self._process.kill()
         self._process.wait()
         wait_until(lambda: not self._processes(), pause=0.05)

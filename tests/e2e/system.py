@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,9 +27,11 @@ import yaml
 
 from tests.directory_listing import matching, text_of
 from tests.e2e.resource_reader import GROUP, VERSION, Reader
-from tests.waiting import BOUND
+from tests.waiting import BOUND, until
 from tidemark_cli.main import main as cli
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_operator.orchestrator.local.process_record import Home
+from tidemark_operator.process_liveness import ProcessId, is_running
 from tidemark_persist import open_shard
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb.compute_pb2 import DescribeRequest
@@ -99,9 +101,12 @@ class System:
     def start_operator(self) -> None:
         """Starts it, and waits until its gateway can be found. Clients find that of the one before it until then."""
         before = self._gateway_file()
+        self.launch_operator()
+        wait_for("the gateway", lambda: self._gateway_file() not in (None, before), self.log)
+
+    def launch_operator(self) -> None:
         with (self.home / "operator.log").open("ab") as log:
             self.operator = subprocess.Popen(self.operator_command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_for("the gateway", lambda: self._gateway_file() not in (None, before), self.log)
 
     def _gateway_file(self) -> tuple[int, int] | None:
         """Another value for each file that an operator has written; None where there is none."""
@@ -146,19 +151,28 @@ class System:
             return description_from_proto(ComputeStub(channel).Describe(DescribeRequest(), timeout=PATIENCE_SECONDS))
 
     def kill_replica(self, name: str = "r1") -> None:
-        """SIGKILL to the replica's own process, as an out-of-memory killer would."""
+        """SIGKILL to the replica's own process, as an out-of-memory killer would. It waits for one that runs."""
         uid = self.get("computereplica", name)["metadata"]["uid"]
+        home = Home(self.home / "operator" / "replicas" / uid)
 
-        def killed() -> bool:
-            pid = self.replica_pids().get(uid)
-            if pid is None:
-                return False
+        def killed() -> ProcessId | None:
+            record = home.record()  # the operator forgets a process that has died a little later
+            if record is None or not is_running(record.process):
+                return None
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                return True
-            return False
+                os.kill(record.process.pid, signal.SIGKILL)
+                return record.process
+            return None
 
-        wait_for(f"a process of replica {name}", killed, self.log)
+        process = wait_for(f"a process of replica {name}", killed, self.log)
+        until(lambda: not is_running(process))
+
+    def forget_failures(self) -> None:
+        """While no operator runs: as if replicas had been up for a minute, so that the next operator starts those that
+        died without a long pause."""
+        for path in matching(self.home / "operator" / "replicas", "*"):
+            home = Home(path)
+            home.write_attempts(replace(home.attempts(), failures=0))
 
     def log(self) -> str:
         """The ends of all logs, for a failed test."""

@@ -80,20 +80,38 @@ class Broker:
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Starts it. It ends with the calling thread."""
         command = [*java(install()), "kafka.Kafka", str(self.folder / "server.properties")]
-        log, pid_file = self.folder / "broker.log", self.folder / "broker.pid"
-        self.identity = processes.start(command, os.environ, self.folder, log, pid_file, die_with_starter=True)
+        pid_file = self.folder / "broker.pid"
+        self.identity = processes.start(command, os.environ, self.folder, self._log, pid_file, die_with_starter=True)
+
+    def wait(self) -> None:
+        """Waits until it answers."""
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
-            if not self.identity.is_running() or time.monotonic() > deadline:
+            if self.identity is None or not self.identity.is_running() or time.monotonic() > deadline:
                 self.stop()
-                raise AssertionError(f"the broker does not start: {log.read_text()[-2000:]}")
+                raise AssertionError(f"the broker does not start: {self._log.read_text()[-2000:]}")
 
     def stop(self, grace: float = 20.0) -> None:
         """Ends it; with `grace` 0 it is killed."""
         if self.identity is not None:
             processes.stop(self.identity, grace)
             self.identity = None
+
+    def kill(self) -> None:
+        """Kills it. It runs, though it may not answer yet."""
+        assert self.identity is not None
+        assert self.identity.is_running(), f"the broker ended: {self._log.read_text()[-2000:]}"
+        self.stop(0)
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "broker.log"
 
     def _answers(self) -> bool:
         try:
