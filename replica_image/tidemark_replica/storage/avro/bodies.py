@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 PADDING = bytes(16)
 ENDED, LEFT_OVER, TOO_LONG, RANGE, NEGATIVE, BOOLEAN, UTF8 = range(1, 8)
-BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS, ELEMENT = range(8, 15)
+BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS, ELEMENT, ISO = range(8, 16)
 REASONS = {
     ENDED: "it ends within a value",
     LEFT_OVER: "it goes on after its last value",
@@ -35,6 +35,7 @@ REASONS = {
     DIGITS: "a decimal has more digits than its type, or no bytes",
     YEARS: "a date or time is outside the years 1 to 9999",
     ELEMENT: "a list has no end, or an element that has none",
+    ISO: "a text is no date or time of ISO 8601 of the years 1 to 9999 with at most six digits of a second's fraction",
 }
 """Reasons why a body is malformed, by code."""
 

@@ -2,12 +2,14 @@
 
 Fields go by name, or by an alias of the reader's. A field that the reader lacks is passed over; one that the writer
 lacks has the reader's default. Numbers are widened (int, long, float, double), bytes and string stand for each other. A
-logical type resolves to itself alone.
+logical type resolves to itself alone; one that Kafka Connect's name gave counts only where the reader's type has such a
+name, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.avro.bodies import REASONS, Bodies
+from tidemark_replica.storage.avro.iso_texts import IsoTexts, iso_value
 from tidemark_replica.storage.avro.nodes import (
     AvroNode,
     Booleans,
@@ -122,6 +125,8 @@ def _node(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: str)
     if reader is not None and reader.kind == "union":
         reader = present_branch(reader, at)
     if reader is not None:
+        if writer.unnamed is not None and reader.unnamed is None:
+            writer = replace(writer, logical=writer.unnamed)
         _check(writer, reader, at)
     return _of_kind(writer, reader, type, at)
 
@@ -158,9 +163,11 @@ def _of_kind(writer: AvroType, reader: AvroType | None, type: pa.DataType, at: s
         return Enums(_symbols(writer, reader))
     if kind == "boolean":
         return Booleans()
+    if writer.logical.startswith("iso-") and reader is not None:
+        return IsoTexts(type)
     if writer.logical == "date":
         return Dates()
-    if "timestamp" in writer.logical:
+    if kind == "long" and "timestamp" in writer.logical:
         return Times(type, 1000 if writer.logical.endswith("millis") else 1)
     if kind in ("int", "long"):
         return Integers(type if reader is not None else pa.int64(), 32 if kind == "int" else 64)
@@ -270,6 +277,8 @@ def _value(type: AvroType, given: Any, at: str) -> Any:
         raise TypeError(type.kind)
     if type.kind == "enum" and given not in type.symbols:
         raise ValueError(type.kind)
+    if type.kind == "string" and type.logical:
+        return iso_value(given, arrow_schema([Column("iso", sql_type(type, at))]).field(0).type)
     if "timestamp" in type.logical:
         return given * (1000 if type.logical.endswith("millis") else 1)
     return given

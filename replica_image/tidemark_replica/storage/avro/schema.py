@@ -25,6 +25,8 @@ _LOGICAL = {
     "local-timestamp-micros": {"long"},
 }
 """Logical types that make another type of SQL, and the types that they annotate. Another logical type is ignored."""
+_NAMED_LOGICAL = _LOGICAL | {"iso-date": {"string"}, "iso-timestamp": {"string"}, "iso-local-timestamp": {"string"}}
+"""The same for types that a name of Kafka Connect's gives: also texts of ISO 8601."""
 _NONE = object()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -47,13 +49,15 @@ class AvroField:
 @dataclass(frozen=True)
 class AvroType:
     """A type. `children`: the branches of a union, the element of an array, the value of a map. `logical`: a logical
-    type that makes another type of SQL, or empty; a decimal has `precision` and `scale`. `default`: the symbol that
-    stands for unknown ones."""
+    type that makes another type of SQL, or empty; a decimal has `precision` and `scale`. `unnamed`: the logical type
+    without the name that Kafka Connect gave, where this made `logical`; else None. `default`: the symbol that stands
+    for unknown ones."""
 
     kind: str
     name: str = ""
     aliases: tuple[str, ...] = ()
     logical: str = ""
+    unnamed: str | None = None
     precision: int = 0
     scale: int = 0
     size: int = 0
@@ -69,8 +73,9 @@ class AvroType:
         return self.logical or self.kind + named
 
 
-def parse_schema(text: str) -> AvroType:
-    """The schema that the text is. Raises SchemaRefused."""
+def parse_schema(text: str, connect_names: Mapping[str, str] | None = None) -> AvroType:
+    """The schema that the text is. `connect_names`: logical types by the names that Kafka Connect gives to types
+    (`connect.name`); they win over logical types. Raises SchemaRefused."""
     if len(text) > TEXT_LENGTH_MAX:
         raise SchemaRefused(f"the schema is longer than {TEXT_LENGTH_MAX} characters")
     try:
@@ -80,13 +85,14 @@ def parse_schema(text: str) -> AvroType:
         raise SchemaRefused("the schema is no JSON: give the text of an .avsc file") from None
     if _SURROGATE.search(all_texts):
         raise SchemaRefused("a text of the schema is no Unicode: it has half of a pair of surrogates")
-    return _Parser().type(raw, "", "$", 0)
+    return _Parser(connect_names or {}).type(raw, "", "$", 0)
 
 
 class _Parser:
     """Builds types; knows the named ones so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect_names: Mapping[str, str]) -> None:
+        self._connect_names = connect_names
         self._named: dict[str, AvroType | None] = {}
         """By full name; None while the type is being defined."""
         self._count = 0
@@ -103,12 +109,12 @@ class _Parser:
             raise SchemaRefused(f"{at}: a type is a text, an object or a list")
         kind = raw.get("type")
         if isinstance(kind, str) and kind in NAMED:
-            return _with_logical(self._definition(kind, raw, space, at, depth), raw, at)
+            return self._with_logical(self._definition(kind, raw, space, at, depth), raw)
         if kind == "array":
             return AvroType("array", children=(self.type(raw.get("items"), space, at + "[]", depth + 1),))
         if kind == "map":
             return AvroType("map", children=(self.type(raw.get("values"), space, at + "{}", depth + 1),))
-        return _with_logical(self.type(kind, space, at, depth + 1), raw, at)
+        return self._with_logical(self.type(kind, space, at, depth + 1), raw)
 
     def _reference(self, name: str, space: str, at: str) -> AvroType:
         if name in PRIMITIVES:
@@ -155,7 +161,7 @@ class _Parser:
             found = AvroType("fixed", full, aliases, size=size)
         else:
             found = AvroType("record", full, aliases, fields=self._fields(raw, inner, at, depth))
-        self._named[full] = _with_logical(found, raw, at)
+        self._named[full] = self._with_logical(found, raw)
         return found
 
     def _fields(self, raw: Mapping[str, Any], space: str, at: str, depth: int) -> tuple[AvroField, ...]:
@@ -171,6 +177,14 @@ class _Parser:
             raise SchemaRefused(f"{at}: two fields have the same name")
         return tuple(fields)
 
+    def _with_logical(self, type: AvroType, raw: Mapping[str, Any]) -> AvroType:
+        """The type with its annotations."""
+        found, name = _with_logical(type, raw), raw.get("connect.name")
+        named = self._connect_names.get(name, "") if isinstance(name, str) else ""
+        if type.kind not in _NAMED_LOGICAL.get(named, ()):
+            return found
+        return replace(found, logical=named, unnamed=found.logical)
+
 
 def _full_name(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
@@ -184,8 +198,8 @@ def _texts(raw: Any, at: str) -> tuple[str, ...]:
     return tuple(raw)
 
 
-def _with_logical(type: AvroType, raw: Mapping[str, Any], at: str) -> AvroType:
-    """The type with its annotation. By Avro's rules an annotation that does not fit is none."""
+def _with_logical(type: AvroType, raw: Mapping[str, Any]) -> AvroType:
+    """The type with its logical type. By Avro's rules an annotation that does not fit is none."""
     logical = raw.get("logicalType")
     if not isinstance(logical, str) or type.kind not in _LOGICAL.get(logical, ()):
         return type

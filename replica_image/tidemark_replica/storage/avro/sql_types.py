@@ -5,6 +5,7 @@
     string, enum                          STRING, also a uuid
     int as date                           DATE
     long as timestamp-millis, -micros     TIMESTAMP; local-timestamp-...: TIMESTAMP_NTZ
+    string as iso-date, iso-timestamp     DATE, TIMESTAMP; iso-local-timestamp: TIMESTAMP_NTZ
     record, array                         STRUCT, ARRAY
     a union of null and a type            that type
 
@@ -33,15 +34,18 @@ _LOGICAL = {
     "timestamp-micros": "timestamp",
     "local-timestamp-millis": "timestamp_ntz",
     "local-timestamp-micros": "timestamp_ntz",
+    "iso-date": "date",
+    "iso-timestamp": "timestamp",
+    "iso-local-timestamp": "timestamp_ntz",
 }
 
 
-def columns_of_record(type: AvroType) -> tuple[Column, ...]:
-    """The columns of a record: one for each field, all of them nullable, as a record may be missing as a whole.
-    Raises SchemaRefused."""
+def columns_of_record(type: AvroType, at: str = "$") -> tuple[Column, ...]:
+    """The columns of a record: one for each field, all of them nullable, as a record may be missing as a whole. `at`:
+    the place of the record. Raises SchemaRefused."""
     if type.kind != "record" or not type.fields:
         raise SchemaRefused(f"the schema is of type {type}: a table needs a record with fields")
-    return tuple(Column(each.name, sql_type(each.type, f"$.{each.name}")) for each in type.fields)
+    return tuple(Column(each.name, sql_type(each.type, f"{at}.{each.name}")) for each in type.fields)
 
 
 def sql_type(type: AvroType, at: str) -> SqlType:

@@ -15,8 +15,9 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.by_key.debezium import DebeziumEnvelopes
-from tidemark_replica.storage.kafka.by_key.opened import open_upsert
+from tidemark_replica.storage.kafka.by_key.debezium import AvroEvents, JsonEvents
+from tidemark_replica.storage.kafka.by_key.event_places import EventPlaces
+from tidemark_replica.storage.kafka.by_key.opened import Open, Upserts
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import BATCH_BYTES, BATCH_RECORDS, TopicReader
@@ -33,7 +34,7 @@ from tidemark_replica.storage.kafka.stop import (
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead, Recall
-from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of, value_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -95,7 +96,7 @@ class FollowedTopic:
         self._destination, self._letters = table, letters
         self.end()
         if self._key_decoder is not None:
-            self.keyed = KeyedRecords(self.table, self._schema, self._decoder, self._key_decoder, table[1])
+            self.keyed = KeyedRecords(self.table, self._schema, self._key_decoder, table[1])
 
     def begin(self, topics: Topics, joined: int) -> Position:
         """The position at which the table begins. `joined`: where the last transaction ended that is bound. Raises
@@ -212,8 +213,8 @@ class FollowedTopic:
     ) -> tuple[StagedFile | None, StagedFile | None, dict[int, str]]:
         """The staged files of the table and of its dead letters, and the places of its last events."""
         assert self._destination is not None
-        events = DebeziumEnvelopes(bound.event_places)
-        maker = self._maker(time, size, events)
+        places = EventPlaces(bound.event_places)
+        maker = self._maker(time, size, places)
         rows = letters = None
         try:
             rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=self._schema)
@@ -223,13 +224,22 @@ class FollowedTopic:
         except BaseException:
             self.discard(TopicProgress(bound, rows))
             raise
-        self._unbound = (maker.malformed, events.repeated)
-        return rows, letters, events.places
+        self._unbound = (maker.malformed, places.repeated)
+        return rows, letters, places.texts
 
-    def _maker(self, time: Time, bytes_max: int, events: DebeziumEnvelopes) -> RowMaker | KeyedUpdates:
+    def _maker(self, time: Time, bytes_max: int, places: EventPlaces) -> RowMaker | KeyedUpdates:
         if self.keyed is None:
             return RowMaker(self.table, self._schema, self._decoder, time)
-        return self.keyed.made(time, events if self.table.envelope == "debezium" else open_upsert, bytes_max)
+        return self.keyed.made(time, self._opener(places), bytes_max)
+
+    def _opener(self, places: EventPlaces) -> Open:
+        """Opens the envelopes of records; `places` move."""
+        if self.table.envelope != "debezium":
+            return Upserts(self._decoder)
+        if self.table.format == "avro":
+            names = [column.name for column in value_columns(self.table)]
+            return AvroEvents(self._decoder, names, places)
+        return JsonEvents(self._decoder, places)
 
     def bound(self, upper: Time) -> None:
         """A binding has what was read; the table's upper will be `upper`, unless it stands still."""

@@ -97,6 +97,8 @@ def _check_transactions(spec: KafkaSource) -> None:
         if not table.topic.startswith(prefix):
             text = f"topic {table.topic} does not begin with {prefix}, as that of the transactions does"
             raise SourceUnusable(f"table {table.name}: {text}")
+        if table.format != "json":
+            raise SourceUnusable(f"table {table.name}: with transactions its events are in JSON, not in {table.format}")
         if table.start != "earliest":
             raise SourceUnusable(f"table {table.name}: with transactions it starts at earliest, not {table.start}")
 
@@ -113,9 +115,10 @@ def _check_key(table: KafkaTable) -> None:
     columns = key_columns(table)
     if table.envelope != "none" and not columns:
         raise SourceUnusable(f"{where}: envelope {table.envelope} needs a key")
-    is_framed = table.framed or table.key_framed
-    if table.envelope == "debezium" and ((table.format, table.key_format) != ("json", "json") or is_framed):
-        raise SourceUnusable(f"{where}: envelope debezium needs format json of values and keys, not framed")
+    forms = ((table.format, table.framed), (table.key_format, table.key_framed))
+    if table.envelope == "debezium" and any(form != ("json", False) and form[0] != "avro" for form in forms):
+        needs = "needs values and keys of format avro, or of json, not framed"
+        raise SourceUnusable(f"{where}: envelope debezium {needs}")
     for column in columns:
         if not column.type.is_key_type:
             raise SourceUnusable(f"{where}: column {column.name} is {column.type}: {NO_KEY}")

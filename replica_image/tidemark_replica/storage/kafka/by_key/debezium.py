@@ -7,18 +7,18 @@
     t                                         the table stops: which rows of other partitions came before is not known
     (no value)                                nothing: the tombstone after a deletion
 
-Keys and values are JSON, with or without `schema` and `payload`. Debezium delivers an event at least once: after a
-restart it begins somewhat earlier, so events come again. An event is left out where its place in the database's log
-shows that it came before. Any other event is applied, also where it came before: a row is an older one until the next
-events are read, and no event is lost. With `transactions`, repeats of whole transactions do not come here.
+Keys and values are JSON, with or without `schema` and `payload`, or Avro, whose events are decoded before they are
+opened. Debezium delivers an event at least once: after a restart it begins somewhat earlier, so events come again. An
+event is left out where its place in the database's log shows that it came before (`event_places.py`). Any other event
+is applied, also where it came before: a row is an older one until the next events are read, and no event is lost. With
+`transactions`, repeats of whole transactions do not come here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,8 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka.by_key.opened import Opened
+from tidemark_replica.storage.kafka.by_key.event_places import EventPlaces, Origin, Place, place_of
+from tidemark_replica.storage.kafka.by_key.opened import Opened, decoded_later
 from tidemark_replica.storage.kafka.stop import TRUNCATED
+from tidemark_replica.storage.kafka.values.debezium_schemas import AFTER, OP, SOURCE
+from tidemark_replica.storage.kafka.values.decoded import Decoded, Decoder
 from tidemark_replica.storage.kafka.values.json_values import without_data
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -40,10 +43,8 @@ _UNAVAILABLE_ELEMENTS = (UNAVAILABLE, _UNAVAILABLE_UUID)
 _NUMBERS = f"[{','.join(map(str, UNAVAILABLE.encode()))}]"
 _UNAVAILABLE_TEXTS = pa.array([UNAVAILABLE, _NUMBERS, *(f'["{each}"]' for each in _UNAVAILABLE_ELEMENTS)])
 """The forms of UNAVAILABLE in a STRING: a text, or an array that is taken as JSON text."""
-LOGS_MAX = 16
-"""Logs of databases whose places are kept for a partition: those that came last."""
-NAMES_LENGTH_MAX = 1_000
-"""Characters of the names of a log; places are durable."""
+_NO_EVENT = "no change event: op is none of c, r, u, d, t and m, or after is missing"
+_ROWS = pa.array(["c", "r", "u"])
 _NULL = msgspec.Raw(b"null")
 
 
@@ -59,36 +60,16 @@ class _Wrapped(msgspec.Struct):
     payload: msgspec.Raw
 
 
-class _Origin(msgspec.Struct):
-    connector: str
-    ts_ms: int
-    name: str = ""
-    db: str | None = None
-    gtid: str | None = None
-    server_id: int = 0
-    sequence: str | None = None
-    file: str | None = None
-    pos: int | None = None
-    row: int | None = None
-
-
 _decode = msgspec.json.Decoder(_Envelope).decode
-_decode_origin = msgspec.json.Decoder(_Origin).decode
-_decode_sequence = msgspec.json.Decoder(list[str | None]).decode
+_decode_origin = msgspec.json.Decoder(Origin).decode
 _decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
-class DebeziumEnvelopes:
-    """Opens records, in their order. `places`: by partition, the greatest place of an event in each log, as text; they
-    move. `repeated` counts events that came again."""
+class JsonEvents:
+    """Opens records in JSON, in their order. `decoder`: of rows; `places` move."""
 
-    def __init__(self, places: Mapping[int, str]) -> None:
-        self._places = {partition: _places_by_log(json.loads(text)) for partition, text in places.items()}
-        self.repeated = 0
-
-    @property
-    def places(self) -> dict[int, str]:
-        return {p: json.dumps(list(by_log.values()), separators=(",", ":")) for p, by_log in self._places.items()}
+    def __init__(self, decoder: Decoder, places: EventPlaces) -> None:
+        self._decoder, self._places = decoder, places
 
     def __call__(self, records: Sequence[Any]) -> Opened:
         """Raises TableStopped where the table was truncated upstream."""
@@ -107,56 +88,74 @@ class DebeziumEnvelopes:
                 bad[i] = without_data(error)
                 continue
             if event.op == "t":
-                place = f"partition {record.partition()} of topic {record.topic()} at offset {record.offset()}"
-                raise TableStopped(TRUNCATED, f"the table was truncated upstream: {place}")
+                raise _truncated(record)
             if event.op == "m" or self._is_repeated(event, record.partition()):
                 ignored.add(i)
             elif event.op in ("c", "r", "u") and event.after != _NULL:
                 values[i] = bytes(event.after)
             elif event.op != "d":
-                bad[i] = "no change event: op is none of c, r, u, d, t and m, or after is missing"
-        return Opened(values, bad, frozenset(ignored))
+                bad[i] = _NO_EVENT
+        return decoded_later(values, self._decoder, bad, frozenset(ignored))
 
     def _is_repeated(self, event: _Envelope, partition: int) -> bool:
-        """Whether an event of the log was read before; its place is noted where it was not. Events of snapshots (r)
-        have the position of the snapshot, which is no order."""
-        if event.op == "r" or (at := position(event.source)) is None:
-            return False
-        by_log, log = self._places.setdefault(partition, {}), tuple(at["log"])
-        before = by_log.get(log)
-        if before is not None and at["at"] < before["at"] and at["ms"] <= before["ms"]:
-            self.repeated += 1  # a log that was restored has smaller positions, but later times
-            return True
-        by_log.pop(log, None)
-        by_log[log] = at
-        while len(by_log) > LOGS_MAX:
-            del by_log[next(iter(by_log))]
-        return False
+        """Whether an event of the log was read before. Events of snapshots (r) have the position of the snapshot, which
+        is no order."""
+        return event.op != "r" and self._places.is_repeated(partition, _place(event.source))
 
 
-def _places_by_log(places: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
-    return {tuple(place["log"]): place for place in places}
+class AvroEvents:
+    """Opens records in Avro, in their order. `decoder`: of whole events; `columns`: the fields of a row that are
+    columns of the table; `places` move."""
+
+    def __init__(self, decoder: Decoder, columns: Sequence[str], places: EventPlaces) -> None:
+        self._decoder, self._columns, self._places = decoder, columns, places
+
+    def __call__(self, records: Sequence[Any]) -> Opened:
+        """Raises TableStopped where the table was truncated upstream, RegistryAway."""
+        values = [record.value() for record in records]
+        decoded = self._decoder(values)
+        good = np.array([i for i in range(len(records)) if i not in decoded.bad], np.int64)
+        op, after = decoded.columns[OP], decoded.columns[AFTER]
+        if len(truncated := good[_are(op, "t")]):
+            raise _truncated(records[truncated[0]])
+        tombstones = np.array([values[i] is None for i in good], np.bool_)
+        ignored = tombstones | _are(op, "m")
+        logged = np.flatnonzero(~ignored & ~_are(op, "r"))
+        partitions = np.array([records[i].partition() for i in good[logged]], np.int64)
+        ignored[logged] = self._places.are_repeated(partitions, decoded.columns[SOURCE].take(pa.array(logged)))
+        has_row = ~ignored & _where(pc.is_in(op, value_set=_ROWS)) & _where(pc.is_valid(after))
+        no_event = good[~ignored & ~has_row & ~_are(op, "d")]
+        row_at = np.full(len(records), -1, np.int64)
+        row_at[good] = np.arange(len(good))
+        fields = [pc.struct_field(after, name) for name in self._columns]
+
+        def decode(rows: Sequence[int]) -> Decoded:
+            at = pa.array(row_at[list(rows)])
+            return Decoded([field.take(at) for field in fields], {})
+
+        bad = decoded.bad | dict.fromkeys(map(int, no_event), _NO_EVENT)
+        return Opened(frozenset(map(int, good[has_row])), decode, bad, frozenset(map(int, good[ignored])))
 
 
-def position(source: msgspec.Raw) -> dict[str, Any] | None:
-    """The place of an event in the log of its database: the `log` (connector, its name, database, server), the numbers
-    `at` that only grow there, and the time `ms`. None where these are not known to grow: with GTIDs a connector of
-    MySQL may go on at another server, whose files are others."""
+def _truncated(record: Any) -> TableStopped:
+    place = f"partition {record.partition()} of topic {record.topic()} at offset {record.offset()}"
+    return TableStopped(TRUNCATED, f"the table was truncated upstream: {place}")
+
+
+def _are(op: pa.Array, given: str) -> np.ndarray:
+    return _where(pc.fill_null(pc.equal(op, given), False))
+
+
+def _where(found: pa.Array) -> np.ndarray:
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _place(source: msgspec.Raw) -> Place | None:
+    """The place of an event in JSON, if it has one."""
     try:
-        origin = _decode_origin(source)
-        log = [origin.connector, origin.name, origin.db or ""]
-        if sum(map(len, [*log, origin.file or ""])) > NAMES_LENGTH_MAX:
-            return None
-        if origin.connector == "postgresql" and origin.sequence is not None:
-            last_commit, own = _decode_sequence(origin.sequence)  # a connector's first transaction has no commit before
-            return {"log": log, "at": [int(last_commit or 0), int(own or "")], "ms": origin.ts_ms}
-        if origin.connector in ("mysql", "mariadb") and not origin.gtid and origin.file and origin.pos is not None:
-            name, _, number = origin.file.rpartition(".")
-            at = [int(number), origin.pos, origin.row or 0]
-            return {"log": [*log, name, str(origin.server_id)], "at": at, "ms": origin.ts_ms}
+        return place_of(_decode_origin(source))
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError):
         return None
-    return None
 
 
 def unwrapped_key(key: bytes | None) -> bytes | None:

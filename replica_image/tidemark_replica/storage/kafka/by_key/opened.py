@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark_replica.storage.kafka.values.decoded import Decoded, Decoder
+
 
 @dataclass(frozen=True)
 class Opened:
-    """The values of a batch of records, without their envelopes: None where the row is deleted. `bad`: why envelopes
-    are malformed, `ignored`: records that change nothing; both by position."""
+    """A batch of records without their envelopes. `rows`: the records that have a row; the others delete it. `decode`:
+    the columns of some of these, in order. `bad`: why envelopes are malformed, `ignored`: records that change nothing.
+    Records by their positions in the batch."""
 
-    values: Sequence[bytes | None]
+    rows: frozenset[int]
+    decode: Callable[[Sequence[int]], Decoded]
     bad: Mapping[int, str] = field(default_factory=dict)
     ignored: frozenset[int] = frozenset()
 
@@ -20,6 +24,22 @@ class Opened:
 Open = Callable[[Sequence[Any]], Opened]
 
 
-def open_upsert(records: Sequence[Any]) -> Opened:
-    """The value is the row; without a value the row is deleted."""
-    return Opened([record.value() for record in records])
+def decoded_later(
+    values: Sequence[bytes | None],
+    decoder: Decoder,
+    bad: Mapping[int, str] | None = None,
+    ignored: frozenset[int] = frozenset(),
+) -> Opened:
+    """Records whose values are known, and not decoded yet: None where the row is deleted."""
+    rows = frozenset(i for i, value in enumerate(values) if value is not None)
+    return Opened(rows, lambda wanted: decoder([values[i] for i in wanted]), bad or {}, ignored)
+
+
+class Upserts:
+    """The value is the row; without a value the row is deleted. `decoder`: of values."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def __call__(self, records: Sequence[Any]) -> Opened:
+        return decoded_later([record.value() for record in records], self._decoder)

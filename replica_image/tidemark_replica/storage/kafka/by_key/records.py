@@ -1,7 +1,7 @@
 """The way from records to changes of a table's rows by key, and to updates of one tick.
 
 record:  key ──key decoder──► key columns
-         value ──envelope (opened.py, debezium.py)──► row, or deletion ──value decoder──► value columns, metadata
+         value ──envelope (opened.py, debezium.py)──► row, or deletion ──decoded──► value columns, metadata
 
          bad key                      an error row that stays, or a dead letter
          bad value of a good key      an error row in place of the key's row, until the key is written again;
@@ -34,15 +34,14 @@ _PLACE = "__place"
 
 
 class KeyedRecords:
-    """The rows of a table by key, and their errors. `schema`: of the table's `columns_of`, `decoder`: of its values,
-    `key_decoder`: of its keys. Updates count once a binding names them."""
+    """The rows of a table by key, and their errors. `schema`: of the table's `columns_of`, `key_decoder`: of its keys.
+    Updates count once a binding names them."""
 
-    def __init__(
-        self, table: KafkaTable, schema: pa.Schema, decoder: Decoder, key_decoder: Decoder, shard: Shard
-    ) -> None:
-        self._table, self._schema, self._decoder, self._key_decoder = table, schema, decoder, key_decoder
+    def __init__(self, table: KafkaTable, schema: pa.Schema, key_decoder: Decoder, shard: Shard) -> None:
+        self._table, self._schema, self._key_decoder = table, schema, key_decoder
         self._key_names = [column.name for column in key_columns(table)]
-        self._key_of = unwrapped_key if table.envelope == "debezium" else bytes_of
+        is_wrapped = table.envelope == "debezium" and table.key_format == "json"
+        self._key_of = unwrapped_key if is_wrapped else bytes_of
         self._metadata = Metadata(table)
         values = schema.names[len(self._key_names) : len(schema) - len(table.metadata)]
         self._may_be_kept = [
@@ -104,11 +103,11 @@ class KeyedUpdates:
         of, opened = self._of, self._open(records)
         keys, key_at, bad_keys = self._keys(records, opened)
         keyed = [i for i in range(len(records)) if key_at[i] >= 0]
-        given = [i for i in keyed if i not in opened.bad and opened.values[i] is not None]
+        given = [i for i in keyed if i not in opened.bad and i in opened.rows]
         bad = {i: opened.bad[i] for i in keyed if i in opened.bad}
         bad |= {i: why for i in given if (why := of._metadata.unfit(records[i])) is not None}
         given = [i for i in given if i not in bad]
-        decoded = of._decoder([opened.values[i] for i in given])
+        decoded = opened.decode(given)
         bad |= {given[at]: why for at, why in decoded.bad.items()}
         good = [i for i in given if i not in bad]
         self._count_bad(records, bad_keys, bad)

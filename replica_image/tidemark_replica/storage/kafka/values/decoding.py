@@ -25,8 +25,14 @@ from tidemark_replica.values.arrow_types import arrow_schema
 
 
 def value_columns(table: KafkaTable) -> tuple[Column, ...]:
-    """The columns that a decoded value has. Raises SourceUnusable."""
-    return _columns(values_of(table))
+    """The columns that a decoded value has; of an event in Avro those of the row that the key does not have. Raises
+    SourceUnusable."""
+    values = values_of(table)
+    columns = _columns(values)
+    if not values.is_event:
+        return columns
+    key = {column.name for column in key_columns(table)}
+    return tuple(column for column in columns if column.name not in key)
 
 
 def key_columns(table: KafkaTable) -> tuple[Column, ...]:
@@ -37,7 +43,8 @@ def key_columns(table: KafkaTable) -> tuple[Column, ...]:
 
 
 def decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder:
-    """The decoder of the table's values. `registry`: what knows the schemas of framed ones. Raises SourceUnusable."""
+    """The decoder of the table's values, of events in Avro of the whole events (OP, AFTER, SOURCE). `registry`: what
+    knows the schemas of framed ones. Raises SourceUnusable."""
     return _decoder(values_of(table), registry)
 
 

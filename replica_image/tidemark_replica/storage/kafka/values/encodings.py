@@ -15,7 +15,9 @@ from tidemark_protocol.types import Column
 @dataclass(frozen=True)
 class Encoding:
     """The encoding of values, or of keys. `where`: names the table in errors. `columns`: as the spec gives them; a
-    `schema` has others. `single`: the column that a schema of Avro gives that is no record; empty: it is refused."""
+    `schema` has others. `single`: the column that a schema of Avro gives that is no record; empty: it is refused.
+    `of_debezium`: Debezium's names for types count in a schema of Avro. `is_event`: values of Avro are Debezium's
+    change events; they have the columns of the row in `after`."""
 
     where: str
     format: str
@@ -23,11 +25,16 @@ class Encoding:
     schema: KafkaSchema | None
     framed: bool
     single: str = ""
+    of_debezium: bool = False
+    is_event: bool = False
 
 
 def values_of(table: KafkaTable) -> Encoding:
     """The encoding of the table's values."""
-    return Encoding(f"table {table.name}", table.format, table.columns, table.schema, table.framed)
+    of = table.envelope == "debezium"
+    is_event = of and table.format == "avro"
+    where = f"table {table.name}"
+    return Encoding(where, table.format, table.columns, table.schema, table.framed, of_debezium=of, is_event=is_event)
 
 
 def key_of(table: KafkaTable) -> Encoding | None:
@@ -35,4 +42,7 @@ def key_of(table: KafkaTable) -> Encoding | None:
     if table.envelope == "none":
         return None
     where = f"table {table.name}: key"
-    return Encoding(where, table.key_format, table.key_columns, table.key_schema, table.key_framed, single="key")
+    of = table.envelope == "debezium"
+    return Encoding(
+        where, table.key_format, table.key_columns, table.key_schema, table.key_framed, single="key", of_debezium=of
+    )

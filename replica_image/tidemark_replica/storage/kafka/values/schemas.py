@@ -21,6 +21,7 @@ from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
+from tidemark_replica.storage.kafka.values.debezium_schemas import CONNECT_NAMES, reader_of, row_of
 from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, decoded_with
 from tidemark_replica.storage.kafka.values.encodings import Encoding
 from tidemark_replica.storage.kafka.values.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
@@ -60,8 +61,9 @@ def schema_columns(encoding: Encoding) -> tuple[Column, ...]:
     schema = _schema(encoding)
     try:
         if encoding.format == "avro":
-            reader = _record(schema.text, encoding.single)
-            columns = columns_of_record(reader)
+            reader = _record(schema.text, encoding)
+            reader = row_of(reader) if encoding.is_event else reader
+            columns = columns_of_record(reader, "$.after" if encoding.is_event else "$")
             check_reader(reader)
             return columns
         message = descriptors_of_text(schema.text).message(schema.message)
@@ -76,10 +78,10 @@ def schema_decoder(encoding: Encoding, registry: SchemaRegistry | None) -> Decod
     """The decoder of the values or keys. Raises SourceUnusable."""
     try:
         make = _AvroValues(encoding) if encoding.format == "avro" else _ProtobufValues(encoding)
-    except (SchemaRefused, DescriptorRefused) as error:
+        if not encoding.framed:
+            return PlainValues(make.columns, make.of_reader())
+    except (SchemaRefused, DescriptorRefused, Incompatible) as error:
         raise SourceUnusable(f"{encoding.where}: its schema: {error}") from None
-    if not encoding.framed:
-        return PlainValues(make.columns, make.of_reader())
     if registry is None:
         raise SourceUnusable(f"{encoding.where}: its values have a registry's frame, and the source has no registry")
     return FramedValues(make.columns, registry, make.of_writer)
@@ -91,16 +93,17 @@ def _schema(encoding: Encoding) -> KafkaSchema:
     return encoding.schema
 
 
-def _record(text: str, single: str) -> AvroType:
-    """The schema of Avro; with an empty `single` as it is. With one, it is of a key: one that is no record becomes a
-    record with the field `single`, which is encoded in the same way. Raises SchemaRefused."""
-    schema = parse_schema(text)
-    if not single:
+def _record(text: str, encoding: Encoding) -> AvroType:
+    """The schema of Avro; of values as it is. Of a key, one that is no record becomes a record with the field
+    `encoding.single`, which is encoded in the same way. Raises SchemaRefused."""
+    schema = parse_schema(text, CONNECT_NAMES if encoding.of_debezium else None)
+    if not encoding.single:
         return schema
     schema = _exact(schema)
     if schema.kind == "record":
         return schema
-    return AvroType("record", fields=(AvroField(single, schema),))  # no record of a writer equals one without a name
+    # no record of a writer equals one without a name
+    return AvroType("record", fields=(AvroField(encoding.single, schema),))
 
 
 def _exact(type: AvroType) -> AvroType:
@@ -128,20 +131,29 @@ def _text_of(format: str, found: RegisteredSchema) -> str:
 
 
 class _AvroValues:
-    """Decoders of bodies by the writer's schema."""
+    """Decoders of bodies by the writer's schema. Those of change events give OP, AFTER and SOURCE."""
 
     def __init__(self, encoding: Encoding) -> None:
-        self._single = encoding.single
-        self._reader = _record(_schema(encoding).text, self._single)
-        self.columns = AvroDecoder(self._reader, self._reader).schema
+        self._encoding = encoding
+        self._pinned = _record(_schema(encoding).text, encoding)
+        self._row = row_of(self._pinned) if encoding.is_event else None
+        any_writer = AvroType("record", fields=(AvroField("op", AvroType("string")),))
+        reader = self._reader(any_writer if encoding.is_event else self._pinned)
+        self.columns = AvroDecoder(reader, reader).schema
 
     def of_reader(self) -> BodyDecoder:
-        return AvroDecoder(self._reader, self._reader)
+        """Raises Incompatible."""
+        return AvroDecoder(self._pinned, self._reader(self._pinned))
+
+    def _reader(self, writer: AvroType) -> AvroType:
+        """The schema that reads what was written with a writer's. Raises Incompatible."""
+        return self._pinned if self._row is None else reader_of(writer, self._row)
 
     def of_writer(self, found: RegisteredSchema, id: int) -> BodyDecoder:
         """Raises WriterUnfit."""
         try:
-            return AvroDecoder(_record(_text_of("avro", found), self._single), self._reader)
+            writer = _record(_text_of("avro", found), self._encoding)
+            return AvroDecoder(writer, self._reader(writer))
         except (Incompatible, SchemaRefused, WriterUnfit) as error:
             raise WriterUnfit(f"schema {id} of its writer does not fit: {error}"[:500]) from None
 
