@@ -105,7 +105,7 @@ def followed(transactions: str, **table: Any) -> dict[str, Any]:
     columns = [{"name": "n", "type": "STRING"}]
     key = {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}
     given = {"envelope": "debezium", "format": "json", "columns": columns, "key": key} | table
-    made = kafka(**given)
+    made = kafka(**{name: value for name, value in given.items() if value is not ABSENT})
     made["spec"]["kafka"]["transactions"] = {"topic": transactions}
     return made
 

@@ -131,6 +131,12 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
             "columns": [{"name": "n", "type": "STRING"}],
             "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]},
         },
+        {
+            "envelope": "debezium",
+            "format": "avro",
+            "schema": {"inline": "{}"},
+            "key": {"format": "avro", "schema": {"inline": "{}"}},
+        },
         {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
         {"format": "avro", "schema": {"inline": '"int"'}},
         {"envelope": "upsert", "key": {"format": "avro", "schema": {"inline": '"int"'}}},

@@ -123,7 +123,7 @@ class AvroEvents:
         logged = np.flatnonzero(~ignored & ~_are(op, "r"))
         partitions = np.array([records[i].partition() for i in good[logged]], np.int64)
         ignored[logged] = self._places.are_repeated(partitions, decoded.columns[SOURCE].take(pa.array(logged)))
-        has_row = ~ignored & _where(pc.is_in(op, value_set=_ROWS)) & _where(pc.is_valid(after))
+        has_row = ~ignored & _mask(pc.is_in(op, value_set=_ROWS)) & _mask(pc.is_valid(after))
         no_event = good[~ignored & ~has_row & ~_are(op, "d")]
         row_at = np.full(len(records), -1, np.int64)
         row_at[good] = np.arange(len(good))
@@ -143,10 +143,10 @@ def _truncated(record: Any) -> TableStopped:
 
 
 def _are(op: pa.Array, given: str) -> np.ndarray:
-    return _where(pc.fill_null(pc.equal(op, given), False))
+    return _mask(pc.fill_null(pc.equal(op, given), False))
 
 
-def _where(found: pa.Array) -> np.ndarray:
+def _mask(found: pa.Array) -> np.ndarray:
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 

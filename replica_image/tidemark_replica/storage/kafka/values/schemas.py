@@ -131,7 +131,7 @@ def _text_of(format: str, found: RegisteredSchema) -> str:
 
 
 class _AvroValues:
-    """Decoders of bodies by the writer's schema. Those of change events give OP, AFTER and SOURCE."""
+    """Decoders of bodies by the writer's schema; of change events they give OP, AFTER and SOURCE."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
