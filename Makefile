@@ -124,8 +124,9 @@ bench-cluster: venv ## what replicas as pods cost, on a real one-node cluster (r
 	$(BIN)/python -m bench.cluster --json
 
 .PHONY: bench-peers
-bench-peers: venv ## install the engines that `make bench` compares with, into the cache: Pathway, and a Rust program
+bench-peers: venv ## install the engines that `make bench` compares with, into the cache: Pathway, Flink, and a Rust program
 	$(BIN)/python -m bench.peers.pathway_peer
+	$(BIN)/python -m bench.peers.flink_streaming
 	$(BIN)/python -m bench.peers.differential_peer
 
 # --- to read it ---
