@@ -15,11 +15,13 @@ from functools import lru_cache
 
 from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, SYNTAX_ERROR, WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import SPARK, Token, significant
 from tidemark_pgwire.values.parameters import MAX_DIGITS, Parameter, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
+MAX_BOUND_CHARACTERS = 8 << 20
+"""Of a statement with its literals: more than a message holds, unless a long value stands in many places."""
 KEPT_CHARACTERS = 4 << 10
 """Characters of a statement whose places of parameters are kept."""
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
@@ -66,12 +68,16 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
 
 
 def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
-    """The statement with literals. Raises WireError."""
+    """The statement with literals, of MAX_BOUND_CHARACTERS at most. Raises WireError."""
     places = _kept_places if len(sql) <= KEPT_CHARACTERS else _places
-    parts, start = list[str](), 0
+    parts, start, room = list[str](), 0, MAX_BOUND_CHARACTERS - len(sql)
     for at, end, digits, before in places(sql, dialect):
         value = parameters[parameter_number(Token("parameter", digits, at), len(parameters)) - 1]
         made = _count(before, value) if before in _COUNTS else _literal(value, dialect)
+        room -= len(made)
+        if room < 0:
+            text = f"with its parameters the statement has more than {MAX_BOUND_CHARACTERS} characters"
+            raise WireError(LIMIT_EXCEEDED, text, hint="Use a long parameter in fewer places.")
         parts += (sql[start:at], f" {made} ")
         start = end
     return "".join([*parts, sql[start:]])

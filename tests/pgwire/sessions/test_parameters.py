@@ -179,6 +179,15 @@ def test_parameters_are_found_where_postgresql_finds_them(sql: str, bound: str) 
     assert parameter_count(significant(sql, POSTGRES)) == 1
 
 
+def test_a_long_value_in_many_places_is_refused_before_it_is_written_out() -> None:
+    """A message of a mebibyte would become a statement of a hundred gibibytes."""
+    value = decoded(25, TEXT, b"a" * (1 << 20))
+    assert len(bind("SELECT $1, $1", POSTGRES, [value])) > 2 << 20
+    with pytest.raises(WireError, match="more than 8388608 characters") as refused:
+        bind(f"SELECT {', '.join(['$1'] * 100_000)}", POSTGRES, [value])
+    assert refused.value.sqlstate == "54000"
+
+
 @pytest.mark.parametrize("sql", ["SELECT 'a'\n$1", "SELECT $1 'a'", "SELECT $1 $1", "SELECT 'a' /* */ $1"])
 def test_a_literal_never_joins_a_text(sql: str) -> None:
     with pytest.raises(WireError, match="syntax error"):
