@@ -220,7 +220,7 @@ class Extended:
                 bound.finished = True
             tag = await self.run(command, bound.parameters)
             if session.transaction.is_last:
-                following = await session.sent(session.wire.next_kind(), session.idle_limit)
+                following = await session.receive(session.wire.next_kind(), session.idle_limit)
                 if following == SYNC:
                     tag = await writes.write(session, tag)  # an error of the write is this statement's
             session.wire.write(backend.command_complete(tag))

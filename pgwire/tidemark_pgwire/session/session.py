@@ -242,11 +242,11 @@ class ClientConnection:
     async def _next(self, session: StatementSession, limit: float | None) -> Message:
         """`limit`: how many seconds the client may send nothing."""
         while True:
-            async for _ in session.parts(self._wire.unread, limit):  # data of a COPY that was refused
+            async for _ in session.receive_parts(self._wire.unread, limit):  # data of a COPY that was refused
                 pass
-            kind, size = await session.sent(self._wire.head(MAX_MESSAGE_BYTES), limit)
+            kind, size = await session.receive(self._wire.head(MAX_MESSAGE_BYTES), limit)
             if kind != COPY_DATA:
-                return decode(kind, b"".join([part async for part in session.parts(size, limit)]))
+                return decode(kind, b"".join([part async for part in session.receive_parts(size, limit)]))
 
     async def _handle(self, session: StatementSession, message: Message) -> None:
         extended = self._extended

@@ -136,7 +136,7 @@ class StatementSession:
         left = [limit - (now - since) for limit, since in begun]
         return max(min(left), 0.0) if left else None
 
-    async def sent(self, coming: Awaitable[T], limit: float | None) -> T:
+    async def receive(self, coming: Awaitable[T], limit: float | None) -> T:
         """The client's next message. Raises WireError where the client sends nothing for `limit` seconds."""
         if limit is None:
             return await coming
@@ -146,10 +146,10 @@ class StatementSession:
         except TimeoutError:
             raise errors.idle() from None
 
-    async def parts(self, size: int, limit: float | None) -> AsyncIterator[bytes]:
-        """The next bytes of the message whose head was read. Raises as `sent`, for each part."""
+    async def receive_parts(self, size: int, limit: float | None) -> AsyncIterator[bytes]:
+        """The next bytes of the message whose head was read. Raises as `receive`, for each part."""
         parts = self.wire.read_parts(size)
-        while part := await self.sent(anext(parts, b""), limit):
+        while part := await self.receive(anext(parts, b""), limit):
             yield part
 
     def require_writable(self, tag: str) -> None:

@@ -184,12 +184,12 @@ async def _data(session: StatementSession) -> AsyncIterator[bytes]:
     long."""
     wire, limit = session.wire, session.idle_seconds or None
     while True:
-        kind, size = await session.sent(wire.head(MAX_MESSAGE_BYTES), limit)
+        kind, size = await session.receive(wire.head(MAX_MESSAGE_BYTES), limit)
         if kind == COPY_DATA:
-            async for part in session.parts(size, limit):
+            async for part in session.receive_parts(size, limit):
                 yield part
             continue
-        body = await session.sent(wire.body(size), limit)
+        body = await session.receive(wire.body(size), limit)
         if kind == b"c":
             return
         if kind == b"f":

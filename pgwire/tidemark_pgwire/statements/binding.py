@@ -21,7 +21,7 @@ from tidemark_pgwire.values.parameters import MAX_DIGITS, Parameter, decimal_siz
 
 MAX_PARAMETER_NUMBER = 65_535
 MAX_BOUND_CHARACTERS = 8 << 20
-"""Of a statement with its literals: more than a message holds, unless a long value stands in many places."""
+"""A bound statement has so many at most: more than a message holds, unless a long value stands in many places."""
 KEPT_CHARACTERS = 4 << 10
 """Characters of a statement whose places of parameters are kept."""
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
