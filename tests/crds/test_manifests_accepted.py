@@ -139,6 +139,7 @@ def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
         },
         {"envelope": "upsert", "key": {"format": "json", "columns": [{"name": "id", "type": "BIGINT"}]}},
         {"format": "avro", "schema": {"inline": '"int"'}},
+        {"format": "avro", "schema": {"configMap": {"name": "schemas", "key": "order.avsc"}}},
         {"envelope": "upsert", "key": {"format": "avro", "schema": {"inline": '"int"'}}},
         {
             "envelope": "upsert",

@@ -146,7 +146,7 @@ SOURCES = [
     (kafka(format="xml"), "format: Unsupported value"),
     (kafka(format="avro"), "schema is of the formats avro and protobuf"),
     (kafka(schema={"inline": "{}"}), "schema is of the formats avro and protobuf"),
-    (kafka(format="avro", schema={"inline": "{}", "subject": "s"}), "exactly one of inline, secret and subject"),
+    (kafka(format="avro", schema={"inline": "{}", "subject": "s"}), "exactly one of inline, secret, configMap"),
     (kafka(format="avro", schema={"inline": "{}", "version": 1}), "version is of subject"),
     (kafka(format="avro", schema={"subject": "s"}), "needs registry"),
     (kafka(format="avro", schema={"inline": "{}"}, framed=True), "needs registry"),
@@ -160,7 +160,7 @@ SOURCES = [
     (kafka(envelope="upsert", key={"format": "json"}), "columns are of format json"),
     (kafka(envelope="upsert", key={"format": "xml"}), "key.format: Unsupported value"),
     (kafka(envelope="upsert", key={"format": "avro"}), "key.*schema is of the formats avro and protobuf"),
-    (kafka(envelope="upsert", key={"format": "avro", "schema": {}}), "exactly one of inline, secret and subject"),
+    (kafka(envelope="upsert", key={"format": "avro", "schema": {}}), "exactly one of inline, secret, configMap"),
     (kafka(envelope="upsert", key={"format": "avro", "schema": {"subject": "s"}}), "needs registry"),
     (
         kafka(envelope="upsert", key={"format": "protobuf", "schema": {"inline": "CgA="}, "framed": True}),

@@ -346,5 +346,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(POSTGRES_TABLE, name="orders.2", successor=True),
     FilesTable("orders.2", "json", "/in", columns=COLUMNS, added=("n",)),
     replace(INGESTED, bound_as="orders@s2"),
+    KafkaSchema(key="order.avsc", config_map="schemas"),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -90,7 +90,7 @@ RefreshSchedule: aligned_to at every_ms
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
-WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added", "IngestedTable.bound_as"}
+WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added", "IngestedTable.bound_as", "KafkaSchema.config_map"}
 """What their tables got later, and an older replica would do without."""
 
 

@@ -35,8 +35,12 @@
   resources: [poddisruptionbudgets]
   verbs: [list, create, patch, delete]
 - apiGroups: [""]
-  resources: [services, configmaps]
+  resources: [services]
   verbs: [create, patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  # get: schemas of topics that DataSources name (schema.configMap)
+  verbs: [create, get, patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]

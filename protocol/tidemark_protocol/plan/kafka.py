@@ -15,8 +15,8 @@ class KafkaSchema:
     """The reader's schema of values or keys, and where it is found.
 
     `text`: the schema itself: JSON (Avro), or a FileDescriptorSet in base64 (Protobuf); empty: not pinned yet.
-    `secret`, `key`: the entry of a Secret that has the text. `subject`, `version`: where the registry has it; version
-    0 is the newest one. `message`: the full name of Protobuf's message.
+    `secret` or `config_map`, `key`: the entry of a Secret or a ConfigMap that has the text. `subject`, `version`: where
+    the registry has it; version 0 is the newest one. `message`: the full name of Protobuf's message.
     """
 
     text: str = ""
@@ -25,6 +25,7 @@ class KafkaSchema:
     subject: str = ""
     version: int = 0
     message: str = ""
+    config_map: str = ""
 
 
 def pinned_as(schema: KafkaSchema | None, text: str) -> KafkaSchema | None:

@@ -33,6 +33,7 @@ FEATURES = {
     "PostgresTable.successor": "postgresSuccessors",
     "FilesTable.added": "filesSuccessors",
     "IngestedTable.bound_as": "boundNames",
+    "KafkaSchema.config_map": "schemaConfigMaps",
 }
 """By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))

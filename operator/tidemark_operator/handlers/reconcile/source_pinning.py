@@ -15,6 +15,7 @@ from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
+from tidemark_operator.handlers.reconcile.source_inspection import inspected
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
@@ -75,7 +76,7 @@ class SourcePinning:
             with self.inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                answer = await running.inspect(source.source)
+                answer = await inspected(self._context.kube, state.key.namespace, running, source.source)
         except Waiting:
             return None
         tables = tables_of(answer)

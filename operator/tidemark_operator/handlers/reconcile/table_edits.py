@@ -23,6 +23,7 @@ from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.reconcile.source_inspection import inspected
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import (
@@ -183,7 +184,7 @@ class TableEdits:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                answer = await running.inspect(new, state.pinned)
+                answer = await inspected(self._context.kube, state.key.namespace, running, new, state.pinned)
             if answer.error:
                 return _Added(failure=IngestionFailure("SourceUnreadable", answer.error))
             found = tables_of(answer)

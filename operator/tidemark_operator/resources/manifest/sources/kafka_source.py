@@ -77,11 +77,13 @@ def _schema(form: Fields) -> KafkaSchema | None:
     if not form.has("schema"):
         return None
     fields = form.child("schema")
-    secret = fields.child("secret") if fields.has("secret") else None
+    secret, config_map = (fields.child(name) if fields.has(name) else None for name in ("secret", "configMap"))
+    entry = secret or config_map
     return KafkaSchema(
         text=fields.text("inline", ""),
         secret=secret.text("name") if secret is not None else "",
-        key=secret.text("key") if secret is not None else "",
+        config_map=config_map.text("name") if config_map is not None else "",
+        key=entry.text("key") if entry is not None else "",
         subject=fields.text("subject", ""),
         version=fields.integer("version", 0),
         message=fields.text("message", ""),

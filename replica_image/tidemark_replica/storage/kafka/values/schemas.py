@@ -48,6 +48,9 @@ def found_text(encoding: Encoding, read_secret: ReadSecret, registry: SchemaRegi
         return schema.text
     if schema.secret:
         return read_secret(schema.secret)[schema.key]
+    if schema.config_map:
+        text = f"its schema is in ConfigMap {schema.config_map}, of which the operator did not send the text"
+        raise SourceUnusable(f"{encoding.where}: {text}")
     if registry is None:
         raise SourceUnusable(f"{encoding.where}: its schema is in a registry, and the source has none")
     try:
