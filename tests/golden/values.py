@@ -347,5 +347,6 @@ MEMBERS: tuple[Any, ...] = (
     FilesTable("orders.2", "json", "/in", columns=COLUMNS, added=("n",)),
     replace(INGESTED, bound_as="orders@s2"),
     KafkaSchema(key="order.avsc", config_map="schemas"),
+    replace(TOPIC_TABLE, name="orders.2", added=("n",)),
 )
 """The order is that of the lines of `members.tsv`."""

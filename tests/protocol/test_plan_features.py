@@ -20,6 +20,7 @@ from tidemark_protocol.plan.ingestion import (
     PostgresTable,
     SourceSpec,
 )
+from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.plan.sinks.kafka import KafkaSink
@@ -90,7 +91,13 @@ RefreshSchedule: aligned_to at every_ms
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
-WITHIN_SOURCES = {"PostgresTable.successor", "FilesTable.added", "IngestedTable.bound_as", "KafkaSchema.config_map"}
+WITHIN_SOURCES = {
+    "PostgresTable.successor",
+    "FilesTable.added",
+    "KafkaTable.added",
+    "IngestedTable.bound_as",
+    "KafkaSchema.config_map",
+}
 """What their tables got later, and an older replica would do without."""
 
 
@@ -130,6 +137,7 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(database) == frozenset()
     assert required_features(replace(database, tables=(replace(table, successor=True),))) == {"postgresSuccessors"}
     assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
+    assert required_features(KafkaTable("a.2", "a", "json", (), added=("n",))) == {"kafkaSuccessors"}
     assert "refresh" in SUPPORTED_FEATURES
 
 

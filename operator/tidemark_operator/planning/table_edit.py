@@ -3,8 +3,8 @@
     spec:  a, c         pinned: a, b         ►  c is added, b is removed
     spec:  b again      once removed: b      ►  refused: the bindings may still name the first b, or its dead letters
     spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; tables of Delta,
-                                                PostgreSQL and files, and written ones: there d.2 begins with the rows
-                                                of d, so d is removed after that)
+                                                PostgreSQL, Kafka and files, and written ones: there d.2 begins with the
+                                                rows of d, so d is removed after that)
     spec:  r again      once removed: r      ►  r.2 is added (relations of introspection: one name means one relation)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
@@ -34,7 +34,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
     WrittenTable,
 )
-from tidemark_protocol.plan.kafka import KafkaTable, pinned_as
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 from tidemark_protocol.plan.successors import (
     dead_letters_of,
     newest,
@@ -51,6 +51,10 @@ MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
 status."""
 COLUMNS_NOT_ADDED = "ColumnsNotAdded"
+_NOT_WITH_TRANSACTIONS = (
+    "with transactions no columns are added to tables of envelope debezium, as the records are not read again by "
+    "transactions; give the table another name"
+)
 MAX_REMOVED = 1000
 """Names that one DataSource remembers."""
 
@@ -84,7 +88,10 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
     for table in wanted.tables:
         name = last.get(table.name, table.name)
         if (grown := _with_added_columns(table, known.get(name))) is not None:
-            if grown.refused:
+            changed += _with_on_gap(table, pinned)
+            if grown.table is not None and _follows_transactions(wanted, table):
+                refused, reason = f"table {table.name}: {_NOT_WITH_TRANSACTIONS}", COLUMNS_NOT_ADDED
+            elif grown.refused:
                 refused, reason = grown.refused, COLUMNS_NOT_ADDED
             elif isinstance(grown.table, WrittenTable) and number(name) < number(newest(every)[table.name]):
                 refused, reason = _later_gone(table.name), TableEdit.reason
@@ -110,8 +117,8 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
                 f"table {table.name} was removed, and a table of that name is another one: give it another name, or "
                 "make another DataSource"
             )
-        elif isinstance(table, KafkaTable) and isinstance(before, KafkaTable) and before.on_gap != table.on_gap:
-            changed.append(replace(before, on_gap=table.on_gap))
+        else:
+            changed += _with_on_gap(table, pinned)
     removed = tuple(table for table in pinned.tables if named_in(pinned, table) in known)
     if known and len(pinned.removed) + len(known) > MAX_REMOVED:
         refused, reason = f"more than {MAX_REMOVED} tables were removed: make another DataSource", TableEdit.reason
@@ -192,6 +199,18 @@ def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
     return ""
 
 
+def _with_on_gap(table: Any, pinned: IngestionDescription) -> list[KafkaTable]:
+    """The pinned tables of this one's name, those with another `onGap` than it has now."""
+    if not isinstance(table, KafkaTable) or not isinstance(pinned.source, KafkaSource):
+        return []
+    same = (each for each in pinned.source.tables if spec_name(each.name) == table.name)
+    return [replace(each, on_gap=table.on_gap) for each in same if each.on_gap != table.on_gap]
+
+
+def _follows_transactions(source: SourceSpec, table: Any) -> bool:
+    return isinstance(source, KafkaSource) and bool(source.transactions) and table.envelope == "debezium"
+
+
 def _is_same(table: Any, pinned: Any) -> bool:
     """Whether the table of the spec is the pinned one, but for what can be changed in place."""
     if isinstance(table, KafkaTable) and isinstance(pinned, KafkaTable):
@@ -204,16 +223,14 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
     PostgreSQL also where it declares the same ones in another order: they are a set. A relation keeps those of its
     pinning."""
     named = replace(table, name=pinned.name)
-    if isinstance(named, FilesTable) and isinstance(pinned, FilesTable):
+    if isinstance(named, FilesTable | KafkaTable) and type(named) is type(pinned):
         named = replace(named, added=pinned.added)
     if _names_columns(named, pinned) and set(named.names) == set(pinned.names):
         named = _with_names_of(named, pinned)
     if isinstance(named, IntrospectionTable):
         named = replace(named, columns=pinned.columns)
     if isinstance(named, KafkaTable) and isinstance(pinned, KafkaTable):
-        text, key_text = (each.text if each is not None else "" for each in (pinned.schema, pinned.key_schema))
-        schema, key_schema = pinned_as(named.schema, text), pinned_as(named.key_schema, key_text)
-        named = replace(named, schema=schema, key_schema=key_schema)
+        named = _with_schemas_of(named, pinned)
     return replace(named, columns=pinned.columns) if getattr(table, "columns", ()) is None else named
 
 
@@ -245,14 +262,17 @@ def _succeeding(table: Any, known: Iterable[str]) -> Any:
 class _AddedColumns:
     """A table with further columns, None where it gets none; or why it does not get them."""
 
-    table: WrittenTable | FilesTable | None = None
+    table: WrittenTable | FilesTable | KafkaTable | None = None
     refused: str = ""
 
 
 def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
-    """The columns that the spec adds to a written table, or to a table of files; None where it is another kind of
-    table, or differs in something else. The order of the columns is no difference: rows have them by name."""
-    if not isinstance(table, WrittenTable | FilesTable) or type(table) is not type(pinned) or table.columns is None:
+    """The columns that the spec adds to a written table, to a table of files, or to one of JSON records; None where it
+    is another kind of table, or differs in something else. The order of the columns is no difference: rows have them by
+    name."""
+    if not isinstance(table, WrittenTable | FilesTable | KafkaTable) or type(table) is not type(pinned):
+        return None
+    if table.columns is None or (isinstance(table, KafkaTable) and table.format != "json"):
         return None
     if _with_columns_as_pinned(table, pinned) != pinned:
         return None
@@ -268,11 +288,13 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         what = f"column {required[0]} is new and not nullable, but the rows that are there have no value for it"
     else:
         names = tuple(column.name for column in new)
+        if isinstance(table, KafkaTable):
+            table = _with_schemas_of(table, pinned)  # keys are found as before
         return _AddedColumns(replace(table, added=(*pinned.added, *names)) if names else None)
     return _AddedColumns(refused=f"table {table.name}: {what}")
 
 
-def _not_in_csv(table: WrittenTable | FilesTable, pinned: Any) -> str:
+def _not_in_csv(table: Any, pinned: Any) -> str:
     """The reason why files of csv cannot be read with these columns; empty if they can be."""
     if not isinstance(table, FilesTable) or table.format != "csv" or table.columns == pinned.columns:
         return ""
@@ -286,12 +308,20 @@ def _not_in_csv(table: WrittenTable | FilesTable, pinned: Any) -> str:
     return ""
 
 
-def _other_pointers(table: WrittenTable | FilesTable, pinned: Any, names: Collection[str]) -> bool:
+def _other_pointers(table: Any, pinned: Any, names: Collection[str]) -> bool:
     return isinstance(table, WrittenTable) and _pointers(table, names) != _pointers(pinned, names)
 
 
-def _with_columns_as_pinned(table: WrittenTable | FilesTable, pinned: Any) -> Any:
+def _with_schemas_of(table: KafkaTable, pinned: Any) -> KafkaTable:
+    """The table with the schemas that were found when it was pinned."""
+    text, key_text = (each.text if each is not None else "" for each in (pinned.schema, pinned.key_schema))
+    return replace(table, schema=pinned_as(table.schema, text), key_schema=pinned_as(table.key_schema, key_text))
+
+
+def _with_columns_as_pinned(table: WrittenTable | FilesTable | KafkaTable, pinned: Any) -> Any:
     of_any_kind: Any = replace(table, name=pinned.name, columns=pinned.columns, added=pinned.added)
+    if isinstance(table, KafkaTable):
+        return replace(_with_schemas_of(of_any_kind, pinned), on_gap=pinned.on_gap)
     return replace(of_any_kind, pointers=pinned.pointers) if isinstance(table, WrittenTable) else of_any_kind
 
 
@@ -322,12 +352,12 @@ def removable(
 ) -> tuple[IngestedTable, ...]:
     """The tables of `removed`, which the spec does not name, that nobody reads and nothing needs. `read`: names of
     tables with readers, or that may have some. A written table is needed by the next one of its name as long as that
-    one stays and, as far as is known, has not begun with its rows; a table of PostgreSQL or of files as long, so that
-    one has rows. The last written one is needed by the name, which the spec may name again, as long as one before it is
-    read. A table and that of its dead letters go together.
+    one stays and, as far as is known, has not begun with its rows; a table of PostgreSQL, Kafka or files as long, so
+    that one has rows. The last written one is needed by the name, which the spec may name again, as long as one before
+    it is read. A table and that of its dead letters go together.
     """
     idle = [table for table in removed if named_in(pinned, table) not in read]
-    if not isinstance(pinned.source, WrittenSource | PostgresSource | FilesSource):
+    if not isinstance(pinned.source, WrittenSource | PostgresSource | KafkaSource | FilesSource):
         return tuple(idle)
     names = {table.table.name for table in pinned.tables}
     last = newest(names) if isinstance(pinned.source, WrittenSource) else {}

@@ -49,6 +49,9 @@ class KafkaTable:
     deletes it) or `debezium` (a record is a change of a row upstream). With the latter two the table begins with
     `key_columns`, as `key_format` gives them from the record's key, and no two rows have the same. Of the key's formats
     `avro` and `protobuf` have `key_schema` instead; `key_framed`: keys begin with a registry's frame.
+
+    `added`: names of columns that an earlier table of the name in the spec had not (`successors.py`): this table begins
+    with all records of that one.
     """
 
     name: str
@@ -68,6 +71,7 @@ class KafkaTable:
     framed: bool = False
     key_schema: KafkaSchema | None = None
     key_framed: bool = False
+    added: tuple[str, ...] = ()
 
 
 @wire_name("KafkaSource")

@@ -32,6 +32,7 @@ FEATURES = {
     "IntrospectionSource": "introspectionSource",
     "PostgresTable.successor": "postgresSuccessors",
     "FilesTable.added": "filesSuccessors",
+    "KafkaTable.added": "kafkaSuccessors",
     "IngestedTable.bound_as": "boundNames",
     "KafkaSchema.config_map": "schemaConfigMaps",
 }

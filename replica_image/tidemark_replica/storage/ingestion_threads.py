@@ -158,7 +158,7 @@ class IngestionThreads:
         if isinstance(spec, PostgresSource):
             return postgres_tables(spec, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):
-            return kafka_tables(spec, self.secrets.read)
+            return kafka_tables(spec, self.secrets.read, pinned)
         if isinstance(spec, WrittenSource):
             return written_tables(spec)
         if isinstance(spec, IntrospectionSource):

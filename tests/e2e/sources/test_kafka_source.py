@@ -14,7 +14,7 @@ from tests.avro.samples import written
 from tests.e2e.system import CHECKOUT, System, wait_for
 from tests.kafka.broker import Broker
 from tests.kafka.debezium.test_kafka_transactions import Shop
-from tests.kafka.topics import consumed, delete_topic, new_topic
+from tests.kafka.topics import consumed, delete_records, delete_topic, new_topic
 from tests.kafka.topics import produce as change
 from tests.schema_registry.registry import framed, registry
 
@@ -165,3 +165,59 @@ def test_a_source_that_lost_events_goes_on_once_onGap_is_edited(system: System, 
     before = contents()
     commit("c")
     assert contents() == before
+
+
+def test_crash_columns_that_come_are_for_new_views(system: System, kafka: Broker) -> None:
+    """A field that records had before anybody took it. Views of before go on as they are; the table that they read goes
+    once nothing reads it. Where a record is gone the edit is refused, and nothing changes."""
+    topic, short = new_topic(kafka), new_topic(kafka)
+
+    def grow(*columns: str) -> None:
+        columns_of = [{"name": name, "type": "STRING" if name == "page" else "INT"} for name in columns]
+        tables = [{"name": "visits", "topic": topic}, {"name": "short", "topic": short}]
+        given: list[Any] = [{**table, "format": "json", "columns": columns_of} for table in tables]
+        if columns[-1] == "ms":
+            given[1]["columns"] = columns_of[:-1]
+        spec = {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete"}
+        system.apply("DataSource", "late", {**spec, "kafka": {"brokers": [kafka.address], "tables": given}})
+
+    def rows(sql: str) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row.values()) for row in system.query(sql)["rows"]), key=repr)
+
+    def tables() -> set[str]:
+        return {table["name"] for table in system.get("datasource", "late")["status"].get("tables", [])}
+
+    for name in (topic, short):
+        change(kafka, name, {"id": 1, "page": "a", "ms": 5}, {"id": 2, "page": "a"}, {"id": 3, "page": "b", "ms": 7})
+    grow("id", "page")
+    system.dataflow("hits", "SELECT page, count(*) AS n FROM late.visits GROUP BY page")
+    system.wait_hydrated("hits")
+    wait_for("the records", lambda: rows("SELECT page, n FROM hits") == [("a", 2), ("b", 1)], system.log)
+    wait_for("the others", lambda: len(rows("SELECT id FROM late.short")) == 3, system.log)
+    planned = system.get("dataflow", "hits")["status"]["revision"]["name"]
+
+    delete_records(kafka, short, 0, 2)
+    grow("id", "page", "ms", "late")
+    message = system.wait_condition("datasource", "late", "SchemaKnown", "False", reason="SourceUnreadable")
+    assert "begins at offset 2, and the table at 0" in message
+    assert tables() == {"visits", "short"}
+
+    pids = system.replica_pids()
+    grow("id", "page", "ms")
+    system.dataflow("times", "SELECT id, ms FROM late.visits")
+    wait_for("the successor", lambda: tables() == {"visits", "visits.1", "short"}, system.log)
+    system.kill_replica()
+    change(kafka, topic, {"id": 4, "page": "b", "ms": 9})
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    system.wait_hydrated("times")
+    expected = [(1, 5), (2, None), (3, 7), (4, 9)]
+    wait_for("all rows", lambda: rows("SELECT id, ms FROM times") == expected, system.log)
+    wait_for("the view of before", lambda: rows("SELECT page, n FROM hits") == [("a", 2), ("b", 2)], system.log)
+    assert planned == system.get("dataflow", "hits")["status"]["revision"]["name"]
+
+    system.kubectl("delete", "dataflow", "hits", "--wait=true")
+    wait_for("the first table is gone", lambda: tables() == {"visits", "short"}, system.log)
+    change(kafka, topic, {"id": 5, "ms": 1})
+    wait_for("the next record", lambda: rows("SELECT id, ms FROM times") == [*expected, (5, 1)], system.log)
+    system.kubectl("delete", "dataflow", "times", "--wait=true")
+    system.kubectl("delete", "datasource", "late", "--wait=true")

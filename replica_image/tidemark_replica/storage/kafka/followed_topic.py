@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from tidemark_persist import Shard, StagedFile, write_staged
+from tidemark_persist import Shard, StagedFile, remove_staged, restaged, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
@@ -98,11 +98,25 @@ class FollowedTopic:
         if self._key_decoder is not None:
             self.keyed = KeyedRecords(self.table, self._schema, self._key_decoder, table[1])
 
+    def restart(self) -> None:
+        """Forgets what was read and is not in the shard."""
+        assert self._destination is not None
+        self.set_destinations(self._destination, self._letters)
+
+    @property
+    def shard(self) -> Shard:
+        """The shard of the table."""
+        assert self._destination is not None
+        return self._destination[1]
+
     def begin(self, topics: Topics, joined: int) -> Position:
         """The position at which the table begins. `joined`: where the last transaction ended that is bound. Raises
         TableStopped, BrokersAway."""
         topic = self.described(topics)
-        return self._joining(Position(topic.id, topics.start(self.table, topic)), topic, topics, joined)
+        offsets = topics.start(self.table, topic)
+        if self._prefix:
+            return self._joining(Position(topic.id, offsets), topic, topics, joined)
+        return Position(topic.id, offsets, begins=offsets, records=0)
 
     def described(self, topics: Topics) -> Topic:
         """The topic as the brokers describe it now. Raises TableStopped, BrokersAway."""
@@ -111,21 +125,59 @@ class FollowedTopic:
             raise found
         return found
 
-    def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> TopicProgress:
+    def read(
+        self,
+        bound: Position,
+        time: Time,
+        bytes_max: int,
+        seconds: float,
+        cut: Mapping[int, int] | None = None,
+        kept: list[list[Any]] | None = None,
+    ) -> TopicProgress:
         """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
-        rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
-        BrokersAway, RegistryAway, StorageError; no file stays staged then."""
+        rows at `time`. `cut`: reads no further, by partition. `kept`: takes the batches of records, for `take_over`.
+        The caller checks afterwards that the topic is still the bound one. Raises TableStopped, BrokersAway,
+        RegistryAway, StorageError; no file stays staged then."""
         reader = self._opened(bound)
         reader.records_max = self._records_max
-        wait = 0.0 if reader.problem else min(WAIT_SECONDS, seconds)
-        batches = reader.read(bytes_max, wait, seconds)
+        wait, count = 0.0 if reader.problem else min(WAIT_SECONDS, seconds), 0
+
+        def read() -> Iterator[list[Any]]:
+            nonlocal count
+            for records in _before(reader, reader.read(bytes_max, wait, seconds), cut):
+                count += len(records)
+                if kept is not None:
+                    kept.append(records)
+                yield records
+
         try:
-            rows, letters, places = self._staged(batches, bound, time, bytes_max)
+            rows, letters, places = self._staged(read(), bound, time, bytes_max)
         except TooManySchemas:
-            self._records_max = max(1, self._records_max // 4)
+            self.read_less_at_once()
             raise
         self._records_max = min(2 * self._records_max, BATCH_RECORDS)
-        return TopicProgress(Position(bound.topic_id, dict(reader.offsets), places, dict(reader.epochs)), rows, letters)
+        offsets, epochs = dict(reader.offsets), dict(reader.epochs)
+        if beyond := [p for p in offsets if cut is not None and offsets[p] > cut[p]]:
+            offsets |= {p: cut[p] for p in beyond if cut is not None}
+            epochs = {p: epoch for p, epoch in epochs.items() if p not in beyond}
+            self.close()  # the next read begins at the cut
+        position = bound.moved(offsets, reader.begins, count, event_places=places, epochs=epochs)
+        return TopicProgress(position, rows, letters)
+
+    def take_over(
+        self, bound: Position, records: list[list[Any]], behind: Position, time: Time, size: int
+    ) -> TopicProgress:
+        """Stages the rows of records that another table of the topic has read, from the offsets of `bound` to those of
+        `behind`. Raises as `read`."""
+        self.close()
+        rows, letters, places = self._staged(iter(records), bound, time, size)
+        count, epochs = sum(map(len, records)), behind.epochs
+        position = bound.moved(behind.offsets, behind.begins, count, event_places=places, epochs=epochs)
+        return TopicProgress(position, rows, letters)
+
+    def read_less_at_once(self) -> None:
+        """The last batch had records of too many schemas."""
+        self._records_max = max(1, self._records_max // 4)
 
     def read_ahead(
         self, bound: Position, memory: int, runs: int, bytes_max: int, seconds: float, watermark: int, more: bool
@@ -255,18 +307,30 @@ class FollowedTopic:
         self.close()
         if self.keyed is not None:
             self.keyed.discard()
+        self.remove(progress)
+
+    def remove(self, progress: TopicProgress) -> None:
+        """Deletes the staged files of `progress`."""
         for destination, file in ((self._destination, progress.rows), (self._letters, progress.letters)):
             if destination is not None and file is not None:
                 destination[1].discard([file])
 
+    def renewed(self, progress: TopicProgress, age_seconds: float) -> TopicProgress:
+        """`progress`, with copies of the staged files that are older than this. Raises StorageError."""
+        files = []
+        for destination, file in ((self._destination, progress.rows), (self._letters, progress.letters)):
+            if destination is not None and file is not None:
+                location, old = destination[0].shard.location, file
+                file = restaged(location, old, age_seconds=age_seconds)
+                if file is not old:
+                    remove_staged(location, [old])
+            files.append(file)
+        return TopicProgress(progress.position, *files)
+
     def check(self, bound: Position, topic: Topic | TableStopped, topics: Topics) -> None:
         """Checks that the topic is the bound one, and takes up its new partitions. Raises TableStopped,
         BrokersAway."""
-        if isinstance(topic, TableStopped):
-            raise topic
-        if topic.id != bound.topic_id:
-            text = f"topic {topic.name} was created anew: its id is {topic.id}, and was {bound.topic_id}"
-            raise TableStopped(TOPIC_REPLACED, text)
+        topic = checked(bound, topic)
         if self._reader is not None and (new := sorted(set(topic.partitions) - self._reader.offsets.keys())):
             self._reader.add(topics.first(topic, new))
 
@@ -344,3 +408,27 @@ class FollowedTopic:
         if self.keyed is not None:
             self.keyed.close()
             self.keyed = None
+
+
+def checked(bound: Position, topic: Topic | TableStopped) -> Topic:
+    """The topic, which is the bound one. Raises TableStopped."""
+    if isinstance(topic, TableStopped):
+        raise topic
+    if topic.id != bound.topic_id:
+        text = f"topic {topic.name} was created anew: its id is {topic.id}, and was {bound.topic_id}"
+        raise TableStopped(TOPIC_REPLACED, text)
+    return topic
+
+
+def _before(reader: TopicReader, batches: Iterable[list[Any]], cut: Mapping[int, int] | None) -> Iterator[list[Any]]:
+    """The records before the cut, if there is one. Partitions that are there are not read on."""
+    if cut is None:
+        yield from batches
+        return
+    reader.pause({p for p, offset in cut.items() if reader.offsets[p] >= offset})
+    for records in batches:
+        if before := [record for record in records if record.offset() < cut[record.partition()]]:
+            yield before
+        reader.pause({p for p, offset in cut.items() if reader.offsets[p] >= offset})
+        if all(reader.offsets[p] >= offset for p, offset in cut.items()):
+            return

@@ -1,17 +1,19 @@
-"""The tables of a `kafka:` source, as its spec and their schemas declare them; no broker is asked."""
+"""The tables of a `kafka:` source, as its spec and their schemas declare them. Brokers are asked about tables with
+further columns alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 
-from tidemark_protocol.plan.ingestion import SourceTable
+from tidemark_protocol.plan.ingestion import IngestionDescription, SourceTable
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.plan.successors import dead_letters
 from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka.connection import ReadSecret
+from tidemark_replica.storage.kafka.connection import KafkaClients, ReadSecret
+from tidemark_replica.storage.kafka.records_left import check_records
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.kafka.values.decoding import key_columns, value_columns
@@ -35,21 +37,25 @@ def registry_of(spec: KafkaSource, read_secret: ReadSecret) -> SchemaRegistry | 
     return SchemaRegistry(spec.registry, secret)
 
 
-def tables_of(spec: KafkaSource, read_secret: ReadSecret) -> tuple[SourceTable, ...]:
-    """The source's tables, dead-letter tables included; schemas that are elsewhere are looked up. Raises
-    IngestionError."""
+def tables_of(
+    spec: KafkaSource, read_secret: ReadSecret, pinned: IngestionDescription | None = None
+) -> tuple[SourceTable, ...]:
+    """The source's tables, dead-letter tables included; schemas that are elsewhere are looked up. `pinned`: the source
+    that they are added to. Raises IngestionError."""
     _check_transactions(spec)
-    tables, registry, pinned = [], registry_of(spec, read_secret), 0
+    tables, registry, length = [], registry_of(spec, read_secret), 0
     for given in spec.tables:
         schema, key_schema = (
             _schema_with_text(each, read_secret, registry) for each in (values_of(given), key_of(given))
         )
         table = replace(given, schema=schema, key_schema=key_schema)
         text, key_text = (each.text if each is not None else "" for each in (schema, key_schema))
-        pinned += len(text) + len(key_text)
-        if pinned > PINNED_LENGTH_MAX:
+        length += len(text) + len(key_text)
+        if length > PINNED_LENGTH_MAX:
             raise SourceUnusable(f"table {given.name}: the schemas are longer than {PINNED_LENGTH_MAX} characters")
         _check(table)
+        if table.added and pinned is not None:
+            check_records(table, KafkaClients(spec, read_secret), pinned)
         keyed = table.envelope != "none"
         keys = (tuple(range(len(key_columns(table)))),) if keyed else ()
         tables.append(SourceTable(table.name, columns_of(table), keys, not keyed, text, key_text))

@@ -4,27 +4,36 @@ table    entry           value
 orders   topic           kB2c...     the topic's id
 orders   offset/3        1200        the next record of partition 3
 orders   epoch/3         7           the epoch of the leader that wrote the record before it, where that is known
+orders   begin/3         700         the first record that the table read of partition 3, unless it passed over a gap
+orders   records         480/1200    the records that it read since `begin`, as of a sum of `offset` over all partitions
 orders   event_place/3   [...]       the places in databases' logs of its last change events (`by_key/debezium.py`)
 orders   joined          26392432    transactions that ended up to this position of the database's log are taken record
                                      by record, later ones are taken whole (`transactions/`)
 orders   history/3       1500        where partition 3 ended when the table joined
+orders.2 begun           orders      the table began with all records that another one had by then (`read_again.py`)
+
+A release that does not know `begin` moves the offsets, and leaves `records` as it is: then neither counts any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tidemark_replica.storage.staged_bindings import Entry
 
 _TOPIC, _OFFSET, _EPOCH, _EVENT_PLACE = "topic", "offset/", "epoch/", "event_place/"
 _HISTORY, _JOINED = "history/", "joined"
+_BEGIN, _RECORDS = "begin/", "records"
 
 
 @dataclass(frozen=True)
 class Position:
     """The next records of a table. `offsets`: by partition; a partition that is missing is not begun. `event_places`,
-    `epochs` and `history`: by partition, where there is one. `joined`: 0 where no transaction had ended."""
+    `epochs` and `history`: by partition, where there is one. `joined`: 0 where no transaction had ended. `begins`: the
+    first records that were read, by partition, and `records`: how many were read from there on; none where that is not
+    known, or records were passed over."""
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -32,6 +41,22 @@ class Position:
     epochs: Mapping[int, int] = field(default_factory=dict)
     history: Mapping[int, int] = field(default_factory=dict)
     joined: int = 0
+    begins: Mapping[int, int] = field(default_factory=dict)
+    records: int | None = None
+
+    @property
+    def knows_records(self) -> bool:
+        """Whether the records that the table read are all from `begins` to `offsets`, and are counted."""
+        return self.records is not None and self.begins.keys() == self.offsets.keys()
+
+    def moved(
+        self, offsets: Mapping[int, int], first: Mapping[int, int], records: int, **others: Mapping[int, Any]
+    ) -> Position:
+        """The position behind so many further records. `first`: where partitions begin that were not begun. `others`:
+        `event_places` and `epochs`."""
+        begins = {**self.begins, **{p: first[p] for p in offsets if p not in self.offsets}}
+        known = None if self.records is None else self.records + records
+        return replace(self, offsets=dict(offsets), begins=begins, records=known, **others)  # type: ignore[arg-type]
 
     def entries(self, table: str, before: Position | None) -> dict[Entry, str | None]:
         """The entries that a binding changes on the way from `before` to this position."""
@@ -45,26 +70,41 @@ class Position:
         values |= {f"{_EPOCH}{p}": str(epoch) for p, epoch in self.epochs.items()}
         values |= {f"{_HISTORY}{p}": str(offset) for p, offset in self.history.items()}
         values |= {_JOINED: str(self.joined)} if self.joined else {}
+        if self.knows_records:
+            values |= {f"{_BEGIN}{p}": str(offset) for p, offset in self.begins.items()}
+            values |= {_RECORDS: f"{self.records}/{sum(self.offsets.values())}"}
         return values | {f"{_EVENT_PLACE}{p}": places for p, places in self.event_places.items()}
 
 
 def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
     """The positions of tables, by name."""
-    topics = {table: value for (table, entry), value in entries.items() if entry == _TOPIC}
-    joined = {table: int(value) for (table, entry), value in entries.items() if entry == _JOINED}
-    found: dict[tuple[str, str], dict[int, str]] = {}
+    of_table: dict[str, dict[str, str]] = {}
     for (table, entry), value in entries.items():
+        of_table.setdefault(table, {})[entry] = value
+    return {table: _position(values) for table, values in of_table.items() if _TOPIC in values}
+
+
+def _position(values: Mapping[str, str]) -> Position:
+    """The position with these entries."""
+    by_kind: dict[str, dict[int, str]] = {}
+    for entry, value in values.items():
         kind, slash, partition = entry.partition("/")
-        if table in topics and kind + slash in (_OFFSET, _EPOCH, _EVENT_PLACE, _HISTORY):
-            found.setdefault((table, kind + slash), {})[int(partition)] = value
-    return {
-        table: Position(
-            topic,
-            {partition: int(offset) for partition, offset in found.get((table, _OFFSET), {}).items()},
-            found.get((table, _EVENT_PLACE), {}),
-            {partition: int(epoch) for partition, epoch in found.get((table, _EPOCH), {}).items()},
-            {partition: int(offset) for partition, offset in found.get((table, _HISTORY), {}).items()},
-            joined.get(table, 0),
-        )
-        for table, topic in topics.items()
-    }
+        if slash and kind + slash in (_OFFSET, _EPOCH, _EVENT_PLACE, _HISTORY, _BEGIN):
+            by_kind.setdefault(kind + slash, {})[int(partition)] = value
+
+    def numbers(kind: str) -> dict[int, int]:
+        return {partition: int(value) for partition, value in by_kind.get(kind, {}).items()}
+
+    offsets = numbers(_OFFSET)
+    records, _, at = values.get(_RECORDS, "").partition("/")
+    begins, known = (numbers(_BEGIN), int(records)) if at == str(sum(offsets.values())) else ({}, None)
+    return Position(
+        values[_TOPIC],
+        offsets,
+        by_kind.get(_EVENT_PLACE, {}),
+        numbers(_EPOCH),
+        numbers(_HISTORY),
+        int(values.get(_JOINED, "0")),
+        begins,
+        known,
+    )

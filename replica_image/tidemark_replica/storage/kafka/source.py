@@ -24,14 +24,16 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
-from tidemark_protocol.plan.successors import dead_letters
+from tidemark_protocol.plan.successors import dead_letters, number
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import KafkaClients, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
 from tidemark_replica.storage.kafka.gaps import Gaps
 from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
+from tidemark_replica.storage.kafka.read_again import FOR_GOOD
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
+from tidemark_replica.storage.kafka.successors import Successors, read_together
 from tidemark_replica.storage.kafka.topics import Topics, answer
 from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.log import TransactionsUnreadable
@@ -39,7 +41,7 @@ from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import RUNS_MAX
 from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
-from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
+from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings
 from tidemark_replica.storage.table_reports import SnapshotProgress
 
 LOOK_SECONDS = 10.0
@@ -51,6 +53,8 @@ AHEAD_BYTES = 256 << 20
 """Records that wait for their transactions, of all tables; more are dropped and read again."""
 PAUSE_SECONDS_MAX = 30.0
 """The time that a table waits for the registry at most, before it is tried again."""
+RECHECK_SECONDS = 30.0
+"""The pause between two looks at stopped tables, while another table reads records again."""
 _STOPPED = "stopped"
 """The entry of a table that has stopped: `Reason: text`."""
 _GAPS = "gaps"
@@ -82,7 +86,9 @@ class KafkaIngestion(Source):
         self._spec, self._connection = spec, KafkaClients(spec, read_secret)
         registry = registry_of(spec, read_secret)
         prefix = prefix_of(spec.transactions) if spec.transactions else ""
-        self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in spec.tables}
+        in_order = sorted(spec.tables, key=lambda table: number(table.name))
+        self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in in_order}
+        self._successors = Successors(self._tables)
         together = {name: topic for name, topic in self._tables.items() if topic.follows_transactions}
         self._cuts = TransactionCuts(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
         self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
@@ -102,18 +108,19 @@ class KafkaIngestion(Source):
         self._settings: dict[str, str] = {}
         self._admin: AdminClient | None = None
         self._looking: dict[str, Future[Any]] = {}
-        self._look_at = self._show_at = 0.0
+        self._look_at = self._show_at = self._recheck_at = 0.0
         self._time = Time(0)
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)
         self._take_positions()
-        self._recheck = set(self._stopped)
+        self._recheck, self._recheck_at = set(self._stopped), monotonic() + RECHECK_SECONDS
         by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
         bound_as = {name: ingested.bound_as or name for name, (ingested, _) in by_name.items()}
         self._cuts.resume(self._bindings.positions, bound_as)
         for name, topic in self._tables.items():
             topic.set_destinations(by_name[name], by_name.get(dead_letters(name)))
+        self._successors.resume(self._bound, shards)
 
     def discover(self, time: Time) -> pa.Table:
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
@@ -124,9 +131,14 @@ class KafkaIngestion(Source):
         try:
             topics = self._look()
             readable = self._read_log(topics)
+            self._read_again(time, topics, changes)
+            together = self._successors.in_step(self._stopped)
+            led = {name for names in together.values() for name in names}
             for name, topic in self._tables.items():
+                if name in led or name in self._successors.again or self._successors.waits(name):
+                    continue
                 if readable or not topic.follows_transactions:
-                    self._advance(name, time, topics, reads, changes)
+                    self._advance(name, time, topics, reads, changes, together.get(name, ()))
             if readable:
                 self._advance_together(time, topics, reads, changes)
             self._verify(topics, reads, changes)
@@ -141,14 +153,17 @@ class KafkaIngestion(Source):
             changes |= progress.position.entries(name, self._bound.get(name))
             staged[name] = [progress.rows] if progress.rows is not None else []
             staged[dead_letters(name)] = [progress.letters] if progress.letters is not None else []
-        return self._bindings.binding(changes, staged)
+        begun, files = self._successors.beginning()
+        return self._bindings.binding(changes | begun, staged | files)
 
     def confirm(self, binding: pa.Table) -> None:
         self._bindings.confirm(binding)
         self._cuts.confirm(self._bindings.positions)
         self._take_positions()
-        for topic in self._tables.values():
-            topic.bound(Time(self._time + 1))
+        self._successors.confirm(self._bound)
+        for name, topic in self._tables.items():
+            if name not in self._successors.again:
+                topic.bound(Time(self._time + 1))
 
     def activity(self) -> str:
         for name, topic in self._tables.items():
@@ -160,10 +175,17 @@ class KafkaIngestion(Source):
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
-        return staged_files(binding, tables)
+        return self._successors.stage(binding, time, tables)
+
+    def first_time(self, table: IngestedTable) -> Time | None:
+        return self._successors.first_time(table)
 
     def held(self) -> Collection[str]:
-        return [name for name in self._tables if name not in self._bound]
+        return {name for name in self._tables if name not in self._bound} | self._successors.held()
+
+    def retries(self) -> bool:
+        """Not while a table reads records again, which would begin anew: then `discover` looks at stopped ones."""
+        return bool(self._stopped) and self._successors.again.keys() <= self._stopped.keys()
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped
@@ -177,8 +199,12 @@ class KafkaIngestion(Source):
         reports = {}
         for name, topic in self._tables.items():
             bound = self._bound.get(name)
-            behind = topic.lag(bound)
-            percent = None if bound is None else self._snapshots.percent(name, sum(bound.offsets.values()), behind)
+            behind = self._tables[self._successors.reader(name)].lag(bound)
+            done = None if bound is None else sum(bound.offsets.values())
+            percent = None if done is None else self._snapshots.percent(name, done, behind)
+            if (again := self._successors.read_again(name)) is not None:
+                done, behind = again
+                percent = 100 * done // max(1, done + behind)
             reports[name] = TableReport(
                 name, behind=behind, unit="offsets", snapshot_percent=percent, malformed=topic.malformed
             )
@@ -201,6 +227,7 @@ class KafkaIngestion(Source):
 
     def close(self) -> None:
         self._disconnect({})
+        self._successors.close()
         for topic in self._tables.values():
             topic.end()
 
@@ -243,10 +270,41 @@ class KafkaIngestion(Source):
             topics.show(self._spec.group, self._least_offsets())
         return topics
 
+    def _read_again(self, time: Time, topics: Topics, changes: dict[Entry, str | None]) -> None:
+        """Reads a piece for each table that has not begun with the records of the one before it."""
+        if monotonic() >= self._recheck_at and not self.retries():
+            self._recheck, self._recheck_at = set(self._stopped), monotonic() + RECHECK_SECONDS
+        seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
+        for name in self._successors.again:
+            if name in self._undecoded and monotonic() < self._undecoded[name].until:
+                continue
+            if name in self._stopped:
+                if name not in self._recheck or self._reason(name) in FOR_GOOD:
+                    continue
+                self._recheck.discard(name)
+                changes[(name, _STOPPED)] = None
+            try:
+                self._successors.read_piece(name, time, size, seconds, topics)
+                self._undecoded.pop(name, None)
+            except RegistryAway as error:
+                self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))
+            except TableStopped as error:
+                self._successors.again[name].discard()
+                changes[(name, _STOPPED)] = f"{error.reason}: {error}"
+            except BrokersAway as error:
+                self._problems[name] = str(error)
+                self._tables[name].close()
+
     def _advance(
-        self, name: str, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
+        self,
+        name: str,
+        time: Time,
+        topics: Topics,
+        reads: dict[str, TopicProgress],
+        changes: dict[Entry, str | None],
+        others: Collection[str],
     ) -> None:
-        """Begins a table, reads on, or checks whether a stopped one can go on."""
+        """Begins a table, reads on, or checks whether a stopped one can go on. `others`: take what it reads."""
         topic, bound = self._tables[name], self._bound.get(name)
         stopped = name in self._stopped
         if (stopped and name not in self._recheck) or (
@@ -271,7 +329,13 @@ class KafkaIngestion(Source):
                     watermark, more = self._cuts.log.watermark, self._cuts.needs(name)
                     topic.read_ahead(bound, self._memory, self._runs, size, seconds, watermark, more)
                 else:
-                    reads[name] = topic.read(bound, time, size, seconds)
+                    at = {other: (self._tables[other], self._bound[other]) for other in others}
+                    reads[name], taken = read_together(topic, bound, at, time, size, seconds)
+                    for other, found in taken.items():
+                        if isinstance(found, TableStopped):
+                            self._stop(other, found, topics, reads, changes)
+                        else:
+                            reads[other] = found
                 self._undecoded.pop(name, None)
         except RegistryAway as error:
             self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))

@@ -9,6 +9,8 @@ OtherOrigin      an event is of another table than its topic's name says, of ano
                  no transaction any more (with `transactions` alone)
 SequenceMissing  an event does not say where it is in the database's log (with `transactions` alone)
 TooManyErrors    a table by key would have more errors of malformed records than it may keep
+RecordsGone      a table with further columns cannot read the records of the table before it again (`read_again.py`)
+RowsDiffer       it has read them again, and has other rows than that table
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ TRUNCATED = "Truncated"
 TOO_MANY_ERRORS = "TooManyErrors"
 OTHER_ORIGIN = "OtherOrigin"
 SEQUENCE_MISSING = "SequenceMissing"
+RECORDS_GONE = "RecordsGone"
+ROWS_DIFFER = "RowsDiffer"
 GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""
 

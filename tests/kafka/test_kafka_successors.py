@@ -1,0 +1,309 @@
+"""A table of a topic and its successor, which has further columns: both have the same records at each time, or the
+successor says why it does not begin."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.test_kafka_crashes import KEY, LOOP
+from tests.kafka.topics import (
+    COLUMNS,
+    PLACE,
+    Run,
+    add_partitions,
+    consumed,
+    delete_records,
+    delete_topic,
+    new_topic,
+    no_secret,
+    produce,
+    producer,
+    spec_of,
+    upper,
+)
+from tests.storage.ingestion_samples import description, errors, oks
+from tests.waiting import until
+from tidemark_persist import open_shard
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka import source as kafka_source
+from tidemark_replica.storage.kafka.connection import KafkaClients
+from tidemark_replica.storage.kafka.inspect import tables_of
+from tidemark_replica.storage.kafka.positions import Position, positions
+from tidemark_replica.storage.kafka.records_left import check_records
+
+pytestmark = [pytest.mark.kafka, pytest.mark.broad]
+VIP = Column("vip", STRING)
+
+
+def table(topic: str, **options: Any) -> KafkaTable:
+    return replace(KafkaTable("t", topic, "json", COLUMNS), **options)
+
+
+def keyed(topic: str, **options: Any) -> KafkaTable:
+    return table(topic, envelope="upsert", key_format="text", key_columns=KEY, **options)
+
+
+def grown(spec: KafkaSource, column: Column = VIP, number: int = 2) -> KafkaSource:
+    """With a successor of the last table."""
+    last = spec.tables[-1]
+    added = (*last.added, column.name)
+    following = replace(last, name=f"t.{number}", columns=(*last.columns, column), added=added)
+    return replace(spec, tables=(*spec.tables, following))
+
+
+def ingested(root: Path, spec: KafkaSource) -> None:
+    with Run(root, spec) as run:
+        run.catch_up()
+
+
+def refused(root: Path, spec: KafkaSource) -> str:
+    """Why the edit is refused; empty where it is not."""
+    pinned = description(root, spec, tables_of(spec, no_secret))
+    try:
+        check_records(grown(spec).tables[-1], KafkaClients(spec, no_secret), pinned)
+    except SourceUnusable as error:
+        return str(error)
+    return ""
+
+
+def stopped(kafka: Broker, root: Path, spec: KafkaSource) -> str:
+    """Why the successor stops. The first table goes on."""
+    with Run(root, spec) as run:
+        run.until(run.source.stopped)
+        assert run.source.stopped().keys() == {"t.2"}
+        produce(kafka, spec.tables[0].topic, {"id": 100}, key=b"x")
+        run.until(lambda: run.is_at_end(spec.tables[0]))
+        why: str = run.source.stopped()["t.2"]
+    with Run(root, spec) as run:
+        run.tick(3)
+        assert run.source.stopped() == {"t.2": why}
+        assert (upper(root, "t.2"), upper(root, "t")) == (0, run.at + 1)
+    return why
+
+
+@pytest.fixture(autouse=True)
+def topics_are_looked_at_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_source, "LOOK_SECONDS", 0.0)
+
+
+def test_records_of_before_have_what_the_topic_says(kafka: Broker, tmp_path: Path) -> None:
+    """The successor has a field that the first table did not take. Later records are in both at one time, and no time
+    shows the successor without the earlier ones. The first table goes, and the successor goes on."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1, "vip": "yes"}, {"id": 2, "name": "b"}, b"{bad", None)
+    spec = spec_of(kafka, table(topic, on_bad_record="deadLetter", metadata=PLACE))
+    ingested(tmp_path, spec)
+    both = grown(spec)
+    with Run(tmp_path, both) as run:
+        assert upper(tmp_path, "t.2") == upper(tmp_path, "t_dead_letter.2") == 0
+        assert "t.2" in run.source.held()
+        run.tick()
+        begun = run.at
+        assert upper(tmp_path, "t.2") == upper(tmp_path, "t_dead_letter.2") == upper(tmp_path, "t") == begun + 1
+        assert open_shard(f"{tmp_path}/t.2").state().since == begun
+        rows = [(1, None, "yes", 0, 0), (2, "b", None, 0, 1), (None, None, None, 0, 3)]
+        assert oks(tmp_path, "t.2") == sorted(rows, key=repr)
+        assert oks(tmp_path, "t_dead_letter.2") == oks(tmp_path, "t_dead_letter")
+        for number in (5, 6):
+            produce(kafka, topic, {"id": number, "vip": "?"})
+            run.catch_up()
+            assert [row[0] for row in oks(tmp_path, "t")] == [row[0] for row in oks(tmp_path, "t.2")]
+            assert run.source._tables["t.2"]._reader is None, "one read feeds both"
+            assert {name: report.behind for name, report in run.source.progress().items()} == {"t": 0, "t.2": 0}
+    alone = replace(both, tables=both.tables[1:])
+    produce(kafka, topic, {"id": 7, "vip": "no"})
+    ingested(tmp_path, alone)
+    assert (7, None, "no", 0, 6) in oks(tmp_path, "t.2")
+
+
+def test_a_start_that_is_not_the_first_record(kafka: Broker, tmp_path: Path) -> None:
+    """The successor begins where the first table began, not where its `start` leads now."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1})
+    spec = spec_of(kafka, table(topic, start="latest"))
+    ingested(tmp_path, spec)
+    produce(kafka, topic, {"id": 2, "vip": "yes"})
+    ingested(tmp_path, spec)
+    ingested(tmp_path, grown(spec))
+    assert oks(tmp_path, "t.2") == [(2, None, "yes")]
+
+
+def test_two_edits_one_after_the_other(kafka: Broker, tmp_path: Path) -> None:
+    """A second successor comes before the first one has begun, and begins beside it, in pieces."""
+    topic = new_topic(kafka, 2)
+    for i in range(40):
+        produce(kafka, topic, {"id": i, "vip": "v", "more": "m"}, partition=i % 2)
+    spec = spec_of(kafka, table(topic), max_bytes_per_tick=200)
+    ingested(tmp_path, spec)
+    twice = grown(spec)
+    with Run(tmp_path, twice) as run:
+        run.tick()
+        assert (upper(tmp_path, "t.2"), run.source.progress()["t.2"].snapshot_percent) < (1, 100)
+    twice = grown(twice, Column("more", STRING), 3)
+    add_partitions(kafka, topic, 3)
+    produce(kafka, topic, {"id": 40, "vip": "v", "more": "m"}, partition=2)
+    ingested(tmp_path, twice)
+    assert oks(tmp_path, "t.2") == sorted([(i, None, "v") for i in range(41)], key=repr)
+    assert oks(tmp_path, "t.3") == sorted([(i, None, "v", "m") for i in range(41)], key=repr)
+
+
+def test_records_that_retention_took_are_missing_for_good(kafka: Broker, tmp_path: Path) -> None:
+    """The edit is refused; where the records go after it, the successor says so."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, *({"id": i, "vip": "v"} for i in range(5)))
+    spec = spec_of(kafka, table(topic))
+    ingested(tmp_path, spec)
+    assert refused(tmp_path, spec) == ""
+    delete_records(kafka, topic, 0, 2)
+    assert "partition 0 of topic" in refused(tmp_path, spec)
+    assert "begins at offset 2, and the table at 0" in refused(tmp_path, spec)
+    assert stopped(kafka, tmp_path, grown(spec)).startswith(
+        "RecordsGone: table t cannot begin with its further columns"
+    )
+
+
+def test_retention_overtakes_while_records_are_read_again(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    produce(kafka, topic, *({"id": i, "name": "x" * 50} for i in range(40)))
+    spec = spec_of(kafka, table(topic), max_bytes_per_tick=200)
+    ingested(tmp_path, spec)
+    with Run(tmp_path, grown(spec)) as run:
+        run.tick(3)
+        assert 0 < run.source._successors.again["t.2"].missing(run.source._bound["t"]) < 40
+        run.source._tables["t.2"].close()  # it forgets what it fetched ahead
+        delete_records(kafka, topic, 0, 39)
+        run.until(run.source.stopped)
+        assert run.source.stopped()["t.2"].startswith("RecordsGone: ")
+        assert list((tmp_path / "t.2").glob("*.parquet")) == []
+
+
+def test_another_topic_of_the_name_has_other_records(kafka: Broker, tmp_path: Path) -> None:
+    """Also where it has as many, and the first table has gone on with it."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1}, {"id": 2})
+    spec = spec_of(kafka, table(topic, on_gap="skip"))
+    ingested(tmp_path, spec)
+    delete_topic(kafka, topic)
+    until(lambda: topic not in kafka.admin().list_topics(timeout=10).topics)
+    new_topic(kafka, name=topic)
+    produce(kafka, topic, {"id": 3}, {"id": 4})
+    assert "was created anew" in refused(tmp_path, spec)
+    with Run(tmp_path, spec) as run:
+        run.until(lambda: oks(tmp_path, "t") == [(n, None) for n in (1, 2, 3, 4)])
+    assert "it passed over a gap" in refused(tmp_path, spec)
+    assert "it passed over a gap" in stopped(kafka, tmp_path, grown(spec))
+
+
+def test_compaction_leaves_records_out(kafka: Broker, tmp_path: Path) -> None:
+    """They are counted, whatever the policy of the topic is by now."""
+    config = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.001"}
+    topic = new_topic(kafka, **config)
+    produce(kafka, topic, {"id": 1}, {"id": 2}, {"id": 3}, key=b"k")
+    spec = spec_of(kafka, table(topic))
+    ingested(tmp_path, spec)
+    assert "is compacted (cleanup.policy: compact)" in refused(tmp_path, spec)
+    at = [99]
+
+    def compacted() -> bool:
+        at[0] += 1
+        produce(kafka, topic, {"id": at[0]}, key=b"k")  # a segment that is written to is not compacted
+        return all(json.loads(record.value())["id"] > 3 for record in consumed(kafka, topic, 1))
+
+    until(compacted)
+    ingested(tmp_path, spec)
+    why = stopped(kafka, tmp_path, grown(spec))
+    assert why.startswith("RecordsGone: ")
+    assert "of them are left in topic" in why
+
+
+@pytest.mark.parametrize("form", [table, keyed])
+def test_a_value_does_not_fit_its_new_column(kafka: Broker, tmp_path: Path, form: Any) -> None:
+    """Its record is an error of the successor. Rows by key would be others than those of the first table: it does not
+    begin."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1, "vip": "7"}, key=b"a")
+    produce(kafka, topic, {"id": 2, "vip": 7}, key=b"b")
+    spec = spec_of(kafka, form(topic))
+    ingested(tmp_path, spec)
+    following = grown(spec, Column("vip", BIGINT))
+    if form is keyed:
+        assert stopped(kafka, tmp_path, following).startswith(
+            "RowsDiffer: table t cannot begin with its further columns"
+        )
+        return
+    ingested(tmp_path, following)
+    assert (oks(tmp_path, "t.2"), len(errors(tmp_path, "t.2"))) == ([(2, None, 7)], 1)
+    assert errors(tmp_path, "t") == {}
+
+
+def test_a_table_of_an_earlier_release_counted_nothing() -> None:
+    """It moves offsets, and knows no entries of records: they do not count any more."""
+    at = Position("id", {0: 7, 1: 2}, begins={0: 5, 1: 0}, records=4)
+    entries = at.entries("t", None)
+    assert positions({key: value for key, value in entries.items() if value is not None}) == {"t": at}
+    moved = {**entries, ("t", "offset/0"): "8"}
+    known = positions({key: value for key, value in moved.items() if value is not None})["t"]
+    assert (known.knows_records, known.offsets) == (False, {0: 8, 1: 2})
+    assert known.moved({0: 9, 1: 2}, {0: 8, 1: 2}, 1).knows_records is False
+    gone = {key[1]: value for key, value in known.entries("t", at).items() if value is None}
+    assert gone.keys() == {"begin/0", "begin/1", "records"}
+
+
+@pytest.mark.parametrize("kills", [pytest.param(4), pytest.param(30, marks=pytest.mark.slow)])
+def test_sigkill_while_records_are_read_again(kafka: Broker, tmp_path: Path, kills: int) -> None:
+    moments, topic = random.Random(kills), new_topic(kafka, 3)
+    writer, written = producer(kafka), [0]
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            written[0] += 1
+            value = {"id": written[0], "vip": f"v{written[0]}", "more": "m"}
+            writer.produce(topic, json.dumps(value), f"{written[0] % 9}", written[0] % 9 % 3)
+        writer.flush()
+
+    write(200)
+    tables = (table(topic, metadata=PLACE), replace(keyed(topic, metadata=PLACE), name="k"))
+    spec = spec_of(kafka, *tables, max_bytes_per_tick=2_000)
+    ingested(tmp_path, spec)
+    second = tuple(replace(t, name=f"{t.name}.2", columns=(*t.columns, VIP), added=("vip",)) for t in tables)
+    spec = replace(spec, tables=(*tables, *second))
+    (tmp_path / "spec").write_bytes(codec.encode(spec))
+    for _ in range(kills):
+        process = subprocess.Popen(
+            [sys.executable, "-c", LOOP, str(tmp_path), str(tmp_path / "spec")],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout is not None
+        for _ in range(moments.randrange(2, 12)):
+            assert process.stdout.readline().startswith(b"all before")
+            write(moments.randrange(1, 5))
+        time.sleep(moments.uniform(0.0, 0.1))  # not a wait for anything: the moment of death
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with Run(tmp_path, spec, term=2) as run:
+        run.catch_up()
+    records = consumed(kafka, topic, 3)
+    assert len(records) == written[0]
+    values = [(json.loads(r.value()), r) for r in records]
+    rows = [(v["id"], None, v["vip"], r.partition(), r.offset()) for v, r in values]
+    assert oks(tmp_path, "t.2") == sorted(rows, key=repr)
+    newest = {
+        r.key().decode(): (r.key().decode(), v["id"], None, v["vip"], r.partition(), r.offset()) for v, r in values
+    }
+    assert oks(tmp_path, "k.2") == sorted(newest.values(), key=repr)

@@ -1,0 +1,88 @@
+"""Columns that are added to tables of Kafka: a successor has them, or the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.protocol.samples import INGESTION
+from tests.resources.test_table_edit import ingested, names_of
+from tidemark_operator.planning.table_edit import COLUMNS_NOT_ADDED, TableEdit, removable, table_edit
+from tidemark_protocol.plan.ingestion import IngestionDescription
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
+from tidemark_protocol.plan.successors import dead_letters
+from tidemark_protocol.types import BIGINT, STRING, Column
+
+FIRST = (Column("n", BIGINT), Column("s", STRING))
+MORE = (Column("m", BIGINT), *FIRST)
+SPEC = KafkaTable("t", "shop.t", "json", FIRST)
+SECOND = replace(SPEC, name="t.2", columns=MORE, added=("m",))
+
+
+def source(*tables: KafkaTable, transactions: str = "") -> KafkaSource:
+    return KafkaSource(("k:1",), tables, transactions=transactions)
+
+
+def stored(*tables: KafkaTable, removed: tuple[str, ...] = ()) -> IngestionDescription:
+    names = [name for t in tables for name in (t.name, dead_letters(t.name))[: 1 + (t.on_bad_record != "error")]]
+    return replace(INGESTION, source=source(*tables), tables=tuple(map(ingested, names)), removed=removed)
+
+
+def test_columns_are_added_to_a_table_of_json() -> None:
+    """A successor has them, and knows which they are. The order is no edit."""
+    for same in (SPEC, replace(SPEC, columns=FIRST[::-1])):
+        assert table_edit(stored(SPEC), source(same)).is_empty
+    wanted = source(replace(SPEC, columns=MORE))
+    assert table_edit(stored(SPEC), wanted) == TableEdit(added=source(SECOND))
+    edit = table_edit(stored(SPEC, SECOND), wanted)
+    assert (edit.added, names_of(edit), edit.refused) == (None, ["t"], "")
+    assert table_edit(stored(SECOND, removed=("t",)), wanted).is_empty
+    last = (*MORE, Column("l", BIGINT))
+    edit = table_edit(stored(SPEC, SECOND), source(replace(SPEC, columns=last)))
+    assert edit.added == source(replace(SECOND, name="t.3", columns=last, added=("m", "l")))
+
+
+def test_the_schema_of_its_keys_is_the_one_that_was_found() -> None:
+    """A registry may have a newer one by now, with which keys would be others."""
+    key = KafkaSchema(subject="t-key")
+    spec = replace(SPEC, envelope="upsert", key_format="avro", key_schema=key)
+    found = replace(key, text='"long"')
+    edit = table_edit(stored(replace(spec, key_schema=found)), source(replace(spec, columns=MORE)))
+    second = replace(spec, name="t.2", columns=MORE, added=("m",), key_schema=found)
+    assert edit == TableEdit(added=source(second))
+    assert table_edit(stored(second, removed=("t",)), source(replace(spec, columns=MORE))).is_empty
+
+
+def test_an_edit_of_how_it_goes_on_is_one_of_all_tables_of_the_name() -> None:
+    skips = replace(SPEC, columns=MORE, on_gap="skip")
+    edit = table_edit(stored(SPEC), source(skips))
+    assert edit.added == source(replace(SECOND, on_gap="skip"))
+    assert edit.changed == (replace(SPEC, on_gap="skip"),)
+    edit = table_edit(stored(SPEC, SECOND), source(skips))
+    assert (edit.added, edit.changed) == (None, tuple(replace(each, on_gap="skip") for each in (SPEC, SECOND)))
+
+
+def test_other_edits_of_columns_are_refused_by_name() -> None:
+    for columns, why in (
+        ((FIRST[0],), "column s is another one, or gone"),
+        ((replace(FIRST[0], type=STRING), FIRST[1]), "column n is another one, or gone"),
+        ((*FIRST, Column("m", BIGINT, nullable=False)), "column m is new and not nullable"),
+    ):
+        edit = table_edit(stored(SPEC), source(replace(SPEC, columns=columns)))
+        assert (edit.added, edit.reason, why in edit.refused) == (None, COLUMNS_NOT_ADDED, True)
+    other = replace(SPEC, columns=MORE, topic="other")
+    assert "table t was removed" in table_edit(stored(SPEC), source(other)).refused
+    events = replace(SPEC, envelope="debezium", key_format="json", key_columns=(Column("id", BIGINT),))
+    edit = table_edit(stored(events), source(replace(events, columns=MORE), transactions="shop.transaction"))
+    assert (edit.added, edit.reason, "with transactions" in edit.refused) == (None, COLUMNS_NOT_ADDED, True)
+    assert table_edit(stored(events), source(events, transactions="shop.transaction")).is_empty
+
+
+def test_the_first_table_stays_until_the_next_one_has_begun() -> None:
+    spec = replace(SPEC, on_bad_record="deadLetter")
+    both = stored(spec, replace(SECOND, on_bad_record="deadLetter"))
+    first = both.tables[:2]
+    assert removable(both, first, (), lambda _: False) == ()
+    assert removable(both, first, (), lambda table: table.table.name == "t.2") == ()
+    assert removable(both, first, (), lambda _: True) == first
+    assert removable(both, first, ("t",), lambda _: True) == ()
+    assert removable(both, both.tables, (), lambda _: False) == both.tables
