@@ -307,3 +307,21 @@ def test_sigkill_while_records_are_read_again(kafka: Broker, tmp_path: Path, kil
         r.key().decode(): (r.key().decode(), v["id"], None, v["vip"], r.partition(), r.offset()) for v, r in values
     }
     assert oks(tmp_path, "k.2") == sorted(newest.values(), key=repr)
+
+
+def test_both_go_on_behind_a_gap_together(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1, "vip": "a"})
+    spec = spec_of(kafka, table(topic, on_gap="skip"))
+    ingested(tmp_path, spec)
+    ingested(tmp_path, grown(spec))
+    produce(kafka, topic, *({"id": i, "vip": "b"} for i in range(2, 6)))
+    delete_records(kafka, topic, 0, 4)
+    with Run(tmp_path, grown(spec)) as run:
+        run.tick()
+        while run.source._bound["t"].offsets != {0: 5}:
+            run.tick()
+            assert run.source._bound["t"].offsets == run.source._bound["t.2"].offsets
+        assert run.source.counters() == {"gaps/t": 1, "gaps/t.2": 1}
+        assert run.source._successors.in_step(()) == {"t": ["t.2"]}
+    assert (oks(tmp_path, "t"), oks(tmp_path, "t.2")) == ([(1, None), (5, None)], [(1, None, "a"), (5, None, "b")])

@@ -425,6 +425,8 @@ class KafkaIngestion(Source):
         found = topics.describe({self._tables[name].table.topic for name in moved})
         for name, progress in moved.items():
             topic = self._tables[name]
+            if reads.get(name) is not progress:
+                continue  # it passed over a gap, with another one
             try:
                 topic.check(progress.position, found[topic.table.topic], topics)
             except TableStopped as error:
@@ -446,11 +448,10 @@ class KafkaIngestion(Source):
         self._undecoded.pop(name, None)
         try:
             if bound is not None and topic.skips(error):
-                reads[name] = TopicProgress(topic.skipped(bound, topics, self._cuts.joined))
-                changes[(name, _STOPPED)] = None
-                before = self._gaps.get(name, Gaps())
-                changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
-                self._recheck.discard(name)
+                position = topic.skipped(bound, topics, self._cuts.joined)
+                for each in (name, *self._successors.in_step(self._stopped).get(name, ())):
+                    if self._tables[each].skips(error):
+                        self._skip(each, error, position, reads, changes)
                 return
         except TableStopped as other:
             error = other
@@ -464,6 +465,23 @@ class KafkaIngestion(Source):
         if self._reason(name) != error.reason and not stays:
             self._stopped[name] = f"{error.reason}: table {name}: {error}"
         changes[(name, _STOPPED)] = self._stopped[name]
+
+    def _skip(
+        self,
+        name: str,
+        error: TableStopped,
+        position: Position,
+        reads: dict[str, TopicProgress],
+        changes: dict[Entry, str | None],
+    ) -> None:
+        """Lets the table go on behind the gap, at the position."""
+        if name in reads:
+            self._tables[name].discard(reads[name])
+        reads[name] = TopicProgress(position)
+        changes[(name, _STOPPED)] = None
+        before = self._gaps.get(name, Gaps())
+        changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
+        self._recheck.discard(name)
 
     def _reason(self, name: str) -> str:
         """The reason why the table has stopped; empty where it has not."""

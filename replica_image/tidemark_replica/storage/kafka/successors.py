@@ -117,6 +117,7 @@ class Successors:
         self._bound = bound
         for name in self.begins:
             del self.again[name]
+            self._tables[name].close()  # its client is at the end of what was read again
         self.begins = {}
 
     def stage(
