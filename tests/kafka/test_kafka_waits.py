@@ -11,17 +11,17 @@ from tests.ports import free_port
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.source import KafkaIngestion
 from tidemark_replica.storage.kafka.stop import TOPIC_REPLACED
 from tidemark_replica.storage.kafka.topics import Topics
+from tidemark_replica.storage.kafka.waits import AnswerWait
 
 
 def test_a_wait_for_the_registry_grows_up_to_a_bound() -> None:
-    waits = [kafka_source._Wait.after(None, "away")]
+    waits = [AnswerWait.after(None, "away")]
     for _ in range(6):
-        waits.append(kafka_source._Wait.after(waits[-1], "away"))
+        waits.append(AnswerWait.after(waits[-1], "away"))
     assert [wait.seconds for wait in waits] == [2, 4, 8, 16, 30, 30, 30]
     assert all(first.until < second.until for first, second in pairwise(waits[:5]))
 

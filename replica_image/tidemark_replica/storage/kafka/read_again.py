@@ -11,12 +11,16 @@ A topic forgets, so it is proved that no record is missing: the table before it 
 first one on (`positions.py`), and records are only removed, never added before others. Rows by key have to be those
 of that table, too: of a key in two partitions the record that is read last counts.
 
+Compaction leaves the newest record of each key, which is all that envelope `upsert` needs. So there records may be
+missing, if the table goes on, at the first one's side, to where the topic ended after all was read again: the newest
+record before that place was not compacted while it was read, since no later one was there. Then the rows are compared.
+
 A process that dies before T3 leaves files that nothing names, and the next one begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -33,30 +37,39 @@ from tidemark_protocol.plan.successors import spec_name
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress, checked
 from tidemark_replica.storage.kafka.positions import Position
-from tidemark_replica.storage.kafka.stop import OFFSET_GONE, RECORDS_GONE, ROWS_DIFFER, TOPIC_REPLACED
-from tidemark_replica.storage.kafka.topics import Topics
+from tidemark_replica.storage.kafka.stop import (
+    OFFSET_GONE,
+    RECORDS_GONE,
+    ROWS_DIFFER,
+    TOO_MANY_ERRORS,
+    TOPIC_REPLACED,
+)
+from tidemark_replica.storage.kafka.topics import Topic, Topics
 
 RENEW_SECONDS = 3 * 3600.0
 """Older staged files are copied, so that they are young when they are bound."""
 SHARE_ROWS, SHARES_MAX = 1 << 19, 256
-FOR_GOOD = frozenset({RECORDS_GONE, ROWS_DIFFER})
+FOR_GOOD = frozenset({RECORDS_GONE, ROWS_DIFFER, TOO_MANY_ERRORS})
 """Reasons for which a table with further columns never begins."""
 
 
-class ReadAgain:
+class RepeatedRead:
     """The progress of one table with the records of the table before it. `position`: None before the first piece."""
 
     def __init__(self, topic: FollowedTopic) -> None:
         self._topic = topic
         self._pieces: list[TopicProgress] = []
+        self._ends: Mapping[int, int] | None = None
+        """Where the topic ended after all was read again, where records were missing then."""
         self.position: Position | None = None
 
     def read_piece(self, lead: Position, time: Time, size: int, seconds: float, topics: Topics) -> None:
         """Reads about `size` bytes of the records before `lead`, where the table before it is, for `seconds` at most.
         Raises TableStopped, BrokersAway, RegistryAway, StorageError; the pieces of before stay."""
         position = self._next(lead)
-        if position.offsets == lead.offsets:
-            return
+        if position.offsets == lead.offsets or any(o > lead.offsets[p] for p, o in position.offsets.items()):
+            return  # it is there, or another table was before this one until now
+        self._ends = None
         try:
             found = self._topic.read(position, time, size, seconds, cut=lead.offsets)
         except TableStopped as error:
@@ -72,22 +85,41 @@ class ReadAgain:
             if isinstance(error, TableStopped) and error.reason == TOPIC_REPLACED:
                 raise records_gone(self._topic.table, str(error)) from None
             raise
+        self.add(found)
+
+    def add(self, piece: TopicProgress) -> None:
+        """The piece is staged, up to its position."""
         self._topic.bound(Time(0))  # the shard has no rows yet, and the next piece follows on this one
-        self._pieces.append(found)
-        self.position = found.position
+        if piece.rows is not None or piece.letters is not None:
+            self._pieces.append(piece)
+        self.position = piece.position
         self._renew()
 
-    def begin(self, lead: Position) -> Position | None:
-        """The position at which the table begins; None where it has not read all records up to `lead`. Raises
-        TableStopped where they are not those that the table before it has read."""
+    @property
+    def follows(self) -> bool:
+        """Whether it takes the records that the table before it reads: it is where that one is, and does not begin
+        yet."""
+        return self._ends is not None
+
+    def begin(self, lead: Position, letters: Shard | None, topics: Topics) -> Position | None:
+        """The position at which the table begins; None where it has not read all records up to `lead`, or not enough of
+        them. `letters`: the dead letters of the table before it. Raises TableStopped where they are not those that it
+        has read, and compaction does not explain it; BrokersAway."""
         position = self.position
         if position is None or position.offsets != lead.offsets:
             return None
         if position.records != lead.records:
-            text = f"{lead.records} were read, and {position.records} of them are left in topic"
-            raise records_gone(self._topic.table, f"{text} {self._topic.table.topic}")
+            missing = f"{lead.records} were read, and {position.records} of them are left in the topic"
+            if self._topic.table.envelope != "upsert":
+                raise records_gone(self._topic.table, missing)
+            if self.staged()[1] or (letters is not None and rows_of(letters)):
+                raise records_gone(self._topic.table, f"{missing}, and some were dead letters")
+            if self._ends is None:
+                self._ends = topics.ends(Topic(self._topic.table.topic, lead.topic_id, tuple(lead.offsets)))
+            if any(lead.offsets[p] < end for p, end in self._ends.items()):
+                return None
         self._renew()
-        return replace(lead, event_places=position.event_places)
+        return replace(lead, event_places=position.event_places, records=position.records)
 
     def staged(self) -> tuple[list[StagedFile], list[StagedFile]]:
         """The files of all pieces: of the table, and of its dead letters."""
@@ -95,7 +127,7 @@ class ReadAgain:
         return rows, [piece.letters for piece in self._pieces if piece.letters is not None]
 
     def missing(self, lead: Position) -> int:
-        """How many offsets are still to be read."""
+        """The number of offsets that are still to be read."""
         position = self.position or Position("", lead.begins)
         return sum(lead.offsets.values()) - sum(position.offsets.get(p, b) for p, b in lead.begins.items())
 
@@ -103,7 +135,7 @@ class ReadAgain:
         """Deletes the staged files: no binding names them."""
         for piece in self._pieces:
             self._topic.remove(piece)
-        self._pieces, self.position = [], None
+        self._pieces, self.position, self._ends = [], None, None
         self._topic.restart()
 
     def _next(self, lead: Position) -> Position:
@@ -134,14 +166,13 @@ def check_rows(before: Shard, shard: Shard, keys: list[str], staged: list[Staged
     last complete time, errors included. Memory is that of a share of the keys. Raises StorageError."""
     schema = pa.schema([*before.schema, pa.field(ERROR, pa.string()), pa.field(DIFF, pa.int64())])
     upper = before.refresh().upper
-    rows = sum(max(0, part.rows) for part in before.snapshot_parts(upper - 1)) if upper else 0
-    shares = min(1 + (rows + sum(file.rows for file in staged)) // SHARE_ROWS, SHARES_MAX)
+    shares = min(1 + (rows_of(before) + sum(file.rows for file in staged)) // SHARE_ROWS, SHARES_MAX)
 
     def share_of(table: pa.Table) -> np.ndarray:
         return row_hash(table.select(keys)) % np.uint64(shares)
 
     with (
-        closing(divide(_there(before, upper, schema), schema, shares, share_of)) as old,
+        closing(divide(_rows_there(before, upper, schema), schema, shares, share_of)) as old,
         closing(divide(_staged(shard, staged, schema), schema, shares, share_of)) as new,
     ):
         for ours, theirs in zip(old, new, strict=True):
@@ -155,7 +186,13 @@ def check_rows(before: Shard, shard: Shard, keys: list[str], staged: list[Staged
                 )
 
 
-def _there(shard: Shard, upper: int, schema: pa.Schema) -> Iterator[pa.Table]:
+def rows_of(shard: Shard) -> int:
+    """The number of updates that the shard has, about."""
+    upper = shard.refresh().upper
+    return sum(abs(part.rows) for part in shard.snapshot_parts(upper - 1)) if upper else 0
+
+
+def _rows_there(shard: Shard, upper: int, schema: pa.Schema) -> Iterator[pa.Table]:
     with shard.lease():
         for part in shard.snapshot_parts(upper - 1) if upper else ():
             for batch in read_part(part, columns=schema.names):

@@ -37,7 +37,9 @@ def check_records(table: KafkaTable, clients: KafkaClients, pinned: IngestionDes
     why = why_unknown(lead)
     if why is None:
         admin = clients.admin(clients.settings())
-        why = _why_gone(table, lead, Topics(admin)) or _why_compacted(table, admin)
+        why = _why_gone(table, lead, Topics(admin))
+        if why is None and table.envelope != "upsert":
+            why = _why_compacted(table, admin)
     if why is not None:
         raise SourceUnusable(str(records_gone(table, why)))
 

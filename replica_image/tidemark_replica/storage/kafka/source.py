@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -39,7 +38,8 @@ from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.log import TransactionsUnreadable
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import RUNS_MAX
-from tidemark_replica.storage.schema_registry import PAUSE_SECONDS, RegistryAway
+from tidemark_replica.storage.kafka.waits import AnswerWait
+from tidemark_replica.storage.schema_registry import RegistryAway
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings
 from tidemark_replica.storage.table_reports import SnapshotProgress
@@ -51,30 +51,12 @@ READ_SECONDS = 2.0
 """The time that the tables read in a tick, all together."""
 AHEAD_BYTES = 256 << 20
 """Records that wait for their transactions, of all tables; more are dropped and read again."""
-PAUSE_SECONDS_MAX = 30.0
-"""The time that a table waits for the registry at most, before it is tried again."""
 RECHECK_SECONDS = 30.0
 """The pause between two looks at stopped tables, while another table reads records again."""
 _STOPPED = "stopped"
 """The entry of a table that has stopped: `Reason: text`."""
 _GAPS = "gaps"
 """The entry of the gaps that a table passed over."""
-
-
-@dataclass(frozen=True)
-class _Wait:
-    """A table that waits for the registry, or all for the topic of transactions: `until` when, `seconds` long, and
-    `why`."""
-
-    until: float
-    seconds: float
-    why: str
-
-    @staticmethod
-    def after(before: _Wait | None, why: str) -> _Wait:
-        """The next wait: each is twice as long as the one before, as each attempt opens a client anew."""
-        seconds = PAUSE_SECONDS if before is None else min(2 * before.seconds, PAUSE_SECONDS_MAX)
-        return _Wait(monotonic() + seconds, seconds, why)
 
 
 class KafkaIngestion(Source):
@@ -93,9 +75,9 @@ class KafkaIngestion(Source):
         self._cuts = TransactionCuts(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
         self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
         self._runs = RUNS_MAX // max(1, len(together))
-        self._undecoded: dict[str, _Wait] = {}
+        self._undecoded: dict[str, AnswerWait] = {}
         """Tables that wait for the registry."""
-        self._unread: _Wait | None = None
+        self._unread: AnswerWait | None = None
         """The topic of transactions waits: each attempt reads again what was read before."""
         self._bindings = StagedBindings()
         self._bound: dict[str, Position] = {}
@@ -120,7 +102,7 @@ class KafkaIngestion(Source):
         self._cuts.resume(self._bindings.positions, bound_as)
         for name, topic in self._tables.items():
             topic.set_destinations(by_name[name], by_name.get(dead_letters(name)))
-        self._successors.resume(self._bound, shards)
+        self._successors.resume(self._bound, self._stopped, shards)
 
     def discover(self, time: Time) -> pa.Table:
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
@@ -132,7 +114,7 @@ class KafkaIngestion(Source):
             topics = self._look()
             readable = self._read_log(topics)
             self._read_again(time, topics, changes)
-            together = self._successors.in_step(self._stopped)
+            together = self._successors.in_step()
             led = {name for names in together.values() for name in names}
             for name, topic in self._tables.items():
                 if name in led or name in self._successors.again or self._successors.waits(name):
@@ -148,6 +130,7 @@ class KafkaIngestion(Source):
             self._problems[""] = str(error)
             self._disconnect(reads)
             reads = {}
+        self._successors.keep_with(reads)
         staged: dict[str, list[StagedFile]] = {}
         for name, progress in reads.items():
             changes |= progress.position.entries(name, self._bound.get(name))
@@ -160,7 +143,7 @@ class KafkaIngestion(Source):
         self._bindings.confirm(binding)
         self._cuts.confirm(self._bindings.positions)
         self._take_positions()
-        self._successors.confirm(self._bound)
+        self._successors.confirm(self._bound, self._stopped)
         for name, topic in self._tables.items():
             if name not in self._successors.again:
                 topic.bound(Time(self._time + 1))
@@ -287,13 +270,16 @@ class KafkaIngestion(Source):
                 self._successors.read_piece(name, time, size, seconds, topics)
                 self._undecoded.pop(name, None)
             except RegistryAway as error:
-                self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))
+                self._undecoded[name] = AnswerWait.after(self._undecoded.get(name), str(error))
             except TableStopped as error:
-                self._successors.again[name].discard()
-                changes[(name, _STOPPED)] = f"{error.reason}: {error}"
+                self._stop_successor(name, error, changes)
             except BrokersAway as error:
                 self._problems[name] = str(error)
                 self._tables[name].close()
+
+    def _stop_successor(self, name: str, error: TableStopped, changes: dict[Entry, str | None]) -> None:
+        self._successors.again[name].discard()
+        changes[(name, _STOPPED)] = f"{error.reason}: {error}"
 
     def _advance(
         self,
@@ -329,16 +315,18 @@ class KafkaIngestion(Source):
                     watermark, more = self._cuts.log.watermark, self._cuts.needs(name)
                     topic.read_ahead(bound, self._memory, self._runs, size, seconds, watermark, more)
                 else:
-                    at = {other: (self._tables[other], self._bound[other]) for other in others}
+                    at = {other: (self._tables[other], self._successors.at(other)) for other in others}
                     reads[name], taken = read_together(topic, bound, at, time, size, seconds)
                     for other, found in taken.items():
-                        if isinstance(found, TableStopped):
+                        if isinstance(found, TableStopped) and other in self._successors.again:
+                            self._stop_successor(other, found, changes)
+                        elif isinstance(found, TableStopped):
                             self._stop(other, found, topics, reads, changes)
-                        else:
+                        elif not self._successors.take(other, found):
                             reads[other] = found
                 self._undecoded.pop(name, None)
         except RegistryAway as error:
-            self._undecoded[name] = _Wait.after(self._undecoded.get(name), str(error))
+            self._undecoded[name] = AnswerWait.after(self._undecoded.get(name), str(error))
         except TableStopped as error:
             self._stop(name, error, topics, reads, changes)
         except BrokersAway as error:
@@ -368,7 +356,7 @@ class KafkaIngestion(Source):
     def _unreadable(self, error: TransactionsUnreadable) -> None:
         self._cuts.restart()
         self._cuts.problem = str(error)
-        self._unread = _Wait.after(self._unread, str(error))
+        self._unread = AnswerWait.after(self._unread, str(error))
 
     def _advance_together(
         self, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
@@ -449,8 +437,8 @@ class KafkaIngestion(Source):
         try:
             if bound is not None and topic.skips(error):
                 position = topic.skipped(bound, topics, self._cuts.joined)
-                for each in (name, *self._successors.in_step(self._stopped).get(name, ())):
-                    if self._tables[each].skips(error):
+                for each in (name, *self._successors.in_step().get(name, ())):
+                    if self._tables[each].skips(error) and each not in self._successors.again:
                         self._skip(each, error, position, reads, changes)
                 return
         except TableStopped as other:

@@ -22,7 +22,7 @@ from tidemark_protocol.plan.successors import dead_letters, spec_name, without_d
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
 from tidemark_replica.storage.kafka.positions import Position
-from tidemark_replica.storage.kafka.read_again import ReadAgain, check_rows
+from tidemark_replica.storage.kafka.read_again import RepeatedRead, check_rows
 from tidemark_replica.storage.kafka.topics import Topics
 from tidemark_replica.storage.kafka.values.decoding import key_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
@@ -42,29 +42,38 @@ class Successors:
         self._first: dict[str, str] = {}
         for name in tables:
             self._first.setdefault(spec_name(name), name)
-        self.again: dict[str, ReadAgain] = {}
+        self.again: dict[str, RepeatedRead] = {}
         self.begins: dict[str, Position] = {}
+        self._taken: dict[str, TopicProgress] = {}
+        """The rows that tables that have not begun take of this tick's records."""
         self._bound: Mapping[str, Position] = {}
+        self._stopped: Collection[str] = ()
         self._uppers: Mapping[str, Shard] = {}
         self._first_times: dict[GlobalId, Time] = {}
 
-    def resume(self, bound: Mapping[str, Position], shards: SourceShards) -> None:
-        """Begins anew at these positions."""
-        self._bound, self.begins = bound, {}
+    def resume(self, bound: Mapping[str, Position], stopped: Collection[str], shards: SourceShards) -> None:
+        """Begins anew at these positions. `stopped`: the names of tables that are."""
+        self._stopped = stopped
+        self._bound, self.begins, self._taken = bound, {}, {}
         self._uppers = {ingested.table.name: shard for ingested, shard in shards.tables}
         later = (name for name in self._tables if name != self._first[spec_name(name)])
-        self.again = {name: ReadAgain(self._tables[name]) for name in later if name not in bound}
+        self.again = {name: RepeatedRead(self._tables[name]) for name in later if name not in bound}
 
     def lead(self, name: str) -> str | None:
-        """The table whose records one that has not begun reads again; None while there is none."""
-        return next((n for n in self._tables if n in self._bound and spec_name(n) == spec_name(name)), None)
+        """The table whose records one that has not begun reads again, a stopped one in the last place; None while there
+        is none."""
+        begun = [n for n in self._tables if n in self._bound and spec_name(n) == spec_name(name)]
+        return next((n for n in begun if n not in self._stopped), begun[0] if begun else None)
 
-    def in_step(self, stopped: Collection[str]) -> dict[str, list[str]]:
+    def in_step(self) -> dict[str, list[str]]:
         """By the table that reads, those that take the same records."""
         found: dict[str, list[str]] = {}
         readers: dict[tuple[object, ...], str] = {}
         for name in self._tables:
-            if (bound := self._bound.get(name)) is not None and name not in stopped:
+            bound = self._bound.get(name)
+            if name in self.again and self.again[name].follows and name not in self.begins:
+                bound = self.again[name].position
+            if bound is not None and name not in self._stopped:
                 place = (spec_name(name), bound.topic_id, tuple(sorted(bound.offsets.items())))
                 reader = readers.setdefault(place, name)
                 if reader != name:
@@ -73,10 +82,10 @@ class Successors:
 
     def reader(self, name: str) -> str:
         """The table that reads for this one, if both are at one place; else this one."""
-        return next((reader for reader, others in self.in_step(()).items() if name in others), name)
+        return next((reader for reader, others in self.in_step().items() if name in others), name)
 
     def read_again(self, name: str) -> tuple[int, int] | None:
-        """How many offsets a table has read again, and how many it lacks; None if it has begun."""
+        """The numbers of offsets that a table has read again, and that it lacks; None if it has begun."""
         lead = self.lead(name)
         if name not in self.again or lead is None:
             return None
@@ -86,18 +95,39 @@ class Successors:
 
     def read_piece(self, name: str, time: Time, size: int, seconds: float, topics: Topics) -> None:
         """Reads on for a table that has not begun; perhaps it begins with this tick's binding, in which the tables of
-        its name take no records. Raises as `ReadAgain.read_piece`."""
+        its name take no records. Raises as `RepeatedRead.read_piece`."""
         again, lead = self.again[name], self.lead(name)
         if lead is None:
             return
         again.read_piece(self._bound[lead], time, size, seconds, topics)
-        position = again.begin(self._bound[lead])
+        letters = self._uppers.get(dead_letters(lead))
+        position = again.begin(self._bound[lead], letters, topics)
         if position is not None:
             before, topic = self._tables[lead], self._tables[name]
             if topic.table.envelope != "none":
                 keys = [column.name for column in key_columns(before.table)]
                 check_rows(before.shard, topic.shard, keys, again.staged()[0], name)
             self.begins[name] = position
+
+    def at(self, name: str) -> Position:
+        """Where the table is, whether it has begun or not."""
+        position = self._bound.get(name) or self.again[name].position
+        assert position is not None
+        return position
+
+    def take(self, name: str, progress: TopicProgress) -> bool:
+        """Keeps what a table that has not begun takes of this tick's records; False where it has begun."""
+        if name not in self.again:
+            return False
+        self._taken[name] = progress
+        return True
+
+    def keep_with(self, reads: Mapping[str, TopicProgress]) -> None:
+        """Drops what was taken of records that the binding of this tick does not have."""
+        for name, progress in list(self._taken.items()):
+            read = reads.get(self.lead(name) or "")
+            if read is None or read.position.offsets != progress.position.offsets:
+                self._tables[name].discard(self._taken.pop(name))
 
     def waits(self, name: str) -> bool:
         """Whether the table takes no records in this tick, since another one begins where it is."""
@@ -112,9 +142,12 @@ class Successors:
             staged[name], staged[dead_letters(name)] = self.again[name].staged()
         return changes, staged
 
-    def confirm(self, bound: Mapping[str, Position]) -> None:
-        """The binding was minted; the tables are at these positions."""
-        self._bound = bound
+    def confirm(self, bound: Mapping[str, Position], stopped: Collection[str]) -> None:
+        """The binding was minted; the tables are at these positions. `stopped`: the names of those that are."""
+        self._bound, self._stopped = bound, stopped
+        for name, progress in self._taken.items():
+            self.again[name].add(progress)
+        self._taken = {}
         for name in self.begins:
             del self.again[name]
             self._tables[name].close()  # its client is at the end of what was read again
@@ -144,6 +177,8 @@ class Successors:
         for name, again in self.again.items():
             if name not in self.begins:  # else a binding that was not confirmed may name its files
                 again.discard()
+                if name in self._taken:
+                    self._tables[name].remove(self._taken[name])
 
     def _takes(self, table: IngestedTable, begins: Collection[str]) -> bool:
         name = self._owner(table.table.name)
@@ -163,8 +198,8 @@ def read_together(
     size: int,
     seconds: float,
 ) -> tuple[TopicProgress, dict[str, TopicProgress | TableStopped]]:
-    """What a table reads, and what others at its place take of that, or why one of them stops. Raises as
-    `FollowedTopic.read`; no file stays staged then."""
+    """The progress of a table that reads, and that of others at its place with the same records, or why one stops.
+    Raises as `FollowedTopic.read`; no file stays staged then."""
     records: list[list[Any]] | None = [] if others else None
     progress = reader.read(bound, time, size, seconds, kept=records)
     taken: dict[str, TopicProgress | TableStopped] = {}
