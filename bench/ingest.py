@@ -4,7 +4,8 @@
 
 `delta_feed_ratio`: from the binding to staged files, over Spark's reading of the same change data (its rows written to
 nowhere). `delta_files_ratio`: the same without the feed, over Spark's reading of the files that the MERGE touched.
-`kafka_...`: of topics (bench/parts/kafka_source.py), with a tenth of the rows.
+`kafka_...`: of topics (bench/parts/kafka_source.py), with a tenth of the rows; `avro_...`: of files
+(bench/parts/avro_files.py), with as many.
 `postgres_...`: of a PostgreSQL source (bench/parts/postgres_source.py), with a fifth of the rows.
 `freshness_...`, `fast_freshness_...`: of a view over a PostgreSQL source (bench/parts/freshness.py).
 Sides take turns; the numbers of updates are compared with what was merged before any time counts.
@@ -27,6 +28,7 @@ from pyspark.sql import SparkSession
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import Cost, cpu_mean, measured, wall_p50
 from bench.harness.context import bench_parser, context, load, progress, report
+from bench.parts.avro_files import figures as avro_figures
 from bench.parts.freshness import SECONDS
 from bench.parts.freshness import figures as freshness_figures
 from bench.parts.kafka_source import figures as kafka_figures
@@ -148,6 +150,7 @@ def main() -> None:
     try:
         figures = ratios(session, rows, feed=True) | ratios(session, rows, feed=False)
         figures |= kafka_figures(session, rows // 10)
+        figures |= avro_figures(session, rows // 10)
     finally:
         session.stop()
     figures |= postgres_figures(rows // 5, rows // 50)

@@ -55,7 +55,7 @@ def figures(session: SparkSession, records: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder) / "broker") as kafka:
         progress(f"{records} records in Kafka")
         root = Path(folder)
-        values = [_values(i) for i in range(records)]
+        values = [record_of(i) for i in range(records)]
         texts = [json.dumps(value).encode() for value in values]
         tables = {
             "json": KafkaTable("t", _topic(kafka, texts), "json", COLUMNS),
@@ -111,7 +111,8 @@ def _until(run: Run, records: int) -> Callable[[], None]:
     return work
 
 
-def _values(i: int) -> dict[str, Any]:
+def record_of(i: int) -> dict[str, Any]:
+    """A row of COLUMNS."""
     return {
         "id": i,
         "customer": f"customer-{i % 9973:06}",

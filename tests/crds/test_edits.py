@@ -211,7 +211,7 @@ def test_columns_are_added_to_a_written_table(kubectl: Kubectl) -> None:
         kubectl.replace(bent("DataSource", WRITTEN | {"table.tables": [{"name": "t", "columns": columns}]}))
 
 
-@pytest.mark.parametrize("format", ["json", "parquet", "csv"])
+@pytest.mark.parametrize("format", ["json", "parquet", "avro", "csv"])
 def test_columns_are_added_to_a_table_of_files(format: str, kubectl: Kubectl) -> None:
     """Anywhere, also to those that were inferred, of csv by its header; nothing else changes."""
     table = {"name": "t", "format": format, "path": "below", "primaryKey": ["id"]}
@@ -221,7 +221,7 @@ def test_columns_are_added_to_a_table_of_files(format: str, kubectl: Kubectl) ->
     for name in ("b", "c"):
         columns = [{"name": name, "type": "STRING"}, *columns]
         kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, "columns": columns}]}))
-    if format == "parquet":
+    if format in ("parquet", "avro"):
         for more in ({"evolve": "addColumns"}, {}):
             kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, **more}]}))
         kubectl.replace(bent("DataSource", before | {"files.tables": [{**table, "columns": columns}]}))
@@ -229,7 +229,7 @@ def test_columns_are_added_to_a_table_of_files(format: str, kubectl: Kubectl) ->
         if (
             field in ("format", "columns")
             or (format, field) == ("json", "options")
-            or (format == "parquet" and field in ("compression", "options"))
+            or (format in ("parquet", "avro") and field in ("compression", "options"))
         ):
             continue
         value = ["b"] if field == "primaryKey" else "other" if field == "path" else value

@@ -123,7 +123,7 @@ SOURCES = [
     (postgres(port=0), "port: .* greater than or equal to 1"),
     (postgres({"columns": []}), "columns: .* at least 1"),
     (files(format="parquet", evolve="all"), "evolve: Unsupported value"),
-    (files(format="json", evolve="addColumns"), "evolve is for parquet"),
+    (files(format="json", evolve="addColumns"), "evolve is for parquet and avro"),
     (
         files(format="parquet", evolve="addColumns", columns=[{"name": "a", "type": "INT"}]),
         "evolve is for tables whose columns are not named",
@@ -227,6 +227,8 @@ SOURCES = [
     (files(format="parquet", options={"dateFormat": "y"}), r"spec.files.tables\[0\]: .* options are for csv and json"),
     (files(compression="lzma"), r"spec.files.tables\[0\].compression: Unsupported value"),
     (files(format="parquet", compression="gzip"), r"spec.files.tables\[0\]: .* compression is for csv and json"),
+    (files(format="avro", options={"header": True}), r"spec.files.tables\[0\]: .* options are for csv and json"),
+    (files(format="avro", compression="gzip"), r"spec.files.tables\[0\]: .* compression is for csv and json"),
     (files(columns=[]), r"spec.files.tables\[0\].columns: "),
     (files(columns=[COLUMN, COLUMN]), r"spec.files.tables\[0\].columns\[1\]: Duplicate value"),
     (files(columns=[{"name": "__time", "type": "INT"}]), r"columns\[0\].name: .* must not begin with __"),

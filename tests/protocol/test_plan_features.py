@@ -138,7 +138,8 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(replace(database, tables=(replace(table, successor=True),))) == {"postgresSuccessors"}
     assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
     assert required_features(KafkaTable("a.2", "a", "json", (), added=("n",))) == {"kafkaSuccessors"}
-    assert "refresh" in SUPPORTED_FEATURES
+    assert required_features(FilesSource((FilesTable("a", "avro", "/in"),))) == {"filesAvro"}
+    assert {"refresh", "filesAvro"} <= set(SUPPORTED_FEATURES)
 
 
 def test_a_description_has_the_features_that_a_replica_knows() -> None:

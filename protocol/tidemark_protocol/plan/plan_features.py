@@ -37,7 +37,9 @@ FEATURES = {
     "KafkaSchema.config_map": "schemaConfigMaps",
 }
 """By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
-SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
+VALUE_FEATURES = {("FilesTable.format", "avro"): "filesAvro"}
+"""By `Class.field` and its value, where replicas that know the field do not know the value."""
+SUPPORTED_FEATURES = tuple(sorted({*FEATURES.values(), *VALUE_FEATURES.values()}))
 
 
 def required_features(value: Any) -> frozenset[str]:
@@ -52,20 +54,22 @@ def required_features(value: Any) -> frozenset[str]:
             cls: Any = type(each)
             own, fields = _members(cls)
             features |= own
-            for name, default, feature in fields:
+            for name, member, default, feature in fields:
                 held = getattr(each, name)
                 if held is not default and held != default:
                     features |= feature
+                    if isinstance(held, str) and (word := VALUE_FEATURES.get((member, held))):
+                        features.add(word)
                     todo.append(held)
     return frozenset(features)
 
 
 @functools.cache
-def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, Any, frozenset[str]], ...]]:
+def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, str, Any, frozenset[str]], ...]]:
     """The feature of a class, and those of its fields with their defaults."""
     name, members = entry_of(cls)
-    named = ((member.attribute, member.default, _feature_of(f"{name}.{member.wire_name}")) for member in members)
-    return _feature_of(name), tuple(named)
+    places = ((member.attribute, f"{name}.{member.wire_name}", member.default) for member in members)
+    return _feature_of(name), tuple((attribute, place, given, _feature_of(place)) for attribute, place, given in places)
 
 
 def _feature_of(member: str) -> frozenset[str]:

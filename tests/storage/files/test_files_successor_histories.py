@@ -20,7 +20,7 @@ from tests.s3_server import S3Server
 from tests.storage.dying_appends import die_around
 from tests.storage.files.bucket import BucketDirectory
 from tests.storage.files.directory import HEADER, Directory
-from tests.storage.files.test_files_successors import FIRST, csv, grown, lines, parquet, upper
+from tests.storage.files.test_files_successors import FIRST, WITH_SCHEMA, csv, grown, lines, upper
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_persist import open_shard
 from tidemark_protocol.messages.commands import RELEASE, REREAD
@@ -68,8 +68,8 @@ class History:
             {"a": number * EACH_FILE + n, **{c: f"{c}{n}" for c in columns if c != "a" and self.draw.random() < 0.7}}
             for n in range(self.draw.randint(1, 4))
         ]
-        if self.format == "parquet":
-            name, data = f"{number}.parquet", parquet(*records, columns=columns)
+        if self.format in WITH_SCHEMA:
+            name, data = f"{number}.{self.format}", WITH_SCHEMA[self.format](*records, columns=columns)
         else:
             text = lines(*records) if self.format == "json" else csv(*records, columns=columns)
             name, data = f"{number}.{self.format}", text.encode()
@@ -155,12 +155,12 @@ def options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def cases(*seeds: int) -> list[Any]:
-    kinds = [(place, format) for place in ("folder", "bucket") for format in ("json", "parquet", "csv")]
-    return [(*kinds[seed % 6], seed) for seed in seeds]
+    kinds = [(place, format) for place in ("folder", "bucket") for format in ("json", "parquet", "csv", "avro")]
+    return [(*kinds[seed % 8], seed) for seed in seeds]
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize(("place", "format", "seed"), cases(*range(6)))
+@pytest.mark.parametrize(("place", "format", "seed"), cases(*range(8)))
 def test_oracle_histories_of_files_and_columns(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, place: str, format: str, seed: int
 ) -> None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.avro.containers import container
 from tests.storage.files.directory import HEADER, Directory
 from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import ShardWriters, open_shard
@@ -64,6 +65,17 @@ def parquet(*rows: dict[str, Any], columns: Iterable[str] = ("a", "b", "vip")) -
         pa.Table.from_pylist(list(rows), pa.schema([(name, types.get(name, pa.string())) for name in columns])), sink
     )
     return sink.getvalue()
+
+
+def avro(*rows: dict[str, Any], columns: Iterable[str] = ("a", "b", "vip")) -> bytes:
+    types = {name: "long" if name == "a" else "string" for name in columns}
+    fields = [{"name": name, "type": ["null", type]} for name, type in types.items()]
+    values = [{name: row.get(name) for name in types} for row in rows]
+    return container({"type": "record", "name": "R", "fields": fields}, values, block_bytes=1)
+
+
+WITH_SCHEMA = {"parquet": parquet, "avro": avro}
+"""What makes files that name their columns."""
 
 
 def grown(d: Directory, *added: Column, first: bool = True) -> FilesTable:
@@ -116,21 +128,22 @@ def test_rows_of_before_have_what_their_files_say(directory: Callable[..., Direc
 
 
 @pytest.mark.broad
-def test_files_of_parquet_lack_the_column(directory: Callable[..., Directory]) -> None:
+@pytest.mark.parametrize("format", WITH_SCHEMA)
+def test_files_with_schemas_lack_the_column(directory: Callable[..., Directory], format: str) -> None:
     """Files of before the column lack it. The first table takes files that have the column, too."""
-    d = directory(format="parquet")
-    d.put("1.parquet", parquet({"a": 1, "b": "x"}, columns=("a", "b")))
+    d, made = directory(format=format), WITH_SCHEMA[format]
+    d.put("1", made({"a": 1, "b": "x"}, columns=("a", "b")))
     d.ticks()
     grown(d, Column("vip", STRING))
-    d.put("2.parquet", parquet({"a": 2, "b": "y", "vip": "yes"}))
-    d.put("3.parquet", parquet({"b": "y", "vip": "yes"}, columns=("b", "vip")))
-    d.put("4.parquet", parquet({"a": 4, "Vip": "?"}, columns=("a", "b", "Vip")))
+    d.put("2", made({"a": 2, "b": "y", "vip": "yes"}))
+    d.put("3", made({"b": "y", "vip": "yes"}, columns=("b", "vip")))
+    d.put("4", made({"a": 4, "Vip": "?"}, columns=("a", "b", "Vip")))
     d.ticks(4)
     assert rows(d) == [(1, "x", None), (2, "y", "yes")]
     assert rows(d, "t") == [(1, "x"), (2, "y"), (4, None)]
-    refused = {f'{{"code":"SCHEMA_MISMATCH","expression":"{n}.parquet"}}': 1 for n in (3, 4)}
+    refused = {f'{{"code":"SCHEMA_MISMATCH","expression":"{n}"}}': 1 for n in (3, 4)}
     assert errors(d.root, "t.2") == refused
-    assert errors(d.root, "t") == {'{"code":"SCHEMA_MISMATCH","expression":"3.parquet"}': 1}
+    assert errors(d.root, "t") == {'{"code":"SCHEMA_MISMATCH","expression":"3"}': 1}
 
 
 @pytest.mark.broad
@@ -162,10 +175,11 @@ def test_files_of_csv_have_columns_by_their_headers(directory: Callable[..., Dir
 
 
 @pytest.mark.broad
-def test_the_newest_file_of_parquet_says_which_columns_there_are(directory: Callable[..., Directory]) -> None:
+@pytest.mark.parametrize("format", WITH_SCHEMA)
+def test_the_newest_file_says_which_columns_there_are(directory: Callable[..., Directory], format: str) -> None:
     """For a table that is ingested; a new one has the columns of its first file. Without a file nothing is said."""
-    d = directory(format="parquet")
-    d.put("1.parquet", parquet({"a": 1}, columns=("a", "b")))
+    d, made = directory(format=format), WITH_SCHEMA[format]
+    d.put("1", made({"a": 1}, columns=("a", "b")))
     d.ticks()
     pinned = description(d.root, d.spec, tables_of(d.session, d.spec))
     asked = replace(d.spec, tables=(replace(d.spec.tables[0], columns=None),))
@@ -173,13 +187,13 @@ def test_the_newest_file_of_parquet_says_which_columns_there_are(directory: Call
     def found(of: IngestionDescription | None) -> list[list[str]]:
         return [[column.name for column in table.columns] for table in tables_of(d.session, asked, None, of)]
 
-    newest = d.put("0.parquet", parquet({"a": 2}, columns=("vip", "a", "b")))
+    newest = d.put("0", made({"a": 2}, columns=("vip", "a", "b")))
     os.utime(newest, ns=(0, newest.stat().st_mtime_ns + 10**9))
     assert (found(pinned), found(None)) == ([["vip", "a", "b"]], [["vip", "a", "b"]])
-    newest.rename(d.folder / "2.parquet")
+    newest.rename(d.folder / "2")
     assert (found(pinned), found(None)) == ([["vip", "a", "b"]], [["a", "b"]])
     for name in ("1", "2"):
-        (d.folder / f"{name}.parquet").unlink()
+        (d.folder / name).unlink()
     assert found(pinned) == []
 
 

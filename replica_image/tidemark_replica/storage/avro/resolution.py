@@ -100,7 +100,10 @@ class BodyDecoder:
     def __call__(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
         """The columns of the good bodies, and why the others are malformed, by position. The first `skip` bytes of
         each value are no part of the body."""
-        bodies = Bodies.of(values, skip)
+        return self.decode(Bodies.of(values, skip))
+
+    def decode(self, bodies: Bodies) -> tuple[list[pa.Array], dict[int, str]]:
+        """The same of bodies that stand in one buffer. Reads them to their ends."""
         columns = self._record.columns(bodies)
         bodies.finish()
         bad = {int(row): REASONS[int(bodies.why[row])] for row in bodies.why.nonzero()[0]}

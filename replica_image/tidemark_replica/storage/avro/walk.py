@@ -13,13 +13,13 @@ from tidemark_replica.storage.avro.schema import AvroType
 NOWHERE = -1
 Walk = Callable[[memoryview, int, int], int]
 """(bytes, position, end) -> the position after the value; NOWHERE where the value is malformed."""
-_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 def walk_of(type: AvroType) -> Walk:
     """The walk over values of the type."""
-    if type.kind in _SIZES or type.kind == "fixed":
-        return _fixed(_SIZES.get(type.kind, type.size))
+    if type.kind in SIZES or type.kind == "fixed":
+        return _fixed(SIZES.get(type.kind, type.size))
     if type.kind in ("int", "long", "enum"):
         return _past_number
     if type.kind in ("bytes", "string"):
@@ -84,16 +84,19 @@ def block_at(data: memoryview, at: int, end: int) -> tuple[int, int]:
     return abs(count), at
 
 
-def _list(element: Walk) -> Walk:
-    def walk(data: memoryview, at: int, end: int) -> int:
-        while at != NOWHERE:
+def past_list(element: Walk, data: memoryview, at: int, end: int, count: int = 0) -> int:
+    """The position after a list, of which `count` elements of a block are still to come; NOWHERE: it is malformed."""
+    while at != NOWHERE:
+        if count == 0:
             count, at = block_at(data, at, end)
-            if at == NOWHERE or count == 0:
+            if count == 0 or at == NOWHERE:
                 return at
-            for _ in range(count):
-                begin, at = at, element(data, at, end)
-                if at in (NOWHERE, begin):  # there could be any number of elements without bytes
-                    return NOWHERE
-        return at
+        begin, at = at, element(data, at, end)
+        if at == begin:  # there could be any number of elements without bytes
+            return NOWHERE
+        count -= 1
+    return at
 
-    return walk
+
+def _list(element: Walk) -> Walk:
+    return lambda data, at, end: past_list(element, data, at, end)

@@ -16,6 +16,9 @@ from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, WaitingFile
 from tidemark_replica.storage.files.streamed.compression import compression_of
 
+_ENDS = {"parquet": "has no parquet footer", "avro": "does not end with its sync marker"}
+"""What an unfinished file lacks."""
+
 
 class Arrivals(Protocol):
     """The arrivals of one table."""
@@ -76,5 +79,5 @@ class FolderArrivals:
         """The reason why the file looks half written; empty where it looks complete."""
         if self._store.is_complete(file.name, self._table.format, compression_of(self._table, file.name)):
             return ""
-        end = "has no parquet footer" if self._table.format == "parquet" else "does not end with a newline"
+        end = _ENDS.get(self._table.format, "does not end with a newline")
         return f"waiting, it {end if file.size else 'is empty'} (half written?)"

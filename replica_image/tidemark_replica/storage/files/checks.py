@@ -3,7 +3,7 @@
     FILE_MISSING       the bound file does not exist any more
     FILE_CHANGED       the bound file has another size or age now
     FILE_UNREADABLE    the file cannot be opened, does not have its format, or is text that is not UTF-8
-    SCHEMA_MISMATCH    its header or its Parquet schema lacks a column or has another type
+    SCHEMA_MISMATCH    its header, or its schema of Parquet or Avro, lacks a column or has another type
 
 Such a file gives one error row; with `onBadRecord: deadLetter` one row of the dead-letter table.
 """
@@ -106,7 +106,7 @@ def first_line(table: FilesTable, store: FileStore, file: FileVersion) -> tuple[
 
 def opened_by_spark(table: FilesTable, name: str) -> bool:
     """Whether Spark's own reader opens the file. Others are streamed by tasks."""
-    return not is_bucket(table) and compression_of(table, name) == NONE
+    return not is_bucket(table) and table.format != "avro" and compression_of(table, name) == NONE
 
 
 def option_of(table: FilesTable, name: str, default: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
+from tidemark_replica.storage.avro.container import looks_complete
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.listing import FileVersion, FolderListing, is_candidate
 from tidemark_replica.storage.files.streamed.compression import NONE
@@ -52,7 +53,9 @@ class Folder:
             with open(self.path_of(name), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 if size == 0 or compression != NONE:
-                    return size > 0 or (format != "parquet" and compression == NONE)
+                    return size > 0 or (format in ("csv", "json") and compression == NONE)
+                if format == "avro":
+                    return looks_complete(file)
                 if format != "parquet":
                     file.seek(-1, os.SEEK_END)
                     return file.read(1) == b"\n"

@@ -13,6 +13,9 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestionDescription, SourceTable
 from tidemark_protocol.plan.successors import dead_letters, number, spec_name
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
+from tidemark_replica.storage.avro.container import NotAvro, read_header
+from tidemark_replica.storage.avro.schema import SchemaRefused
+from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.binding_names import BindingNames
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
@@ -32,6 +35,8 @@ from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
 from tidemark_replica.storage.keyed_rows.unique import key_columns
 from tidemark_replica.values.arrow_types import sql_type
 
+_WITH_SCHEMA = ("parquet", "avro")
+"""Formats whose files have a schema."""
 CHECKED_PAGES = 100
 """A page has up to 1,000 objects."""
 
@@ -102,7 +107,7 @@ def _pages(table: FilesTable, store: FileStore) -> Iterator[Iterable[FileVersion
 
 
 def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tuple[Column, ...]:
-    """The schema of the first file by name: Spark's inference for text, the footer for Parquet."""
+    """The schema of the first file by name: Spark's inference for text, that of the file for Parquet and Avro."""
     file = _first_complete(store, table)
     if file is None:
         raise SourceNotReady(
@@ -110,8 +115,8 @@ def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tup
             " add one or give the schema"
         )
     try:
-        if table.format == "parquet":
-            return _in_footer(store, file)
+        if table.format in _WITH_SCHEMA:
+            return _in_file(table, store, file)
         fields = _inferred_frame(session, table, store, file).schema.fields
         return tuple(Column(f.name, SqlType.parse(f.dataType.simpleString())) for f in fields)
     except TypeNotSupported as error:
@@ -119,18 +124,26 @@ def _inferred(session: SparkSession, table: FilesTable, store: FileStore) -> tup
 
 
 def _newest(table: FilesTable, store: FileStore) -> tuple[Column, ...] | None:
-    """The columns in the footer of the Parquet file that was changed last; None where there is none."""
+    """The columns of the file of Parquet or Avro that was changed last; None where there is none."""
     files = sorted(store.list(table.pattern).files, key=lambda f: (f.modified_ns, f.name), reverse=True)
     file = next((f for f in files if f.size and store.is_complete(f.name, table.format, NONE)), None)
     try:
-        return _in_footer(store, file) if file is not None else None
+        return _in_file(table, store, file) if file is not None else None
     except TypeNotSupported as error:
         raise SourceUnusable(f"table {table.name}: file {file.name if file else ''}: {error}; name columns") from None
 
 
-def _in_footer(store: FileStore, file: FileVersion) -> tuple[Column, ...]:
+def _in_file(table: FilesTable, store: FileStore, file: FileVersion) -> tuple[Column, ...]:
+    """The columns that the file itself names. Raises TypeNotSupported, SourceUnusable."""
     with store.open(file) as source:
-        return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
+        if table.format == "parquet":
+            return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
+        try:
+            return columns_of_record(read_header(source).writer())
+        except NotAvro:
+            raise _no_schema(table, file, "FILE_UNREADABLE") from None
+        except SchemaRefused as error:
+            raise TypeNotSupported(str(error)) from None
 
 
 def _first_complete(store: FileStore, table: FilesTable) -> FileVersion | None:

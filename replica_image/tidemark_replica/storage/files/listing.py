@@ -5,7 +5,7 @@
            ──► known, same size and age?    read already
            ──► known, but changed?          not read again; counted and reported (`changed`)
            ──► changed since the last tick? waits: somebody is still writing it
-           ──► incomplete?                  waits: a text file must end with a newline, a Parquet file with its footer
+           ──► incomplete?                  waits: text ends with a newline, Parquet with a footer, Avro with a marker
                                             (objects of a bucket are there whole, so neither check is of them)
            ──► new
 

@@ -33,6 +33,7 @@ from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileChanged, FileVersion
 from tidemark_replica.storage.files.problems import END_OF_LINE, SCHEMA_MISMATCH
+from tidemark_replica.storage.files.streamed.avro_pieces import avro_rows
 from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS, ArchiveUnreadable
 from tidemark_replica.storage.files.streamed.lines import NotText
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
@@ -56,6 +57,7 @@ _OPTIONS = {
     "csv": frozenset({"header", "delimiter", "quote", "escape", "nullValue", "dateFormat", "timestampFormat"}),
     "json": frozenset({"dateFormat", "timestampFormat"}),
     "parquet": frozenset[str](),
+    "avro": frozenset[str](),
 }
 
 
@@ -63,7 +65,7 @@ def check_options(table: FilesTable) -> None:
     """Raises SourceUnusable for an unknown format or option."""
     allowed = _OPTIONS.get(table.format)
     if allowed is None:
-        raise SourceUnusable(f"table {table.name}: format {table.format!r} is none of csv, json, parquet")
+        raise SourceUnusable(f"table {table.name}: format {table.format!r} is none of {', '.join(_OPTIONS)}")
     for option in table.options:
         if option.name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
@@ -280,7 +282,7 @@ def stage(
         _stage_text(session, table, store, function, streamed, done)
         return done
     report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
-    _run(done, StageRecords(store, streamed, function, report, table.added), numbers(session, streamed))
+    _run(done, StageRecords(table, store, streamed, function, report), numbers(session, streamed))
     done.problems.update(report.take())
     return done
 
@@ -331,14 +333,14 @@ def _own(table: FilesTable, store: FileStore, function: StageRows, file: FileVer
 
 @dataclass(frozen=True)
 class StageRecords:
-    """Runs in Spark's Python workers: stages the rows of the pieces whose numbers a batch has. None is malformed: a
-    file that cannot be decoded is reported. `added`: columns that a file may lack."""
+    """Runs in Spark's Python workers: stages the rows of the pieces of Parquet or Avro whose numbers a batch has. A
+    file that cannot be decoded is reported."""
 
+    table: FilesTable
     store: FileStore
     pieces: tuple[FilePiece, ...]
     stage: StageRows
     report: ProblemReport
-    added: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.stage(self._numbered(batches))
@@ -347,10 +349,22 @@ class StageRecords:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with self.report.of(self.pieces[number].file.name):
-                    for rows in parquet_rows(self.store, self.stage.columns, self.added, self.pieces[number]):
-                        n = rows.num_rows
-                        rows = rows.append_column(CORRUPT, pa.nulls(n, pa.string()))
-                        yield rows.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), n))
+                    for rows in self._rows(self.pieces[number]):
+                        yield rows.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
+
+    def _rows(self, piece: FilePiece) -> Iterator[pa.RecordBatch]:
+        """The rows, and the texts of malformed records, of which Parquet has none."""
+        columns, added = self.stage.columns, self.table.added
+        if self.table.format == "parquet":
+            for rows in parquet_rows(self.store, columns, added, piece):
+                yield rows.append_column(CORRUPT, pa.nulls(rows.num_rows, pa.string()))
+            return
+        for rows, malformed in avro_rows(self.store, columns, added, piece):
+            yield rows.append_column(CORRUPT, pa.nulls(rows.num_rows, pa.string()))
+            if malformed:
+                nothing = [pa.nulls(len(malformed), field.type) for field in rows.schema]
+                broken = pa.RecordBatch.from_arrays(nothing, schema=rows.schema)
+                yield broken.append_column(CORRUPT, pa.array(malformed, pa.string()))
 
 
 def _run(done: StagedRows, function: StageRows | StageRecords, rows: DataFrame) -> None:

@@ -3,6 +3,7 @@
 compressed    one piece
 text          PIECE_BYTES each, cut after a newline: a piece has the lines that begin in it
 Parquet       the row groups whose middle is in it
+Avro          the blocks that begin in it
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam, _accumulatorRegistry
 from pyspark.sql import SparkSession
 
+from tidemark_replica.storage.avro.container import NotAvro
 from tidemark_replica.storage.files.listing import FileChanged
 from tidemark_replica.storage.files.streamed.compression import ArchiveUnreadable
 from tidemark_replica.storage.files.streamed.lines import NotText
@@ -52,9 +53,9 @@ class ProblemReport:
             self._add(file, "FILE_MISSING")
         except FileChanged:
             self._add(file, "FILE_CHANGED")
-        except Mismatch:
-            self._add(file, "SCHEMA_MISMATCH")
-        except (ArchiveUnreadable, NotText, pa.ArrowException) as error:
+        except Mismatch as error:
+            self._add(file, "SCHEMA_MISMATCH", str(error))
+        except (ArchiveUnreadable, NotText, NotAvro, pa.ArrowException) as error:
             self._add(file, "FILE_UNREADABLE", str(error))
         except OSError as error:
             # Arrow raises errors without a number for damaged pages

@@ -1,0 +1,250 @@
+"""Finds the records of blocks, which stand one after the other without a mark between them.
+
+    block 0   r0 r1 r2 ...     a step passes over the next record of all blocks at once
+    block 1   r0 r1 r2 ...
+    block 2   r0 r1 ...
+
+A step checks no more than it needs to find the ends; the decoding checks the rest. The records of a block fill it
+exactly, or it is damaged. Where few blocks have records left, they are walked one by one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemark_replica.storage.avro.bodies import PADDING, Bodies, Longs
+from tidemark_replica.storage.avro.container import Block, NotAvro
+from tidemark_replica.storage.avro.nodes import STEPS_MAX
+from tidemark_replica.storage.avro.schema import AvroField, AvroType
+from tidemark_replica.storage.avro.walk import NOWHERE, SIZES, Walk, past_list, walk_of
+
+WALKED_BLOCKS = 16
+"""So few blocks, or fewer, are walked: a step costs about as much whatever it passes over."""
+Step = Callable[["_Cursors"], None]
+
+
+class RecordFinder:
+    """Finds the records of one writer's schema."""
+
+    def __init__(self, schema: AvroType) -> None:
+        self._step, self._walk = _step_of(schema), walk_of(schema)
+
+    def __call__(self, blocks: Sequence[Block], at_most: int) -> Iterator[Bodies]:
+        """All records, about `at_most` of them at a time. Raises NotAvro."""
+        data = b"".join([*(block.data for block in blocks), PADDING])
+        found: list[tuple[Longs, Longs]] = []
+        count = 0
+        for begin, end in self._found(data, blocks, at_most):
+            found.append((begin, end))
+            count += len(begin)
+            if count >= at_most:
+                yield _bodies(data, found)
+                found, count = [], 0
+        if found:
+            yield _bodies(data, found)
+
+    def _found(self, data: bytes, blocks: Sequence[Block], at_most: int) -> Iterator[tuple[Longs, Longs]]:
+        """Where records begin and end."""
+        left = np.array([block.count for block in blocks], np.int64)
+        sizes = np.array([len(block.data) for block in blocks], np.int64)
+        ends = np.cumsum(sizes)
+        cursors = _Cursors(np.frombuffer(data, np.uint8), ends - sizes)
+        while True:
+            if len(done := np.flatnonzero(left == 0)):
+                if (cursors.pos[done] != ends[done]).any():
+                    raise NotAvro("a block goes on after its last record")
+                going = np.flatnonzero(left)
+                cursors, ends, left = cursors.select(going), ends[going], left[going]
+            if len(left) <= WALKED_BLOCKS:
+                break
+            begin = cursors.pos.copy()
+            cursors.take(self._step)
+            if (cursors.pos > ends).any():
+                raise NotAvro("a block ends within a record")
+            left -= 1
+            yield begin, cursors.pos.copy()
+        for at, end, count in zip(cursors.pos.tolist(), ends.tolist(), left.tolist(), strict=True):
+            yield from self._walked(data, at, end, count, at_most)
+
+    def _walked(self, data: bytes, at: int, end: int, count: int, at_most: int) -> Iterator[tuple[Longs, Longs]]:
+        view, walk = memoryview(data), self._walk
+        while count:
+            places = array("q", [at])
+            for _ in range(min(count, at_most)):
+                at = walk(view, at, end)
+                if at == NOWHERE:
+                    raise NotAvro("a block ends within a record")
+                places.append(at)
+            count -= len(places) - 1
+            bounds = np.array(places, np.int64)
+            yield bounds[:-1], bounds[1:]
+        if at != end:
+            raise NotAvro("a block goes on after its last record")
+
+
+def _bodies(data: bytes, found: list[tuple[Longs, Longs]]) -> Bodies:
+    """Records do not overlap and have bytes, so their sorted bounds are those of the same records."""
+    begin, end = (np.sort(np.concatenate(places)) for places in zip(*found, strict=True))
+    return Bodies(np.frombuffer(data, np.uint8), begin, end, np.zeros(len(begin), np.int8))
+
+
+class _Cursors:
+    """`pos`: a position in `data` for each of some values. Behind the data are PADDING bytes of zero."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], pos: Longs) -> None:
+        self.data, self.pos = data, pos
+
+    def select(self, rows: npt.NDArray[np.intp]) -> _Cursors:
+        return _Cursors(self.data, self.pos[rows])
+
+    def take(self, step: Step, rows: npt.NDArray[np.intp] | None = None) -> None:
+        """Passes over values; `rows`: of these alone. Positions only grow, so one that leaves the data ends as an
+        IndexError here, or behind the end of its block."""
+        try:
+            if rows is None:
+                step(self)
+            elif len(rows):
+                part = self.select(rows)
+                step(part)
+                self.pos[rows] = part.pos
+        except IndexError:
+            raise NotAvro("a block ends within a record") from None
+
+    def pass_numbers(self) -> None:
+        byte = self.data[self.pos]
+        self.pos += 1
+        rows = np.flatnonzero(byte >= 0x80)
+        for _ in range(9):
+            if not len(rows):
+                return
+            byte = self.data[self.pos[rows]]
+            self.pos[rows] += 1
+            rows = rows[byte >= 0x80]
+        if len(rows):
+            raise NotAvro("a number has too many bytes")
+
+    def numbers(self) -> Longs:
+        byte = self.data[self.pos]
+        self.pos += 1
+        value = (byte & 0x7F).astype(np.uint64)
+        rows = np.flatnonzero(byte >= 0x80)
+        for shift in range(7, 70, 7):
+            if not len(rows):
+                break
+            byte = self.data[self.pos[rows]]
+            self.pos[rows] += 1
+            value[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            rows = rows[byte >= 0x80]
+        if len(rows):
+            raise NotAvro("a number has too many bytes")
+        return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+
+    def pass_spans(self) -> None:
+        lengths = self.numbers()
+        if lengths.min() < 0 or lengths.max() > len(self.data):
+            raise NotAvro("a length in a block is negative, or larger than the block")
+        self.pos += lengths
+
+    def counts(self) -> Longs:
+        """The numbers of elements in blocks of lists. After a negative one comes a size in bytes, which is passed
+        over."""
+        found = self.numbers()
+        if len(rows := np.flatnonzero(found < 0)):
+            part = self.select(rows)
+            if part.numbers().min() < 0 or found.min() == np.iinfo(np.int64).min:
+                raise NotAvro("a length in a block is negative")
+            self.pos[rows], found[rows] = part.pos, -found[rows]
+        return found
+
+
+def _step_of(type: AvroType) -> Step:
+    """The step over a value of the type."""
+    steps = [_fixed(each) if isinstance(each, int) else each for each in _flat(type)]
+    if len(steps) == 1:
+        return steps[0]
+
+    def take_all(cursors: _Cursors) -> None:
+        for step in steps:
+            step(cursors)
+
+    return take_all
+
+
+def _flat(type: AvroType) -> list[int | Step]:
+    """The steps over a value. Neighbours of a fixed size are one number of bytes."""
+    if type.kind in SIZES or type.kind == "fixed":
+        return [SIZES.get(type.kind, type.size)]
+    if type.kind in ("int", "long", "enum"):
+        return [_Cursors.pass_numbers]
+    if type.kind in ("bytes", "string"):
+        return [_Cursors.pass_spans]
+    if type.kind == "union":
+        return [_union(type)]
+    if type.kind != "record":
+        return [_list(type)]
+    found: list[int | Step] = []
+    for field in type.fields:
+        for each in _flat(field.type):
+            if isinstance(each, int) and found and isinstance(found[-1], int):
+                found[-1] += each
+            else:
+                found.append(each)
+    return found
+
+
+def _fixed(size: int) -> Step:
+    def pass_bytes(cursors: _Cursors) -> None:
+        cursors.pos += size
+
+    return pass_bytes
+
+
+def _union(type: AvroType) -> Step:
+    branches = [None if child.kind == "null" else _step_of(child) for child in type.children]
+
+    def pass_branch(cursors: _Cursors) -> None:
+        branch = cursors.numbers()
+        if branch.min() < 0 or branch.max() >= len(branches):
+            raise NotAvro("a union in a block has no such branch")
+        for number, step in enumerate(branches):
+            if step is not None:
+                cursors.take(step, np.flatnonzero(branch == number))
+
+    return pass_branch
+
+
+def _list(type: AvroType) -> Step:
+    """As nodes.Lists: a step for each of the first STEPS_MAX elements, then a walk."""
+    element = type.children[0]
+    if type.kind == "map":
+        element = AvroType("record", fields=(AvroField("key", AvroType("string")), AvroField("value", element)))
+    step, walk = _step_of(element), walk_of(element)
+
+    def pass_list(cursors: _Cursors) -> None:
+        rows, left = np.arange(len(cursors.pos)), np.zeros(len(cursors.pos), np.int64)
+        for _ in range(STEPS_MAX):
+            if len(at_block := np.flatnonzero(left == 0)):
+                part = cursors.select(rows[at_block])
+                left[at_block] = part.counts()
+                cursors.pos[rows[at_block]] = part.pos
+            going = left > 0
+            rows, left = rows[going], left[going] - 1
+            if not len(rows):
+                return
+            cursors.take(step, rows)
+        _walk_rest(cursors, rows, left, walk)
+
+    return pass_list
+
+
+def _walk_rest(cursors: _Cursors, rows: npt.NDArray[np.intp], left: Longs, walk: Walk) -> None:
+    view, end = cursors.data.data, len(cursors.data) - len(PADDING)
+    for row, count in zip(rows.tolist(), left.tolist(), strict=True):
+        at = past_list(walk, view, int(cursors.pos[row]), end, count)
+        if at == NOWHERE:
+            raise NotAvro("a list in a block has no end, or an element that has none")
+        cursors.pos[row] = at
