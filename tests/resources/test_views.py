@@ -424,16 +424,6 @@ def test_columns_of_a_topic_that_are_refused(table: dict[str, Any], problem: str
         DataSource.parse(topic(**table))
 
 
-def test_no_table_has_the_name_of_anothers_dead_letters() -> None:
-    """The two would be one."""
-    table = {"name": "t", "format": "csv", "onBadRecord": "deadLetter"}
-    files = {"path": "/in", "tables": [table, {"name": "t_dead_letter", "format": "csv"}]}
-    with pytest.raises(InvalidValue, match="'t_dead_letter' is the table with the dead letters of table 't'"):
-        DataSource.parse(data_source({"files": files}))
-    files["tables"] = [{**table, "onBadRecord": "error"}, {"name": "t_dead_letter", "format": "csv"}]
-    assert len(DataSource.parse(data_source({"files": files})).source.tables) == 2  # type: ignore[union-attr]
-
-
 def test_a_kafka_sink_has_its_topic_of_progress_and_keeps_history() -> None:
     sink = {"brokers": ["kafka:9092"], "topic": "spent", "key": ["name"]}
     view = {"sql": "SELECT 1 AS name", "materializedView": {"kafkaSink": sink}}

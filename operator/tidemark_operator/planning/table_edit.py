@@ -36,7 +36,6 @@ from tidemark_protocol.plan.ingestion import (
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
 from tidemark_protocol.plan.successors import (
-    dead_letters_of,
     newest,
     number,
     spec_name,
@@ -107,7 +106,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
         if before is None and isinstance(table, IntrospectionTable):
             added.append(replace(table, name=successor(table.name, every)) if table.name in every else table)
             continue
-        taken = (_named_as(table, pinned) or _followed_as(table, pinned.source.tables)) if before is None else ""
+        taken = _followed_as(table, pinned.source.tables) if before is None else ""
         if before is None and table.name not in pinned.removed and not taken:
             added.append(table)
         elif taken:
@@ -170,20 +169,6 @@ def with_tables(source: S, tables: Iterable[Any]) -> S:
     of_any_kind: Any = source
     changed: S = replace(of_any_kind, tables=tuple(tables))
     return changed
-
-
-def _named_as(table: Any, pinned: IngestionDescription) -> str:
-    """The reason why a table cannot be added: its name is, or was, that of dead letters, or its own dead letters would
-    have that of a table. Empty if it can be."""
-    if not isinstance(table, FilesTable | KafkaTable):
-        return ""
-    there = {each.table.name for each in pinned.tables}
-    if (letters := dead_letters_of(table)) in {*there, *pinned.removed}:
-        return f"table {table.name}: its dead letters would have the name of table {letters}, which is, or was, another"
-    owner = without_dead_letters(table.name)
-    if owner != table.name and (table.name in there or owner in pinned.removed):
-        return f"table {table.name}: the dead letters of table {owner} have, or had, this name"
-    return ""
 
 
 def _followed_as(table: Any, pinned: Iterable[Any]) -> str:

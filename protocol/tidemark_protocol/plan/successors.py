@@ -4,15 +4,14 @@
     display   orders.1                    orders.2       orders        SQL's `orders` is the last one
 
 The earlier ones are ingested until no Dataflow reads them. The last one of a written table (`WrittenTable`) begins with
-the rows of the one before it. A name of a spec has no dot.
+the rows of the one before it. A name of a spec has no dot, and no underscore, so none is that of dead letters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable
-from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER
 
 
 def spec_name(name: str) -> str:
@@ -49,11 +48,6 @@ def dead_letters(name: str) -> str:
     """The name of the table of a table's dead letters: of `orders.2` it is `orders_dead_letter.2`."""
     of_spec, dot, place = name.partition(".")
     return f"{of_spec}{DEAD_LETTER}{dot}{place}"
-
-
-def dead_letters_of(table: FilesTable | KafkaTable) -> str | None:
-    """The name of the table with the dead letters of a table; None where it has none."""
-    return dead_letters(table.name) if table.on_bad_record == "deadLetter" else None
 
 
 def without_dead_letters(name: str) -> str:

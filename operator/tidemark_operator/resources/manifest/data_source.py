@@ -21,7 +21,6 @@ from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
-from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.locations import files_location
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
@@ -40,8 +39,6 @@ from tidemark_protocol.plan.ingestion import (
     TpchSource,
     WrittenSource,
 )
-from tidemark_protocol.plan.kafka import KafkaSource
-from tidemark_protocol.plan.successors import dead_letters_of
 
 KIND = "DataSource"
 PLURAL = "datasources"
@@ -76,7 +73,7 @@ class DataSource:
             meta=Meta.parse(body),
             instance=InstanceName(spec.text("instance")),
             tick_ms=duration_ms(spec, "tick", "1s"),
-            source=_with_distinct_names(_source(spec), spec),
+            source=_source(spec),
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
@@ -100,17 +97,6 @@ def _source(spec: Fields) -> SourceSpec:
         return parse_introspection(spec.child("introspection"))
     generator = spec.child("loadGenerator")
     return _nexmark(generator.child("nexmark")) if generator.has("nexmark") else _tpch(generator.child("tpch"))
-
-
-def _with_distinct_names(source: SourceSpec, spec: Fields) -> SourceSpec:
-    """Raises InvalidValue where a table has the name that the dead letters of another one have."""
-    if isinstance(source, FilesSource | KafkaSource):
-        names = {table.name for table in source.tables}
-        for table in source.tables:
-            if (letters := dead_letters_of(table)) in names:
-                at = spec.child("files" if isinstance(source, FilesSource) else "kafka").at("tables")
-                raise InvalidValue(at, f"{letters!r} is the table with the dead letters of table {table.name!r}")
-    return source
 
 
 def _files(fields: Fields) -> FilesSource:
