@@ -52,7 +52,8 @@ class History:
         for _ in range(steps):
             self.draw.choice(choices)()
         self.grow()
-        self.d.ticks(2 * len(self.files) + 6)  # a piece may be one file, and is read again where one of its files went
+        # a piece may be one file, and is read again where one of its files went; successors take turns
+        self.d.ticks(2 * len(self.files) * len(ADDED) + 6)
         self.check()
         everything = self.files.keys() - self.gone
         assert {table.name: self.present(table.name) for table in self.d.spec.tables} == {

@@ -220,6 +220,64 @@ def test_pieces_are_bounded_and_the_first_table_goes_on(
 
 
 @pytest.mark.broad
+def test_successors_share_the_piece_of_a_tick(
+    directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in its turn, so none waits for another one to begin. Where bytes are left, several read in one tick."""
+    d = directory()
+    for number in range(4):
+        d.put(f"{number}.json", lines({"a": number, "vip": f"v{number}"}))
+    d.ticks()
+    grown(d, Column("vip", STRING))
+    grown(d, Column("more", STRING))
+    with monkeypatch.context() as small:
+        small.setattr(read_again, "PIECE_BYTES", 1)
+        seen = []
+        for _ in range(4):
+            d.ticks(1)
+            reports = d.source.progress()
+            seen.append((reports["t.2"].behind, reports["t.3"].behind))
+    assert seen == [(3, 4), (3, 3), (2, 3), (2, 2)]
+    d.ticks(2)
+    assert upper(d, "t.2") == upper(d, "t.3") == d.now + 1
+    assert [row[2] for row in rows(d)] == [f"v{number}" for number in range(4)]
+
+
+@pytest.mark.broad
+def test_what_was_staged_is_kept_while_files_are_gone(
+    directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old data files are copied at each tick, however long the successor waits. Those that are gone all the same are
+    made anew."""
+    monkeypatch.setattr(read_again, "PIECE_BYTES", 1)
+    d = directory()
+    for number in range(3):
+        d.put(f"{number}.json", lines({"a": number, "vip": f"v{number}"}))
+    d.ticks()
+    grown(d, Column("vip", STRING))
+    d.ticks(1)
+    (d.folder / "1.json").rename(d.root / "kept")
+    d.ticks(1)
+    assert d.source.stopped()["t.2"].startswith("FilesGone: ")
+
+    def staged() -> set[str]:
+        return {file.name for file in (d.root / "t.2").glob("*.parquet")}
+
+    before = staged()
+    monkeypatch.setattr(read_again, "RENEW_SECONDS", -1.0)
+    d.ticks(1)
+    assert len(before) == len(staged()) == 1
+    assert before != staged()
+    for name in staged():
+        (d.root / "t.2" / name).unlink()
+    d.ticks(1)
+    assert d.source.progress()["t.2"].behind == 3
+    (d.root / "kept").rename(d.folder / "1.json")
+    d.ticks(5)
+    assert [row[2] for row in rows(d)] == [f"v{number}" for number in range(3)]
+
+
+@pytest.mark.broad
 def test_files_that_come_all_the_time_delay_no_beginning(
     directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
 ) -> None:

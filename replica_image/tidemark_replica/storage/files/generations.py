@@ -64,7 +64,6 @@ class FileGenerations:
     def beginning(self, table: str, marks: Iterable[BindingRow]) -> list[BindingRow]:
         """The rows by which a table begins. `marks`: the last requests about files of the first table."""
         again = self.again[table]
-        again.renew()
         staged = again.staged()
         return [
             *(BindingRow(table, BOUND, file) for file in again.files()),

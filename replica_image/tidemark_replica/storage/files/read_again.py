@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidemark_persist import StagedFile, remove_staged, restaged
+from tidemark_persist import InvalidStagedFile, StagedFile, remove_staged, restaged
 from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
 from tidemark_protocol.plan.successors import spec_name
 from tidemark_replica.storage.errors import SourceUnusable, TableStopped
@@ -24,7 +24,8 @@ from tidemark_replica.storage.files.reading import StagedRows
 from tidemark_replica.values.failure_text import public_text_with_type
 
 PIECE_BYTES = 256 << 20
-"""A piece has files of so many bytes, or one file: the other tables of the source wait for it."""
+"""The pieces of a tick have files of so many bytes, or one file: the other tables of the source wait for them. The
+successors of a source share them."""
 RENEW_SECONDS = 3 * 3600.0
 """Older data files are copied, so that they are young when they are bound."""
 
@@ -50,6 +51,7 @@ class ReadAgain:
         self._left = {file.name: file for file in bound}
         self._pieces: list[_Piece] = []
         self._piece_of: dict[str, _Piece] = {}
+        self._sizes = 0, _size(self._left)
 
     @property
     def is_complete(self) -> bool:
@@ -64,28 +66,31 @@ class ReadAgain:
     @property
     def sizes(self) -> tuple[int, int]:
         """The bytes of the files that are read, and of the files that are left."""
-        read = sum(file.size for piece in self._pieces for file in piece.files.values())
-        return read, sum(file.size for file in self._left.values())
+        return self._sizes
 
     def bind(self, files: Iterable[FileVersion]) -> None:
         """The table before it has bound these files."""
-        self._left |= {file.name: file for file in files}
+        for file in files:
+            self._forget(file.name)
+            self._left[file.name] = file
+            self._count(0, file.size)
 
     def unbind(self, names: Iterable[str]) -> None:
         """These files are not bound any more."""
         for name in names:
-            self._left.pop(name, None)
             if (piece := self._piece_of.get(name)) is not None:
                 self._void(piece)
-                del self._left[name]
+            self._forget(name)
 
-    def next_files(self, at_most: int) -> list[FileVersion]:
-        """The files of the next piece: at most so many, and at most PIECE_BYTES where they are several."""
+    def next_files(self, at_most: int, left_bytes: int) -> list[FileVersion]:
+        """The files of the next piece: at most so many, of the bytes that are left of PIECE_BYTES in this tick. Where
+        all of them are left, a larger file is a piece."""
         files: list[FileVersion] = []
         size = 0
         for file in self._left.values():
             size += file.size
-            if len(files) == at_most or (files and size > PIECE_BYTES):
+            is_alone = not files and left_bytes == PIECE_BYTES
+            if len(files) == at_most or (size > left_bytes and not is_alone):
                 break
             files.append(file)
         return files
@@ -102,15 +107,21 @@ class ReadAgain:
         for name in piece.files:
             del self._left[name]
             self._piece_of[name] = piece
+        size = _size(piece.files)
+        self._count(size, -size)
 
     def renew(self) -> None:
-        """Copies old data files."""
-        for piece in self._pieces:
-            for location, files in self._staged_files(piece):
-                for place, old in enumerate(files):
-                    files[place] = restaged(location, old, age_seconds=RENEW_SECONDS)
-                    if files[place] is not old:
-                        remove_staged(location, [old])
+        """Copies old data files, also while the successor waits for its files. A piece whose data files are gone is
+        read again. Raises StorageError."""
+        for piece in list(self._pieces):
+            try:
+                for location, files in self._staged_files(piece):
+                    for place, old in enumerate(files):
+                        files[place] = restaged(location, old, age_seconds=RENEW_SECONDS)
+                        if files[place] is not old:
+                            remove_staged(location, [old])
+            except InvalidStagedFile:
+                self._void(piece)
 
     def files(self) -> Iterator[FileVersion]:
         """The files that are read."""
@@ -131,14 +142,27 @@ class ReadAgain:
         for name in piece.files:
             del self._piece_of[name]
         self._left |= piece.files
+        size = _size(piece.files)
+        self._count(-size, size)
         for location, files in self._staged_files(piece):
             remove_staged(location, files)
+
+    def _forget(self, name: str) -> None:
+        if (file := self._left.pop(name, None)) is not None:
+            self._count(0, -file.size)
+
+    def _count(self, read: int, left: int) -> None:
+        self._sizes = self._sizes[0] + read, self._sizes[1] + left
 
     def _staged_files(self, piece: _Piece) -> Iterator[tuple[str, list[StagedFile]]]:
         """The location of each of the two tables that has data files of the piece, and the files."""
         for location, files in zip(self._locations, (piece.rows.table, piece.rows.dead_letters), strict=True):
             if files:
                 yield location, files
+
+
+def _size(files: Mapping[str, FileVersion]) -> int:
+    return sum(file.size for file in files.values())
 
 
 class FilesGone(TableStopped):

@@ -31,7 +31,7 @@ from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableR
 from tidemark_protocol.plan.ingestion import MALFORMED_RECORD, FilesSource, FilesTable, IngestedTable
 from tidemark_protocol.plan.successors import dead_letters, spec_name
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files import checks
+from tidemark_replica.storage.files import checks, read_again
 from tidemark_replica.storage.files.arrivals import arrivals_of
 from tidemark_replica.storage.files.bindings import (
     BOUND,
@@ -81,6 +81,8 @@ class FilesIngestion(Source):
         self._stores = {t.name: file_store(t, options) for t in spec.tables}
         self._stopped: dict[str, tuple[float, str]] = {}
         """The time after which a successor that cannot begin reads again, and the reason."""
+        self._refusals: dict[str, dict[str, str]] = {}
+        """By the first table of a name with a successor that reads again: what it refused."""
         self._first_times: dict[GlobalId, Time] = {}
         if any(map(is_bucket, spec.tables)):
             self.remap_schema = BUCKET_REMAP_SCHEMA
@@ -109,7 +111,7 @@ class FilesIngestion(Source):
         rows = list(parse(bound))
         self._changes, self._staged = [], [row for row in rows if row.kind == STAGED]
         self._tables.resume(rows, shards)
-        self._stopped = {}
+        self._stopped, self._refusals = {}, {}
         self._requests.resume(rows, shards)
         for name, first in self._tables.first.items():
             files = [row.file for row in rows if row.table == first and row.kind == BOUND]
@@ -136,8 +138,7 @@ class FilesIngestion(Source):
     def discover(self, time: Time) -> pa.Table:
         self._read_problems()
         self._changes = self._requests.changes(time)
-        for table, again in self._tables.again.items():  # before the looks: new files at each tick delay no beginning
-            self._read_piece(self._specs[table], again, time)
+        self._read_again(time)  # before the looks: new files at each tick delay no beginning
         rows = [row.retracted() for row in self._staged]
         rows += [row for change in self._changes for row in change.rows]
         changed = {(change.request.table, change.request.file) for change in self._changes}
@@ -160,6 +161,8 @@ class FilesIngestion(Source):
         self._staged = [row for row in rows if row.kind == STAGED and row.diff > 0]
         for name, first in self._tables.first.items():
             bound = [row for row in rows if row.table == first and row.kind == BOUND]
+            if bound:
+                self._refusals.pop(first, None)
             self._known[name].remove([row.file.name for row in bound if row.diff < 0])
             files = [row.file for row in bound if row.diff > 0]
             self._known[name].add(files)
@@ -176,14 +179,30 @@ class FilesIngestion(Source):
                 self._list.drop(name)
                 self._show(name, files)
                 self._knows_problems = False
+        if not self._tables.again:
+            self._refusals = {}
 
-    def _read_piece(self, spec: FilesTable, again: ReadAgain, time: Time) -> None:
-        """Reads some of the files that a successor has not read yet. One that is gone, or another by now, stops it,
-        unless the table before it has no rows of the file either. The other tables go on, whatever fails."""
+    def _read_again(self, time: Time) -> None:
+        """Reads a piece of the files that successors have not read yet: first for the one that has waited longest, then
+        for the others, as long as bytes of the tick are left."""
+        left, again = read_again.PIECE_BYTES, self._tables.again
+        for table in list(again):
+            if size := self._read_piece(self._specs[table], again[table], time, left):
+                again[table] = again.pop(table)
+                left -= size
+
+    def _read_piece(self, spec: FilesTable, again: ReadAgain, time: Time, left_bytes: int) -> int:
+        """Reads some of the files that a successor has not read yet, and returns their bytes. One that is gone, or
+        another by now, stops it, unless the table before it has no rows of the file either. The other tables go on,
+        whatever fails."""
+        try:
+            again.renew()
+        except (OSError, StorageError) as error:
+            LOG.warning("table %s: %s", spec.name, log_text(error))
         due, _ = self._stopped.get(spec.name, (0.0, ""))
-        files = again.next_files(spec.max_files_per_tick)
+        files = again.next_files(spec.max_files_per_tick, left_bytes)
         if not files or monotonic() < due:
-            return
+            return 0
         table, first = self._tables.place(spec.name)[0], self._tables.first[spec_name(spec.name)]
         function = _stage_rows(spec, table, self._tables.dead_letters(spec.name), time)
         self._reading, failure = (monotonic(), _reading_text(spec.name, files)), ""
@@ -196,7 +215,6 @@ class FilesIngestion(Source):
             keys = stage_refused(replace(function, set_aside=False), dict.fromkeys(twice, KEY_VIOLATED))
             letters = rows.dead_letters + refused.dead_letters
             again.add(files, StagedRows(rows.table + refused.table + keys.table, letters))
-            again.renew()
         except FilesGone as gone:
             again.put_first(gone.names)
             failure = str(gone)
@@ -208,15 +226,19 @@ class FilesIngestion(Source):
         self._stopped.pop(spec.name, None)
         if failure:
             self._stopped[spec.name] = (monotonic() + RETRY_SECONDS, failure)
+        return max(sum(file.size for file in files), 1)
 
     def _refused(self, table: str, files: Collection[str]) -> dict[str, str]:
-        """The files that the table refused as a whole, and the codes: it has none of their rows."""
-        found: dict[str, str] = {}
-        for each, problems in ((table, problems_in_table), (dead_letters(table), problems_in_dead_letters)):
-            for ingested, shard in self._shards.tables if self._shards is not None else ():
-                if ingested.table.name == each:
-                    found |= {n: p.code for n, p in problems(shard).items() if n in files and p.code in FILE_CODES}
-        return found
+        """The files that the table refused as a whole, and the codes: it has none of their rows. The shards are read
+        anew once the table has bound something."""
+        if table not in self._refusals:
+            found: dict[str, str] = {}
+            for each, problems in ((table, problems_in_table), (dead_letters(table), problems_in_dead_letters)):
+                for ingested, shard in self._shards.tables if self._shards is not None else ():
+                    if ingested.table.name == each:
+                        found |= {n: p.code for n, p in problems(shard).items() if p.code in FILE_CODES}
+            self._refusals[table] = found
+        return {name: code for name, code in self._refusals[table].items() if name in files}
 
     def held(self) -> Collection[str]:
         return self._tables.held()
