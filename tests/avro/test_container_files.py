@@ -195,6 +195,18 @@ def test_blocks_become_no_more_than_a_limit(codec: str, monkeypatch: pytest.Monk
             decompressed(codec, bad)
 
 
+def test_a_file_becomes_no_more_than_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many blocks, none of which is too large."""
+    file = container(LINE, [{"n": n, "text": "x" * 50_000} for n in range(20)], "deflate", 1)
+    monkeypatch.setattr(module, "FREE_BYTES", 1_100_000)
+    assert len(read_pieces(file)[0]) == 20
+    monkeypatch.setattr(module, "EXPANSION_MAX", 1)
+    assert len(read_pieces(file)[0]) == 20
+    monkeypatch.setattr(module, "FREE_BYTES", 900_000)
+    with pytest.raises(NotAvro, match="more than 1 times its size"):
+        read_pieces(file)
+
+
 def test_headers_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too long, of an unknown codec, without a schema."""
     file = lines(1)

@@ -214,7 +214,7 @@ SOURCES = [
     *((files_in(path), "spec.files.path: .* is a folder of the pod itself") for path in OWN),
     (files(name="Flights"), r"spec.files.tables\[0\].name: .* should match"),
     (files(name="a_b"), r"spec.files.tables\[0\].name: .* should match"),
-    (files(format="avro"), r"spec.files.tables\[0\].format: Unsupported value"),
+    (files(format="orc"), r"spec.files.tables\[0\].format: Unsupported value"),
     (files(path="../x"), r"spec.files.tables\[0\].path: .* must be relative"),
     (files(path="/x"), r"spec.files.tables\[0\].path: .* must be relative"),
     (files(pattern="a/*.csv"), r"spec.files.tables\[0\].pattern: .* should match"),

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from tests.avro.containers import container
 from tests.e2e.system import System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.broad]
@@ -168,3 +169,50 @@ def test_crash_columns_that_come_are_for_new_views(system: System) -> None:
     wait_for("the next file", lambda: sorted(rows("SELECT id, ms FROM times"), key=repr) == expected, system.log)
     system.kubectl("delete", "dataflow", "times", "--wait=true")
     system.kubectl("delete", "datasource", "late", "--wait=true")
+
+
+def answered(system: System, sql: str) -> list[tuple[object, ...]] | None:
+    """The rows of a query; None while it is refused."""
+    done = system.tidemark("query", sql, "-n", system.namespace, "-o", "json")
+    if done.returncode:
+        return None
+    return sorted((tuple(row.values()) for row in json.loads(done.stdout)["rows"]), key=repr)
+
+
+def test_columns_that_come_in_headers_and_with_evolve(system: System) -> None:
+    """Of csv by an edit of the spec, of Avro without one. Rows of before have what their files say."""
+    folder = system.folder / "wide"
+    for name in ("lines", "events"):
+        (folder / name).mkdir(parents=True)
+
+    def put(name: str, data: bytes) -> None:
+        path = folder / name
+        path.with_name(f".{path.name}").write_bytes(data)
+        os.replace(path.with_name(f".{path.name}"), path)
+
+    def avro(*fields: str, **values: int) -> bytes:
+        schema = {"type": "record", "name": "Event", "fields": [{"name": name, "type": "long"} for name in fields]}
+        return container(schema, [values])
+
+    def apply(*columns: str) -> None:
+        lines = {"name": "lines", "format": "csv", "path": "lines"}
+        tables = [
+            {**lines, "columns": [{"name": name, "type": "BIGINT"} for name in columns]},
+            {"name": "events", "format": "avro", "path": "events", "evolve": "addColumns"},
+        ]
+        files = {"path": str(folder), "tables": tables}
+        system.apply("DataSource", "wide", {"instance": "default", "tick": "200ms", "files": files})
+
+    put("lines/1.csv", b"id\n1\n")
+    put("lines/2.csv", b"ms,id\n5,2\n")
+    put("events/1.avro", avro("id", id=1))
+    apply("id")
+    for name, count in (("lines", 2), ("events", 1)):
+        sql = f"SELECT id FROM wide.{name}"
+        wait_for(f"the files of {name}", lambda sql=sql, n=count: len(answered(system, sql) or ()) == n, system.log)
+    apply("id", "ms")
+    put("events/2.avro", avro("ms", "id", id=2, ms=5))
+    for name in ("lines", "events"):
+        sql = f"SELECT id, ms FROM wide.{name}"
+        wait_for(f"column ms of {name}", lambda sql=sql: answered(system, sql) == [(1, None), (2, 5)], system.log, 300)
+    system.kubectl("delete", "datasource", "wide", "--wait=true")

@@ -26,6 +26,8 @@ MARKER_BYTES = 16
 HEADER_BYTES_MAX = 8 << 20
 BLOCK_BYTES_MAX = 64 << 20
 """Bytes of a block, in the file and decompressed."""
+FREE_BYTES, EXPANSION_MAX = 256 << 20, 250
+"""The blocks of a piece may become FREE_BYTES, and EXPANSION_MAX times their own size more, as archives of text may."""
 _XZ_MEMORY_MAX = 128 << 20
 _READ_BYTES = 1 << 20
 
@@ -99,6 +101,7 @@ def blocks_between(source: BinaryIO, header: ContainerHeader, start: int, end: i
     at = _first_block(source, header, start, end) if start > header.end else header.end
     if at is None or at >= end:
         return
+    allowed = FREE_BYTES
     source.seek(at)
     while at < end and at < size:
         count, length = _number(source), _number(source)
@@ -108,6 +111,9 @@ def blocks_between(source: BinaryIO, header: ContainerHeader, start: int, end: i
         if _exactly(source, MARKER_BYTES) != header.marker:
             raise NotAvro(f"the block at byte {at} does not end with the file's marker")
         block = Block(count, decompressed(header.codec, data))
+        allowed += EXPANSION_MAX * length - len(block.data)
+        if allowed < 0:
+            raise NotAvro(f"it becomes more than {EXPANSION_MAX} times its size")
         if count > len(block.data):  # records of a table have bytes
             raise NotAvro(f"the block at byte {at} has {count} records in {len(block.data)} bytes")
         yield block
