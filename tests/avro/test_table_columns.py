@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from typing import Any
 
 import fastavro
 import pytest
 
-from tests.avro.containers import container, read_pieces
+from tests.avro.containers import container, peers_rows, read_pieces
+from tests.avro.samples import Schemas, value_of
+from tests.avro.test_avro_bodies import expected
+from tests.avro.test_container_files import counted
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.avro.resolution import BodyDecoder, Incompatible
 from tidemark_replica.storage.avro.schema import parse_schema
@@ -120,3 +124,22 @@ def test_a_missing_field_and_no_record() -> None:
         reader_of(parse_schema(json.dumps(record("int", "V"))), columns("int"))
     with pytest.raises(Incompatible, match="a table needs records"):
         reader_of(parse_schema('"int"'), columns("int"))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_columns_of_random_writers(seed: int) -> None:
+    """Some of the fields, in another order, by the peer with a reader's schema of these."""
+    rng = random.Random(seed)
+    schema = Schemas(rng).record()
+    fields = rng.sample(schema["fields"], rng.randint(1, len(schema["fields"])))
+    file = container(schema, [value_of(schema, rng) for _ in range(30)], block_bytes=rng.choice([1, 200]))
+    writer = parse_schema(json.dumps(schema))
+    types = {each.name: each.type for each in columns_of_record(writer)}
+    chosen = tuple(Column(field["name"], types[field["name"]]) for field in fields)
+    rows, malformed = read_pieces(file, rng.choice([100, 1 << 62]), reader_of(writer, chosen))
+    expected_rows = [
+        {field["name"]: expected(field["type"], row[field["name"]]) for field in fields} for row in peers_rows(file)
+    ]
+    assert malformed == 0
+    assert [list(row) for row in rows] == [[column.name for column in chosen]] * len(rows)
+    assert counted(rows) == counted(expected_rows)

@@ -23,7 +23,7 @@ from tidemark_replica.storage.avro.schema import AvroField, AvroType
 from tidemark_replica.storage.avro.walk import NOWHERE, SIZES, Walk, past_list, walk_of
 
 WALKED_BLOCKS = 16
-"""So few blocks, or fewer, are walked: a step costs about as much whatever it passes over."""
+"""Steps are for more blocks than these: a step costs about as much whatever it passes over."""
 Step = Callable[["_Cursors"], None]
 
 
@@ -38,7 +38,7 @@ class RecordFinder:
         data = b"".join([*(block.data for block in blocks), PADDING])
         found: list[tuple[Longs, Longs]] = []
         count = 0
-        for begin, end in self._found(data, blocks, at_most):
+        for begin, end in self._bounds(data, blocks, at_most):
             found.append((begin, end))
             count += len(begin)
             if count >= at_most:
@@ -47,7 +47,7 @@ class RecordFinder:
         if found:
             yield _bodies(data, found)
 
-    def _found(self, data: bytes, blocks: Sequence[Block], at_most: int) -> Iterator[tuple[Longs, Longs]]:
+    def _bounds(self, data: bytes, blocks: Sequence[Block], at_most: int) -> Iterator[tuple[Longs, Longs]]:
         """Where records begin and end."""
         left = np.array([block.count for block in blocks], np.int64)
         sizes = np.array([len(block.data) for block in blocks], np.int64)
@@ -218,7 +218,7 @@ def _union(type: AvroType) -> Step:
 
 
 def _list(type: AvroType) -> Step:
-    """As nodes.Lists: a step for each of the first STEPS_MAX elements, then a walk."""
+    """A step for each of the first STEPS_MAX elements, then a walk, as nodes.Lists has."""
     element = type.children[0]
     if type.kind == "map":
         element = AvroType("record", fields=(AvroField("key", AvroType("string")), AvroField("value", element)))

@@ -179,20 +179,20 @@ def decompressed(codec: str, data: bytes) -> bytes:
 def _deflated(data: bytes) -> bytes:
     """Some writers leave a part of zlib's checksum behind the end."""
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    return _whole(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
+    return _checked_end(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
 
 
 def _bzipped(data: bytes) -> bytes:
     stream = bz2.BZ2Decompressor()
-    return _whole(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
+    return _checked_end(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
 
 
 def _xz(data: bytes) -> bytes:
     stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_MAX)
-    return _whole(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
+    return _checked_end(stream.decompress(data, BLOCK_BYTES_MAX + 1), stream.eof)
 
 
-def _whole(found: bytes, is_at_end: bool) -> bytes:
+def _checked_end(found: bytes, is_at_end: bool) -> bytes:
     if not is_at_end and len(found) <= BLOCK_BYTES_MAX:
         raise NotAvro("a compressed block is cut")
     return found
