@@ -13,16 +13,18 @@ from confluent_kafka import Message
 
 from tests.kafka.debezium import avro_events
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
-from tidemark_protocol.types import BIGINT, Column
+from tidemark_protocol.types import BIGINT, TIMESTAMP, Column
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key import event_places
 from tidemark_replica.storage.kafka.by_key.debezium import AvroEvents, JsonEvents
 from tidemark_replica.storage.kafka.by_key.event_places import EventPlaces
 from tidemark_replica.storage.kafka.by_key.opened import Open, Opened
-from tidemark_replica.storage.kafka.values.decoding import decoder_of
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, head_decoder_of
 
-ROW = {"name": "id", "type": "long"}
-SCHEMAS = {name: avro_events.envelope(ROW, connector=name) for name in ("postgresql", "mysql", "mariadb")}
+ROW = ({"name": "id", "type": "long"}, avro_events.nullable(avro_events.ZONED, "at"))
+SCHEMAS = {name: avro_events.envelope(*ROW, connector=name) for name in ("postgresql", "mysql", "mariadb")}
 ID = (Column("id", BIGINT),)
+COLUMNS = (*ID, Column("at", TIMESTAMP))
 Event = dict[str, Any]
 LARGE = str(1 << 62)
 
@@ -37,6 +39,11 @@ def event(connector: str, at: int, ms: int = 5, op: str = "c", **source: Any) ->
     return {"op": op, "after": None if op in ("d", "m") else {"id": 1}, "source": origin | source}
 
 
+def malformed(event: Event) -> Event:
+    """The event with a row that is none of the table."""
+    return event | {"after": {"id": 1, "at": "infinity"}}
+
+
 class Json:
     """A maker of records, and what opens them."""
 
@@ -45,7 +52,7 @@ class Json:
         return Message(topic="t", partition=partition, offset=0, key=b"1", value=value)
 
     def opener(self, places: EventPlaces) -> Open:
-        table = KafkaTable("t", "t", "json", ID, envelope="debezium", key_format="json", key_columns=ID)
+        table = KafkaTable("t", "t", "json", COLUMNS, envelope="debezium", key_format="json", key_columns=ID)
         return JsonEvents(decoder_of(table), places)
 
     def opened(self, events: Sequence[Event | None], places: EventPlaces, partitions: Sequence[int] = ()) -> Opened:
@@ -66,7 +73,9 @@ class Avro(Json):
     def opener(self, places: EventPlaces) -> Open:
         schema = KafkaSchema(json.dumps(self._schema))
         table = KafkaTable("t", "t", "avro", (), envelope="debezium", key_format="json", key_columns=ID, schema=schema)
-        return AvroEvents(decoder_of(table), ["id"], places)
+        heads = head_decoder_of(table)
+        assert heads is not None
+        return AvroEvents(decoder_of(table), heads, ["id", "at"], places)
 
 
 def ignored(*events: Event) -> set[int]:
@@ -88,6 +97,29 @@ def ignored(*events: Event) -> set[int]:
 @pytest.mark.parametrize("connector", ["postgresql", "mysql", "mariadb"])
 def test_an_event_that_came_again_is_left_out(connector: str) -> None:
     assert ignored(event(connector, 9), event(connector, 8), event(connector, 9), event(connector, 3, 6)) == {1}
+
+
+@pytest.mark.parametrize("connector", ["postgresql", "mysql"])
+def test_a_malformed_row_that_came_again_is_left_out(connector: str) -> None:
+    """It would take the place of a good row of its key that was written later, and that is left out itself."""
+    bad = malformed(event(connector, 5))
+    assert ignored(bad, event(connector, 6), event(connector, 7), bad, event(connector, 6)) == {3, 4}
+
+
+def test_what_has_no_row_needs_none() -> None:
+    """Deletions, messages and truncations are so whatever `after` is."""
+    events = [malformed(event("postgresql", 1, op=op)) for op in "dmx"]
+    for form in (Json(), Avro()):
+        assert outcome(form.opened(events, EventPlaces({}))) == ([], {2}, {1})
+        with pytest.raises(TableStopped):
+            form.opened([malformed(event("postgresql", 1, op="t"))], EventPlaces({}))
+
+
+@pytest.mark.parametrize("file", ["bin.-99999999999999999999", "bin.99999999999999999999", "bin.x", ".", "bin.-1"])
+def test_a_file_is_whatever_its_number_is(file: str) -> None:
+    events = [event("mysql", 9, file=file), event("mysql", 9)]
+    for form in (Json(), Avro("mysql")):
+        assert outcome(form.opened(events, EventPlaces({}))) == ([(0, 1, None), (1, 1, None)], set(), set())
 
 
 def test_the_first_transaction_of_a_connector_has_no_commit_before() -> None:
@@ -126,10 +158,21 @@ def test_a_sequence_that_is_none_is_no_place(sequence: str) -> None:
     assert not ignored(event("postgresql", 9), event("postgresql", 1, sequence=sequence))
 
 
+def outcome(opened: Opened) -> tuple[list[Any], set[int], set[int]]:
+    """The good rows with their positions, what is malformed, and what is left out."""
+    at = sorted(opened.rows)
+    decoded = opened.decode(at)
+    bad = {at[i] for i in decoded.bad}
+    columns = (column.to_pylist() for column in decoded.columns)
+    rows = list(zip((i for i in at if i not in bad), *columns, strict=True))
+    return rows, bad | set(opened.bad), set(opened.ignored)
+
+
 @pytest.mark.parametrize("connector", ["postgresql", "mysql", "other"])
 @pytest.mark.parametrize("seed", range(20))
 def test_oracle_json_and_avro_open_equally(connector: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random batches of events that come again, of several logs, files and partitions, restored ones among them."""
+    """Random batches of events that come again, of several logs, files and partitions, restored ones and malformed
+    rows among them."""
     monkeypatch.setattr(event_places, "LOGS_MAX", 3)
     draw, forms = random.Random(f"{connector}{seed}"), (Json(), Avro(connector))
     kept, at = [EventPlaces({}) for _ in forms], 0
@@ -142,8 +185,7 @@ def test_oracle_json_and_avro_open_equally(connector: str, seed: int, monkeypatc
         json_opened, avro_opened = (
             form.opened(batch, places, partitions) for form, places in zip(forms, kept, strict=True)
         )
-        for name in ("rows", "ignored", "bad"):
-            assert getattr(avro_opened, name) == getattr(json_opened, name)
+        assert outcome(avro_opened) == outcome(json_opened)
         assert kept[1].texts == kept[0].texts
         assert kept[1].repeated == kept[0].repeated
         kept = [EventPlaces(places.texts) if draw.random() < 0.5 else places for places in kept]
@@ -164,4 +206,4 @@ def random_event(draw: random.Random, connector: str, at: int) -> Event:
     made = event(connector, at, ms, op, **source)
     if draw.random() < 0.1:
         made["after"] = None
-    return made
+    return malformed(made) if draw.random() < 0.1 else made

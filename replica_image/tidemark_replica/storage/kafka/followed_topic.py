@@ -34,7 +34,7 @@ from tidemark_replica.storage.kafka.stop import (
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead, Recall
-from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of, value_columns
+from tidemark_replica.storage.kafka.values.decoding import decoder_of, head_decoder_of, key_decoder_of, value_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
 from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -73,6 +73,7 @@ class FollowedTopic:
         """Records that were read and that `take` has not staged; None while no client is open."""
         self.recall: Recall = lambda *_: ()
         self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
+        self._head_decoder = head_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
@@ -288,9 +289,9 @@ class FollowedTopic:
         """Opens the envelopes of records; `places` move."""
         if self.table.envelope != "debezium":
             return Upserts(self._decoder)
-        if self.table.format == "avro":
+        if self._head_decoder is not None:
             names = [column.name for column in value_columns(self.table)]
-            return AvroEvents(self._decoder, names, places)
+            return AvroEvents(self._decoder, self._head_decoder, names, places)
         return JsonEvents(self._decoder, places)
 
     def bound(self, upper: Time) -> None:

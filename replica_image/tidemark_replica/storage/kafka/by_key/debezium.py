@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -103,38 +104,76 @@ class JsonEvents:
         return event.op != "r" and self._places.is_repeated(partition, _place(event.source))
 
 
-class AvroEvents:
-    """Opens records in Avro, in their order. `decoder`: of whole events; `columns`: the fields of a row that are
-    columns of the table; `places` move."""
+@dataclass(frozen=True)
+class _AvroBatch:
+    """Events of which at least the head is good, by their positions `at` in the batch. `has_row`: whether `after` is
+    there and good; `row_at`: where `after` has the row of each value of the batch. `bad`: why values are malformed,
+    `heads` those of them whose head is good."""
 
-    def __init__(self, decoder: Decoder, columns: Sequence[str], places: EventPlaces) -> None:
-        self._decoder, self._columns, self._places = decoder, columns, places
+    at: np.ndarray
+    op: pa.Array
+    source: pa.StructArray
+    has_row: np.ndarray
+    after: pa.StructArray
+    row_at: np.ndarray
+    bad: Mapping[int, str]
+    heads: frozenset[int]
+
+
+class AvroEvents:
+    """Opens records in Avro, in their order. `decoder`: of whole events; `heads`: of OP and SOURCE alone; `columns`:
+    the fields of a row that are columns of the table; `places` move.
+
+        value ──decoder──► OP, SOURCE, AFTER
+              └─ malformed ──heads──► OP, SOURCE      what came again, or has no row, is so whatever its row is
+                         └─ malformed ──► bad
+    """
+
+    def __init__(self, decoder: Decoder, heads: Decoder, columns: Sequence[str], places: EventPlaces) -> None:
+        self._decoder, self._heads, self._columns, self._places = decoder, heads, columns, places
 
     def __call__(self, records: Sequence[Any]) -> Opened:
         """Raises TableStopped where the table was truncated upstream, RegistryAway."""
         values = [record.value() for record in records]
-        decoded = self._decoder(values)
-        good = np.array([i for i in range(len(records)) if i not in decoded.bad], np.int64)
-        op, after = decoded.columns[OP], decoded.columns[AFTER]
-        if len(truncated := good[_are(op, "t")]):
+        events = self._events(values)
+        at, op = events.at, events.op
+        if len(truncated := at[_are(op, "t")]):
             raise _truncated(records[truncated[0]])
-        tombstones = np.array([values[i] is None for i in good], np.bool_)
-        ignored = tombstones | _are(op, "m")
+        ignored = np.array([values[i] is None for i in at], np.bool_) | _are(op, "m")
         logged = np.flatnonzero(~ignored & ~_are(op, "r"))
-        partitions = np.array([records[i].partition() for i in good[logged]], np.int64)
-        ignored[logged] = self._places.are_repeated(partitions, decoded.columns[SOURCE].take(pa.array(logged)))
-        has_row = ~ignored & _mask(pc.is_in(op, value_set=_ROWS)) & _mask(pc.is_valid(after))
-        no_event = good[~ignored & ~has_row & ~_are(op, "d")]
-        row_at = np.full(len(records), -1, np.int64)
-        row_at[good] = np.arange(len(good))
-        fields = [pc.struct_field(after, name) for name in self._columns]
+        partitions = np.array([records[i].partition() for i in at[logged]], np.int64)
+        ignored[logged] = self._places.are_repeated(partitions, events.source.take(pa.array(logged)))
+        has_row = ~ignored & _mask(pc.is_in(op, value_set=_ROWS)) & events.has_row
+        no_row = at[~ignored & ~has_row & ~_are(op, "d")]
+        bad = {i: why for i, why in events.bad.items() if i not in events.heads}
+        bad |= {int(i): events.bad.get(int(i), _NO_EVENT) for i in no_row}
+        fields = [pc.struct_field(events.after, [name]) for name in self._columns]
 
         def decode(rows: Sequence[int]) -> Decoded:
-            at = pa.array(row_at[list(rows)])
-            return Decoded([field.take(at) for field in fields], {})
+            taken = pa.array(events.row_at[list(rows)])
+            return Decoded([field.take(taken) for field in fields], {})
 
-        bad = decoded.bad | dict.fromkeys(map(int, no_event), _NO_EVENT)
-        return Opened(frozenset(map(int, good[has_row])), decode, bad, frozenset(map(int, good[ignored])))
+        return Opened(frozenset(map(int, at[has_row])), decode, bad, frozenset(map(int, at[ignored])))
+
+    def _events(self, values: Sequence[bytes | None]) -> _AvroBatch:
+        decoded = self._decoder(values)
+        good = np.array([i for i in range(len(values)) if i not in decoded.bad], np.int64)
+        row_at = np.full(len(values), -1, np.int64)
+        row_at[good] = np.arange(len(good))
+        after = decoded.columns[AFTER]
+        at, op, source, has_row = good, decoded.columns[OP], decoded.columns[SOURCE], _mask(pc.is_valid(after))
+        heads = np.zeros(0, np.int64)
+        if decoded.bad:
+            found = self._heads([values[i] for i in decoded.bad])
+            heads = np.array([i for j, i in enumerate(decoded.bad) if j not in found.bad], np.int64)
+            at = np.concatenate([good, heads])
+            order = np.argsort(at)
+            op, source = (
+                pa.concat_arrays([each, found.columns[i]]).take(pa.array(order))
+                for i, each in ((OP, op), (SOURCE, source))
+            )
+            at, has_row = at[order], np.concatenate([has_row, np.zeros(len(heads), np.bool_)])[order]
+        return _AvroBatch(at, op, source, has_row, after, row_at, decoded.bad, frozenset(map(int, heads)))
 
 
 def _truncated(record: Any) -> TableStopped:

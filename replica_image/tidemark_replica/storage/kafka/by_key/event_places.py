@@ -130,6 +130,8 @@ def place_of(origin: Origin) -> Place | None:
     if origin.connector in MYSQL and not origin.gtid and origin.file and origin.pos is not None:
         name, _, number = origin.file.rpartition(".")
         at = [int(number), origin.pos, origin.row or 0]
+        if abs(at[0]) >= 1 << 63:
+            return None
         return {"log": [*log, name, str(origin.server_id)], "at": at, "ms": origin.ts_ms}
     return None
 
@@ -143,7 +145,8 @@ def _decoded_places(source: pa.StructArray) -> _DecodedPlaces:
     commit, own, has_sequence = _sequences(column["sequence"])
     pos, row, ms = (_longs(column[name]) for name in ("pos", "row", "ts_ms"))
     has_pos, has_ms = (pc.is_valid(column[name]).to_numpy(zero_copy_only=False) for name in ("pos", "ts_ms"))
-    kinds = _kinds([column[name] for name in ("connector", "name", "db", "gtid", "file", "server_id")])
+    has_gtid = pc.not_equal(pc.fill_null(column["gtid"], ""), "")  # each transaction has another one
+    kinds = _kinds([has_gtid, *(column[name] for name in ("connector", "name", "db", "file", "server_id"))])
     firsts, kind_of = np.unique(kinds, return_index=True, return_inverse=True)[1:]
     logs: dict[tuple[str, ...], int] = {}
     at, of = np.zeros((len(source), 3), np.int64), np.full(len(source), _NO_LOG, np.int64)
@@ -180,9 +183,9 @@ def _log_of(source: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None] | N
         found = place_of(Origin(**(given | {"sequence": '["0","0"]', "pos": 0, "ts_ms": 0})))
     except (TypeError, ValueError):
         return None
-    if found is None or (number := found["at"][0]) >= 1 << 63:
+    if found is None:
         return None
-    return tuple(found["log"]), None if len(found["at"]) == 2 else number
+    return tuple(found["log"]), None if len(found["at"]) == 2 else found["at"][0]
 
 
 def _kinds(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:

@@ -15,8 +15,8 @@ from tidemark_replica.storage.avro.resolution import Incompatible
 from tidemark_replica.storage.avro.schema import AvroField, AvroType, SchemaRefused
 from tidemark_replica.storage.avro.sql_types import present_branch
 
-OP, AFTER, SOURCE = range(3)
-"""The columns of decoded events."""
+OP, SOURCE, AFTER = range(3)
+"""The columns of decoded events; their heads have the first two."""
 CONNECT_NAMES = {
     "io.debezium.time.Date": "date",
     "io.debezium.time.Timestamp": "local-timestamp-millis",
@@ -43,7 +43,8 @@ _SOURCE: Mapping[str, AvroType] = {
 
 
 def row_of(envelope: AvroType) -> AvroType:
-    """The record in the envelope's field `after`. Raises SchemaRefused."""
+    """The record in the envelope's field `after`. Each of its fields may be null, and is where a writer lacks it, if
+    the schema has no default for it: columns upstream come and go, and begin to take NULL. Raises SchemaRefused."""
     after = _field(envelope, "after")
     if after is None:
         needs = "a change event of Debezium is a record with the fields op, source and after"
@@ -51,16 +52,19 @@ def row_of(envelope: AvroType) -> AvroType:
     row = present_branch(after, "$.after") if after.kind == "union" else after
     if row.kind != "record" or not row.fields:
         raise SchemaRefused(f"$.after: its type is {row}, and not a record with fields")
-    return row
+    fields = tuple(each if each.has_default else replace(each, has_default=True) for each in row.fields)
+    return replace(row, fields=tuple(replace(each, type=_nullable(each.type)) for each in fields))
 
 
-def reader_of(writer: AvroType, row: AvroType) -> AvroType:
-    """The schema that reads a writer's events: OP, AFTER, SOURCE. `row`: the reader's record of `after`; its name is of
-    no account, nor are those of the event and its source. Raises Incompatible."""
+def reader_of(writer: AvroType, row: AvroType | None) -> AvroType:
+    """The schema that reads a writer's events: OP, SOURCE, AFTER. `row`: the reader's record of `after`; its name is of
+    no account, nor are those of the event and its source. Without one the heads of events: OP, SOURCE. Raises
+    Incompatible."""
     if writer.kind != "record" or _field(writer, "op") is None:
         raise Incompatible(f"$: it is of type {writer}, and no change event of Debezium: it has no field op")
     source = AvroType("record", fields=tuple(_optional(each, type) for each, type in _SOURCE.items()))
-    named = [(name, replace(type, name=_name_in(writer, name))) for name, type in (("after", row), ("source", source))]
+    records = [("source", source), *([] if row is None else [("after", row)])]
+    named = [(name, replace(type, name=_name_in(writer, name))) for name, type in records]
     found = [("op", _TEXT), *((name, _nullable(type)) for name, type in named)]
     return AvroType("record", writer.name, fields=tuple(_optional(each, type) for each, type in found))
 
@@ -77,7 +81,9 @@ def _name_in(writer: AvroType, field: str) -> str:
 
 
 def _nullable(type: AvroType) -> AvroType:
-    return AvroType("union", children=(AvroType("null"), type))
+    branches = type.children if type.kind == "union" else (type,)
+    null = () if any(branch.kind == "null" for branch in branches) else (AvroType("null"),)
+    return AvroType("union", children=(*null, *branches))
 
 
 def _optional(name: str, type: AvroType) -> AvroField:

@@ -43,9 +43,16 @@ def key_columns(table: KafkaTable) -> tuple[Column, ...]:
 
 
 def decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder:
-    """The decoder of the table's values, of events in Avro of the whole events (OP, AFTER, SOURCE). `registry`: what
+    """The decoder of the table's values, of events in Avro of the whole events (OP, SOURCE, AFTER). `registry`: what
     knows the schemas of framed ones. Raises SourceUnusable."""
     return _decoder(values_of(table), registry)
+
+
+def head_decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder | None:
+    """The decoder of the heads of events in Avro (OP, SOURCE), whatever their rows are; None where the values are none.
+    Raises SourceUnusable."""
+    values = values_of(table)
+    return _decoder(replace(values, is_head=True), registry) if values.is_event else None
 
 
 def key_decoder_of(table: KafkaTable, registry: SchemaRegistry | None = None) -> Decoder | None:

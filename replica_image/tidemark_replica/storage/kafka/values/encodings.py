@@ -17,7 +17,7 @@ class Encoding:
     """The encoding of values, or of keys. `where`: names the table in errors. `columns`: as the spec gives them; a
     `schema` has others. `single`: the column that a schema of Avro gives that is no record; empty: it is refused.
     `of_debezium`: Debezium's names for types count in a schema of Avro. `is_event`: values of Avro are Debezium's
-    change events; they have the columns of the row in `after`."""
+    change events; they have the columns of the row in `after`. `is_head`: the row is passed over."""
 
     where: str
     format: str
@@ -27,6 +27,7 @@ class Encoding:
     single: str = ""
     of_debezium: bool = False
     is_event: bool = False
+    is_head: bool = False
 
 
 def values_of(table: KafkaTable) -> Encoding:

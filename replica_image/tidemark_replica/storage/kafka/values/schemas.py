@@ -134,12 +134,12 @@ def _text_of(format: str, found: RegisteredSchema) -> str:
 
 
 class _AvroValues:
-    """Decoders of bodies by the writer's schema; of change events they give OP, AFTER and SOURCE."""
+    """Decoders of bodies by the writer's schema; of change events they give OP, SOURCE and AFTER."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
         self._pinned = _record(_schema(encoding).text, encoding)
-        self._row = row_of(self._pinned) if encoding.is_event else None
+        self._row = row_of(self._pinned) if encoding.is_event and not encoding.is_head else None
         any_writer = AvroType("record", fields=(AvroField("op", AvroType("string")),))
         reader = self._reader(any_writer if encoding.is_event else self._pinned)
         self.columns = AvroDecoder(reader, reader).schema
@@ -150,7 +150,7 @@ class _AvroValues:
 
     def _reader(self, writer: AvroType) -> AvroType:
         """The schema that reads what was written with a writer's. Raises Incompatible."""
-        return self._pinned if self._row is None else reader_of(writer, self._row)
+        return reader_of(writer, self._row) if self._encoding.is_event else self._pinned
 
     def of_writer(self, found: RegisteredSchema, id: int) -> BodyDecoder:
         """Raises WriterUnfit."""
