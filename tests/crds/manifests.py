@@ -79,7 +79,8 @@ def postgres(table: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]
     """A DataSource of one table of a PostgreSQL database."""
     entry = {"name": "t", "table": "T", **(table or {})}
     least = {"host": "db.shop", "database": "shop", "secret": "db", "publication": "tidemark", "tables": [entry]}
-    return manifest("DataSource", {"instance": "default", "postgres": least | spec})
+    given = {name: value for name, value in (least | spec).items() if value is not ABSENT}
+    return manifest("DataSource", {"instance": "default", "postgres": given})
 
 
 def postgres_sink(**sink: Any) -> dict[str, Any]:

@@ -177,6 +177,19 @@ TABLES: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
 ]
 
 
+def test_a_postgres_source_may_name_its_tables_or_follow_all(kubectl: Kubectl) -> None:
+    """And change between the two; then nothing but tables is edited."""
+    every = postgres(allTables=True, exceptTables=[{"table": "audit"}])
+    del every["spec"]["postgres"]["tables"]
+    kubectl.create(postgres())
+
+    kubectl.replace(every)
+    with pytest.raises(KubectlFailed, match="nothing but tables can be changed"):
+        kubectl.replace(postgres(allTables=True, publication="other"))
+    kubectl.replace(postgres(allTables=True))
+    kubectl.replace(postgres())
+
+
 @pytest.mark.parametrize(("kind_of_source", "path", "table"), TABLES)
 def test_tables_of_a_source_can_be_added_and_removed(
     kind_of_source: dict[str, Any], path: str, table: dict[str, Any], kubectl: Kubectl

@@ -111,10 +111,14 @@ def test_defaults_of_a_postgres_sink_agree(kubectl: Kubectl) -> None:
 
 def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
     """Of the source and of its tables."""
-    least = postgres()
-    completed = kubectl.create(least)
+    for name, least in {
+        "named": postgres(),
+        "whole": postgres(allTables=True, exceptTables=[{"table": "audit"}], tables=ABSENT),
+    }.items():
+        least["metadata"]["name"] = name
+        completed = kubectl.create(least)
 
-    assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+        assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,15 @@ class StashEdge:
         self._spool.write(self.ANSWER)
         stash.keep(self.UUID, StashedResult(self._spool, 1))
         self._service = ComputeService(
-            EpochGate(), Mailbox(), _not_asked, _not_asked, stash.read_piece, _not_asked, _not_asked, _not_asked
+            EpochGate(),
+            Mailbox(),
+            _not_asked,
+            _not_asked,
+            _not_asked,
+            stash.read_piece,
+            _not_asked,
+            _not_asked,
+            _not_asked,
         )
 
     def take(self, data: bytes) -> grpc.StatusCode | None:

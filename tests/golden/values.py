@@ -56,6 +56,7 @@ from tidemark_protocol.plan.ingestion import (
     Option,
     PostgresSource,
     PostgresTable,
+    PublicationTable,
     SourceTable,
     TpchSource,
     WrittenSource,
@@ -348,5 +349,7 @@ MEMBERS: tuple[Any, ...] = (
     replace(INGESTED, bound_as="orders@s2"),
     KafkaSchema(key="order.avsc", config_map="schemas"),
     replace(TOPIC_TABLE, name="orders.2", added=("n",)),
+    replace(POSTGRES, all_tables=True),
+    PublicationTable("public", "Orders", ("n",), ("größe (column größe is generated)",), "ReplicaIdentity: none"),
 )
 """The order is that of the lines of `members.tsv`."""

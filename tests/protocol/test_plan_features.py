@@ -93,12 +93,13 @@ FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource
 """The kinds of sources that came before ingestions required features. It never grows."""
 WITHIN_SOURCES = {
     "PostgresTable.successor",
+    "PostgresSource.all_tables",
     "FilesTable.added",
     "KafkaTable.added",
     "IngestedTable.bound_as",
     "KafkaSchema.config_map",
 }
-"""What their tables got later, and an older replica would do without."""
+"""What sources and their tables got later, and an older replica would do without."""
 
 
 def test_each_addition_has_a_feature_name() -> None:
@@ -136,6 +137,7 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     database = PostgresSource("db", 5432, "d", "s", "p", (table,))
     assert required_features(database) == frozenset()
     assert required_features(replace(database, tables=(replace(table, successor=True),))) == {"postgresSuccessors"}
+    assert required_features(replace(database, all_tables=True)) == {"postgresPublications"}
     assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
     assert required_features(KafkaTable("a.2", "a", "json", (), added=("n",))) == {"kafkaSuccessors"}
     assert required_features(FilesSource((FilesTable("a", "avro", "/in"),))) == {"filesAvro"}

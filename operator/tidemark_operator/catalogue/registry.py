@@ -24,7 +24,8 @@ class SourceState:
 
     `pinned`: its tables and shards, as stored. `retired`: what was pinned before; some of its tables may be left to
     delete. `ingester`: as stored in the status. `failure`: what the ingester, or pinning, failed at. `edit`: why the
-    tables are not those of the spec yet. `refused`: why the source is not read, whatever replicas report.
+    tables are not those of the spec yet. `columns_left_out`: columns of published tables that are not followed, as
+    text. `refused`: why the source is not read, whatever replicas report.
     `schema_unknown_of`: tables whose columns could not be inferred yet. `report`: the ingester's last one. `requests`:
     about its files, as stored. `reconciled`: the generation of the spec that all of this is about; None: none yet.
     """
@@ -38,6 +39,7 @@ class SourceState:
     ingester: Ingester | None = None
     failure: IngestionFailure | None = None
     edit: IngestionFailure | None = None
+    columns_left_out: str = ""
     refused: IngestionFailure | None = None
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None

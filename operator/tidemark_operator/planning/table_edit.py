@@ -5,7 +5,8 @@
     spec:  d(x, y)      pinned: d(x)         ►  d.2(x, y) is added, d is removed (`successors`; tables of Delta,
                                                 PostgreSQL, Kafka and files, and written ones: there d.2 begins with the
                                                 rows of d, so d is removed after that)
-    spec:  r again      once removed: r      ►  r.2 is added (relations of introspection: one name means one relation)
+    spec:  r again      once removed: r      ►  r.2 is added (relations of introspection, and tables of a publication
+                                                that is followed as a whole: one name means one relation, one table)
     spec:  k, onGap: skip   pinned: k, stop  ►  k is changed in place (Kafka tables alone)
 
 A table of a spec may have a second one beside it, for its dead letters, which goes with it.
@@ -75,8 +76,9 @@ class TableEdit:
         return self == TableEdit()
 
 
-def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
-    """The tables that the spec changes. `wanted`: the source of the spec, its columns as declared."""
+def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Collection[str] = frozenset()) -> TableEdit:
+    """The tables that the spec changes. `wanted`: the source of the spec, its columns as declared. `repeated`: names
+    of tables that may be added though tables of these names were removed."""
     if isinstance(wanted, GeneratedSource) or isinstance(pinned.source, GeneratedSource):
         return TableEdit()
     known: dict[str, Any] = {table.name: table for table in pinned.source.tables}
@@ -103,7 +105,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec) -> TableEdit:
             del known[name]
             continue
         before = known.pop(name, None)
-        if before is None and isinstance(table, IntrospectionTable):
+        if before is None and (isinstance(table, IntrospectionTable) or table.name in repeated):
             added.append(replace(table, name=successor(table.name, every)) if table.name in every else table)
             continue
         taken = _followed_as(table, pinned.source.tables) if before is None else ""

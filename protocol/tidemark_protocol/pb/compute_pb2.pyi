@@ -580,12 +580,16 @@ class InspectSourceRequest(_message.Message):
     def __init__(self, source: _Optional[bytes] = ..., ingestion: _Optional[bytes] = ...) -> None: ...
 
 class InspectSourceResponse(_message.Message):
-    __slots__ = ("tables", "error")
+    __slots__ = ("tables", "error", "published", "unexamined")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    UNEXAMINED_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedScalarFieldContainer[bytes]
     error: str
-    def __init__(self, tables: _Optional[_Iterable[bytes]] = ..., error: _Optional[str] = ...) -> None: ...
+    published: _containers.RepeatedScalarFieldContainer[bytes]
+    unexamined: int
+    def __init__(self, tables: _Optional[_Iterable[bytes]] = ..., error: _Optional[str] = ..., published: _Optional[_Iterable[bytes]] = ..., unexamined: _Optional[int] = ...) -> None: ...
 
 class ReleaseSourceRequest(_message.Message):
     __slots__ = ("ingestion",)

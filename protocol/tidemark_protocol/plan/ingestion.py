@@ -140,6 +140,8 @@ class PostgresSource:
     `secret`: the name of the Secret with `username`, `password` or a client certificate (`tls.crt`, `tls.key`), and
     perhaps `ca.crt`. `ssl_mode`: as libpq calls it.
     `on_gap`: what becomes of tables whose changes cannot be read any more: `stop`, or `resnapshot`.
+    `all_tables`: all tables of the publication are wanted; an inspection finds those that `tables` does not name. A
+    description of an ingestion names them all.
     """
 
     host: str
@@ -151,6 +153,7 @@ class PostgresSource:
     ssl_mode: str = "verify-full"
     on_gap: str = "stop"
     max_transaction_bytes: int = 1 << 30
+    all_tables: bool = False
 
     def named_twice(self) -> PostgresTable | None:
         """An entry whose table of the database an earlier entry names, too."""
@@ -237,6 +240,22 @@ class SourceTable:
     monotonic: bool = False
     schema: str = ""
     key_schema: str = ""
+
+
+@wire_name("PublicationTable")
+@dataclass(frozen=True)
+class PublicationTable:
+    """A table that a publication of a PostgreSQL database has: its schema and name there.
+
+    `names`: the columns that can be followed; all if empty. `columns_left_out`: the others, each with the reason.
+    `refused`: the reason why the table cannot be followed, as `Reason: text`; empty where it can be.
+    """
+
+    schema: str
+    table: str
+    names: tuple[str, ...] = ()
+    columns_left_out: tuple[str, ...] = ()
+    refused: str = ""
 
 
 @wire_name("IngestedTable")

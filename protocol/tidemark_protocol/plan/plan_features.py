@@ -31,6 +31,7 @@ FEATURES = {
     "KafkaSink.registry_secret": "kafkaSinkAvro",
     "IntrospectionSource": "introspectionSource",
     "PostgresTable.successor": "postgresSuccessors",
+    "PostgresSource.all_tables": "postgresPublications",
     "FilesTable.added": "filesSuccessors",
     "KafkaTable.added": "kafkaSuccessors",
     "IngestedTable.bound_as": "boundNames",

@@ -7,8 +7,9 @@ blocks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,13 @@ from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
-from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.plan.ingestion import (
+    IngestionDescription,
+    PostgresSource,
+    PublicationTable,
+    SourceSpec,
+    SourceTable,
+)
 from tidemark_replica.errors import SourceNotReadable, SourceNotReleased
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.retry import Backoff
@@ -30,12 +37,13 @@ from tidemark_replica.storage.written.refusal import WriteNotPossible
 from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.values.failure_text import log_text, public_text
 
+T = TypeVar("T")
 LOG = logging.getLogger(__name__)
 STOP_SECONDS = 2.0
 
 
 class IngestionCommands:
-    """All methods except `inspect` and `write` run on the command loop."""
+    """All methods except `inspect`, `find_published` and `write` run on the command loop."""
 
     def __init__(
         self,
@@ -90,9 +98,17 @@ class IngestionCommands:
     def inspect(self, source: SourceSpec, pinned: IngestionDescription | None) -> tuple[SourceTable, ...]:
         """The tables that the source offers; callable from any thread. `pinned`: the source that they are added to, if
         they are. Raises SourceNotReadable."""
+        return self._inspected(lambda manager: manager.inspect(source, pinned))
+
+    def find_published(self, source: PostgresSource) -> tuple[tuple[PublicationTable, ...], int]:
+        """The tables of the publication that the source does not name, and the number of those that were not examined;
+        callable from any thread. Raises SourceNotReadable."""
+        return self._inspected(lambda manager: manager.find_published(source))
+
+    def _inspected(self, ask: Callable[[IngestionThreads], T]) -> T:
         manager = self._new_manager(self._spark.get())
         try:
-            return manager.inspect(source, pinned)
+            return ask(manager)
         except IngestionError as error:
             raise SourceNotReadable(self._secrets.scrub(str(error))) from error
         except Exception as error:  # gRPC would answer with its text, which may have data and secrets

@@ -124,7 +124,15 @@ class Replica:
         write = self._ingestions.write
         release = self._ingestions.release
         service = ComputeService(
-            self._gate, self._mailbox, self._describer, inspect, piece, write, list_shards, release
+            self._gate,
+            self._mailbox,
+            self._describer,
+            inspect,
+            self._ingestions.find_published,
+            piece,
+            write,
+            list_shards,
+            release,
         )
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:

@@ -41,6 +41,7 @@ from tidemark_protocol.plan.ingestion import (
     IntrospectionSource,
     NexmarkSource,
     PostgresSource,
+    PublicationTable,
     SourceSpec,
     SourceTable,
     TpchSource,
@@ -99,6 +100,7 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 Describe = Callable[[pb.DescribeRequest], Description]
 Inspect = Callable[[SourceSpec, IngestionDescription | None], tuple[SourceTable, ...]]
+FindPublished = Callable[[PostgresSource], tuple[tuple[PublicationTable, ...], int]]
 Release = Callable[[IngestionDescription], None]
 ListShards = Callable[[pb.ListShardsRequest], pb.ListShardsResponse]
 ReadStash = Callable[[str, int], bytes]
@@ -172,6 +174,7 @@ class ComputeService:
         mailbox: Mailbox,
         describe: Describe,
         inspect: Inspect,
+        find_published: FindPublished,
         read_stash: ReadStash,
         write: Write,
         list_shards: ListShards,
@@ -181,6 +184,7 @@ class ComputeService:
         self._writes = WriteCalls(write)
         self._gate, self._mailbox, self._refusals = gate, mailbox, RefusalLog()
         self._describe, self._inspect, self._read_stash = describe, inspect, read_stash
+        self._find_published = find_published
         self._list_shards, self._release = list_shards, release
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
@@ -208,7 +212,12 @@ class ComputeService:
     def inspect_source(self, request: pb.InspectSourceRequest, context: Any) -> pb.InspectSourceResponse:
         try:
             pinned = codec.decode(request.ingestion, IngestionDescription) if request.ingestion else None
-            tables = self._inspect(decode_source(request.source), pinned)
+            source = decode_source(request.source)
+            if isinstance(source, PostgresSource) and source.all_tables:
+                published, unexamined = self._find_published(source)
+                encoded = [codec.encode(table) for table in published]
+                return pb.InspectSourceResponse(published=encoded, unexamined=unexamined)
+            tables = self._inspect(source, pinned)
         except SourceNotReadable as error:
             return pb.InspectSourceResponse(error=str(error))
         except MalformedPlan as error:

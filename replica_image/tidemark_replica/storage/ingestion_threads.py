@@ -30,6 +30,7 @@ from tidemark_protocol.plan.ingestion import (
     IntrospectionSource,
     NexmarkSource,
     PostgresSource,
+    PublicationTable,
     SourceSpec,
     SourceTable,
     WrittenSource,
@@ -50,6 +51,7 @@ from tidemark_replica.storage.kafka.source import KafkaIngestion
 from tidemark_replica.storage.nexmark.source import NexmarkIngestion
 from tidemark_replica.storage.nexmark.tables import TABLES as NEXMARK_TABLES
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
+from tidemark_replica.storage.postgres.published import published_tables
 from tidemark_replica.storage.postgres.release import release as release_postgres
 from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import AWAITS_SECONDS, Source
@@ -167,6 +169,11 @@ class IngestionThreads:
             return tuple(NEXMARK_TABLES.values())
         check_scale_factor(spec.scale_factor)
         return tuple(TPCH_TABLES.values())
+
+    def find_published(self, spec: PostgresSource) -> tuple[tuple[PublicationTable, ...], int]:
+        """The tables of the publication that the source does not name, and the number of those that were not examined;
+        slow, so not for the command loop. Raises IngestionError."""
+        return published_tables(spec, partial(self.secrets.read, spec.secret))
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Stops all ingestions and waits at most `timeout_s` seconds for their threads."""

@@ -230,3 +230,62 @@ def test_crash_columns_that_come_are_for_new_views(system: System, server: Postg
     wait_for_rows("SELECT id, ms FROM times", [(1, 5), (2, 5), (3, 5), (4, 10)])
     system.kubectl("delete", "dataflow", "times", "titles", "addresses", "--wait=true")
     system.kubectl("delete", "datasource", "web", "--wait=true")
+
+
+def apply_whole(system: System, port: int, *excepted: str) -> None:
+    """All tables of the publication but these."""
+    source: dict[str, Any] = {"host": "127.0.0.1", "port": port, "sslMode": "disable", "database": "whole"}
+    source |= {"secret": "shop-db", "publication": "tidemark", "allTables": True}
+    source |= {"exceptTables": [{"table": table} for table in excepted]} if excepted else {}
+    spec = {"instance": "default", "tick": "200ms", "deletionPolicy": "Delete", "postgres": source}
+    system.apply("DataSource", "whole", spec)
+
+
+@pytest.mark.slow
+def test_crash_a_whole_publication_is_followed(system: System, server: Postgres, port: int) -> None:
+    """A table comes, while the replica dies; one cannot be followed, and is told; one leaves, and is excepted."""
+    with upstream(server, port, "postgres") as connection:
+        connection.execute("create database whole")
+        connection.execute("select pg_reload_conf()")
+    with upstream(server, port, "whole") as connection:
+        connection.execute(
+            "create schema sales; create table items (id int primary key, n int); insert into items values (1, 5);"
+            " create table sales.items (id int primary key); insert into sales.items values (7);"
+            " create table log (line text); create publication tidemark for table items, sales.items, log;"
+            " do $$ begin create role tidemark login replication; exception when duplicate_object then null; end $$;"
+            f" alter role tidemark login replication password '{PASSWORD}'; grant usage on schema sales to tidemark;"
+            " grant select on all tables in schema public, sales to tidemark;"
+            " alter default privileges grant select on tables to tidemark"
+        )
+    apply_whole(system, port)
+
+    def rows(sql: str) -> list[tuple[Any, ...]] | None:
+        done = system.tidemark("query", sql, "-n", system.namespace, "-o", "json")
+        return sorted(tuple(r.values()) for r in json.loads(done.stdout)["rows"]) if done.returncode == 0 else None
+
+    def wait_for_rows(sql: str, expected: list[tuple[Any, ...]]) -> None:
+        wait_for(sql, lambda: rows(sql) == expected, system.log)
+
+    wait_for_rows("SELECT i.id, n, s.id AS s FROM whole.items i CROSS JOIN whole.sales_items s", [(1, 5, 7)])
+    message = system.wait_condition("datasource", "whole", "SchemaKnown", "False", "TablesLeftOut")
+    assert "public.log: ReplicaIdentity" in message
+
+    with upstream(server, port, "whole") as connection:
+        connection.execute("create table later (id int primary key); insert into later values (1)")
+        connection.execute("alter publication tidemark add table later")
+        pids = system.replica_pids()
+        system.kill_replica()
+        connection.execute("insert into later values (2); update items set n = 6")
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    wait_for_rows("SELECT id FROM whole.later", [(1,), (2,)])
+    wait_for_rows("SELECT id, n FROM whole.items", [(1, 6)])
+
+    with upstream(server, port, "whole") as connection:
+        connection.execute("alter publication tidemark drop table later")
+    system.wait_condition("datasource", "whole", "Ingesting", "False", "NotPublished")
+    assert rows("SELECT id FROM whole.later") is not None
+    apply_whole(system, port, "later", "log")
+    system.wait_condition("datasource", "whole", "SchemaKnown", "True", "SchemaKnown")
+    system.wait_condition("datasource", "whole", "Ingesting", "True", "Ingesting")
+    assert {t["name"] for t in system.get("datasource", "whole")["status"]["tables"]} == {"items", "sales_items"}
+    system.kubectl("delete", "datasource", "whole", "--wait=true")

@@ -36,7 +36,7 @@ def served(writer: Writer, write: Callable[..., Any] | None = None) -> Iterator[
         return writer.inbox.put(writer.receiver.receive(header, pieces))
 
     service = ComputeService(
-        EpochGate(), Mailbox(), *(not_asked,) * 3, write=write or received, list_shards=not_asked, release=not_asked
+        EpochGate(), Mailbox(), *(not_asked,) * 4, write=write or received, list_shards=not_asked, release=not_asked
     )
     address = f"unix://{writer.root}/socket"
     server = start_server(service, address, None)

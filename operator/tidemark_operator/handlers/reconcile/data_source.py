@@ -30,6 +30,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import StatusPublisher
+from tidemark_operator.handlers.reconcile.publication_looks import publication_of
 from tidemark_operator.handlers.reconcile.source_addresses import address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
@@ -65,7 +66,7 @@ class DataSourceReconciler:
         self._requesting = asyncio.Lock()
         self._deletion = DataSourceDeletion(context, deleter)
         self._pinning = SourcePinning(context, deleter, again)
-        self._edits = TableEdits(context, deleter, self._pinning.inspections)
+        self._edits = TableEdits(context, deleter, self._pinning.inspections, self._pinning.looks)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this object. That of an earlier object of the same name is forgotten."""
@@ -151,7 +152,7 @@ class DataSourceReconciler:
             again = await self._ingest(state, source, running)
         if not await self._edits.delete_retired(state, source, running) or editing:
             again = min(again or EDIT_SECONDS, EDIT_SECONDS)
-        if source.evolving:
+        if source.evolving or publication_of(source) is not None:
             again = min(again or EVOLVE_SECONDS, EVOLVE_SECONDS)
         return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 

@@ -7,7 +7,7 @@ An edit of the spec that adds or removes tables stores the next revision (`table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -15,6 +15,7 @@ from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
+from tidemark_operator.handlers.reconcile.publication_looks import LEFT_OUT, PublicationLooks, publication_of
 from tidemark_operator.handlers.reconcile.source_inspection import inspected
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -23,6 +24,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.adoption import SourceTables, all_nullable, last_tables, newest_source
 from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version, maker
+from tidemark_operator.planning.table_edit import with_tables
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.errors import MalformedPlan
@@ -38,11 +40,13 @@ from tidemark_protocol.plan.ingestion import (
     IntrospectionSource,
     IntrospectionTable,
     PostgresSource,
+    PostgresTable,
     SourceSpec,
     SourceTable,
     WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable, pinned_as
+from tidemark_protocol.plan.successors import spec_name
 
 FIRST = 1
 """The number of the first revision of a DataSource."""
@@ -54,6 +58,7 @@ class SourcePinning:
     def __init__(self, context: ReconcileContext, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
         self._context, self._deleter = context, deleter
         self.inspections = SourceInspectionQueue(again)
+        self.looks = PublicationLooks(self.inspections)
 
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""
@@ -72,6 +77,11 @@ class SourcePinning:
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool | None:
         """Whether the tables are stored; None where no replica was asked."""
+        partly = publication_of(source) is not None
+        published = await self._published(state, source, running)
+        if isinstance(published, bool | None):
+            return published
+        source = replace(source, source=published)
         try:
             with self.inspections.turn(state.key) as admitted:
                 if not admitted:
@@ -89,8 +99,10 @@ class SourcePinning:
         if instance is None:
             return False
         try:
-            locations, version, found = await self._locations(state, source, running, instance.location, tables)
-            last = {table.name: stored.name for table, stored in zip(tables, found, strict=True)}
+            locations, version, found = await self._locations(state, source, running, instance.location, tables, partly)
+            last = {spec_name(stored.name): stored.name for stored in found}
+            if isinstance(source.source, PostgresSource):
+                source = replace(source, source=with_tables(source.source, _named_in(source.source, last)))
             tables = found
             if locations.adopted and not isinstance(source.source, GeneratedSource):
                 tables = tuple(map(_adopted, tables))
@@ -103,6 +115,28 @@ class SourcePinning:
         state.pinned, state.pinned_number = pinned, FIRST
         return True
 
+    async def _published(
+        self, state: SourceState, source: DataSource, running: RunningInstance
+    ) -> SourceSpec | bool | None:
+        """The source with all of its tables by name. False where a publication has none that can be followed, or cannot
+        be read; None where no replica was asked."""
+        if publication_of(source) is None:
+            return source.source
+        self.looks.expire(state.key)
+        await self.looks.look(state, source, running)
+        if not self.looks.has_looked(state.key):
+            return None
+        published = self.looks.published(source, state.key, None)
+        failure = self.looks.failure(source, state.key, published)
+        if published is not None and published.source.tables and (failure is None or failure.reason == LEFT_OUT):
+            return published.source
+        state.failure = failure or IngestionFailure(
+            "NothingPublished",
+            "the publication has no table; run ALTER PUBLICATION ... ADD TABLE upstream",
+            passes=True,
+        )
+        return False
+
     async def _locations(
         self,
         state: SourceState,
@@ -110,15 +144,20 @@ class SourcePinning:
         running: RunningInstance,
         location: str,
         tables: Sequence[SourceTable],
+        partly: bool = False,
     ) -> tuple[ShardLocations, int, tuple[SourceTable, ...]]:
         """Where its tables are to be, in which version, and the tables: adopted ones with their stored names, and
-        relations of the operator with their stored columns, since nobody can say others in the spec. Raises Waiting, or
-        Rejected if tables cannot be adopted."""
+        relations of the operator with their stored columns, since nobody can say others in the spec. `partly`: tables
+        that are not there are left to the next edit. Raises Waiting, or Rejected if tables cannot be adopted."""
         names, look_up = [table.name for table in tables], shard_lookup(running)
         locations = await shard_locations(self._context.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
+                if partly:
+                    tables = [table for table in tables if table.name in found.shards]
+                    if not tables:
+                        raise Rejected("CannotAdopt", _cannot_adopt(locations, f"none is there in v{found.version}"))
                 if isinstance(source.source, WrittenSource | IntrospectionSource):
                     found, last = await last_tables(locations, found, names, look_up)
                     tables = [replace(table, name=last[table.name]) for table in tables]
@@ -146,6 +185,10 @@ def _adopted(table: SourceTable) -> SourceTable:
     """An adopted table. Nobody has checked its earlier rows: their DataSource may have had another key, or none, or may
     have retracted rows."""
     return replace(table, keys=(), monotonic=False, columns=all_nullable(table.columns))
+
+
+def _named_in(source: PostgresSource, names: Collection[str]) -> Iterable[PostgresTable]:
+    return (table for table in source.tables if table.name in names)
 
 
 def _named(source: DataSource, names: Mapping[str, str]) -> DataSource:

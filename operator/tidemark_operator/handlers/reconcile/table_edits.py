@@ -23,6 +23,7 @@ from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.reconcile.publication_looks import PublicationLooks
 from tidemark_operator.handlers.reconcile.source_inspection import inspected
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
@@ -38,6 +39,7 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import RevisionOwner
+from tidemark_operator.planning.published_tables import abridged
 from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
     MAX_TABLES,
@@ -94,39 +96,54 @@ class _Look:
 
 
 class TableEdits:
-    """`inspections`: the queue that all DataSources share."""
+    """`inspections`: the queue that all DataSources share; `looks`: for tables of publications."""
 
-    def __init__(self, context: ReconcileContext, deleter: TableDeleter, inspections: SourceInspectionQueue) -> None:
+    def __init__(
+        self,
+        context: ReconcileContext,
+        deleter: TableDeleter,
+        inspections: SourceInspectionQueue,
+        looks: PublicationLooks,
+    ) -> None:
         self._context, self._deleter, self._inspections = context, deleter, inspections
+        self._publications = looks
         self._looks: dict[Key, _Look] = {}
 
     async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
         `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
+        await self._publications.look(state, source, running)
+        published = self._publications.published(source, state.key, state.pinned)
+        left_out = self._publications.failure(source, state.key, published)
         wanted = with_unknown_relations(state.pinned, source.source) if source.all_relations else source.source
-        edit = table_edit(state.pinned, wanted)
+        if published is not None:
+            source, wanted = replace(source, source=published.source), published.source
+        state.columns_left_out = abridged(published.columns_left_out) if published is not None else ""
+        edit = table_edit(state.pinned, wanted, published.repeated if published is not None else ())
         evolves = edit.added is None and bool(source.evolving)
         if evolves:
             edit = replace(edit, added=await self._evolved(state, source, running))
         if edit.is_empty:
-            state.edit = self._look_failure(state, source)
+            state.edit = self._look_failure(state, source) or left_out
             return False
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
+        if added.failure is not None and added.failure.reason == "SourceUnreadable":
+            self._publications.expire(state.key)
         readers = self._readers(state, edit.removed)
         removed = removable(state.pinned, edit.removed, readers.keys(), partial(self._has_begun, state))
         try:
             if removed or added.tables or edit.changed:
                 await self._store(state, source, removed, added, edit.changed)
             obstacle = _obstacle(edit, readers, source.source)
-            state.edit = added.failure or obstacle or self._look_failure(state, source)
+            state.edit = added.failure or obstacle or self._look_failure(state, source) or left_out
         except Rejected as error:
             state.edit = IngestionFailure(error.reason, str(error))
         follows = any(number(each.table.name) > 1 for each in added.tables)  # a successor follows a table that is to go
         waits = any(each not in removed and named_in(state.pinned, each) not in readers for each in edit.removed)
-        return state.edit is not None or follows or waits
+        return state.edit not in (None, left_out) or follows or waits
 
     def _has_begun(self, state: SourceState, table: IngestedTable) -> bool:
         """Whether a replica has reported that the table has rows, or could have some."""
@@ -159,6 +176,7 @@ class TableEdits:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._looks.pop(key, None)
+        self._publications.forget(key)
 
     async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
         instance = self._context.instance(state.key.namespace, state.instance)

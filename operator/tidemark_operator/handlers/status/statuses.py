@@ -136,6 +136,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
         ingester=state.ingester.replica if state.ingester and reported else None,
         failure=state.refused or state.failure,
         edit=state.edit,
+        columns_left_out=state.columns_left_out,
         name=state.key.name,
         files_in_error=files.refused if files else 0,
         named_in_error=tuple(f"{f.table}/{f.file} ({f.reason})" for f in in_error),

@@ -46,6 +46,8 @@ class DataSourceFacts:
     failure: IngestionFailure | None = None
     edit: IngestionFailure | None = None
     """The reason why the tables are not those of the spec yet; the others are ingested."""
+    columns_left_out: str = ""
+    """Columns of published tables that are not followed, with the reasons."""
     files_in_error: int = 0
     """The number of files that have error rows in their table."""
     named_in_error: tuple[str, ...] = ()
@@ -71,7 +73,8 @@ def _schema_known(facts: DataSourceFacts) -> Verdict:
         )
     if facts.edit is not None:
         return no(SCHEMA_KNOWN, facts.edit.reason, facts.edit.message)
-    return yes(SCHEMA_KNOWN, "SchemaKnown")
+    left_out = f"followed are {facts.columns_left_out}" if facts.columns_left_out else ""
+    return yes(SCHEMA_KNOWN, "SchemaKnown", left_out)
 
 
 def _ingesting(facts: DataSourceFacts) -> Verdict:

@@ -29,7 +29,7 @@ from tidemark_operator.resources.manifest.sources.delta_table import parse_delta
 from tidemark_operator.resources.manifest.sources.file_table import parse_file_table
 from tidemark_operator.resources.manifest.sources.introspection import parse_introspection
 from tidemark_operator.resources.manifest.sources.kafka_source import parse_kafka
-from tidemark_operator.resources.manifest.sources.postgres import parse_postgres
+from tidemark_operator.resources.manifest.sources.postgres import excepted_tables, parse_postgres
 from tidemark_operator.resources.manifest.sources.written_table import parse_written_table
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
@@ -65,6 +65,8 @@ class DataSource:
     """The tables that take further columns as they come upstream."""
     all_relations: bool = False
     """Whether it is of kind introspection, and names no relations: it has all."""
+    excepted: frozenset[tuple[str, str]] = frozenset()
+    """Tables of a publication that is followed as a whole which are not followed: their schemas and names there."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -78,6 +80,7 @@ class DataSource:
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
             evolving=_evolving(spec),
+            excepted=excepted_tables(spec.child("postgres")) if spec.has("postgres") else frozenset(),
             all_relations=spec.has("introspection") and not spec.child("introspection").texts("relations"),
         )
 

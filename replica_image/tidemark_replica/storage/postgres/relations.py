@@ -259,6 +259,13 @@ def _key(connection: Connection, oid: int, identity: str) -> tuple[str, ...]:
 
 def find_table(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
     """The table, checked. Raises TableStopped, SourceUnusable."""
+    found = find_definition(connection, spec, table)
+    _check_published(spec, table, [name for name, *_, generated, _ in found.columns if not generated], found.membership)
+    return found
+
+
+def find_definition(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
+    """The table, checked but for its columns. Raises TableStopped, SourceUnusable."""
     row = connection.execute(_TABLE, (table.schema, table.table)).fetchone()
     if row is None:
         raise TableStopped(
@@ -287,7 +294,6 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
     membership = find_membership(connection, spec, table, oid)
     if membership.columns is None:
         membership = replace(membership, columns=tuple(name for name, *_, generated, _ in columns if not generated))
-    _check_published(spec, table, [name for name, *_, generated, _ in columns if not generated], membership)
     oids = {column[2] for column in columns}
     return UpstreamTable(
         oid,

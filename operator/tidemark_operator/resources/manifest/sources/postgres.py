@@ -1,4 +1,4 @@
-"""A postgres source: which database, by which publication, and which tables of it."""
+"""A postgres source: which database, by which publication, and which tables of it, or all but some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 
 
 def parse_postgres(fields: Fields) -> PostgresSource:
-    """The source of `spec.postgres`. Raises ResourceError, also where two entries name one table of the database."""
+    """The source of `spec.postgres`. Raises ResourceError, also where two entries name one table of the database, or
+    none does and not all tables are wanted."""
     source = PostgresSource(
         host=fields.text("host"),
         port=fields.integer("port", 5432),
@@ -21,10 +22,21 @@ def parse_postgres(fields: Fields) -> PostgresSource:
         ssl_mode=fields.text("sslMode", "verify-full"),
         on_gap=fields.text("onGap", "stop"),
         max_transaction_bytes=size_bytes(fields, "maxTransactionBytes", "1Gi"),
+        all_tables=fields.flag("allTables", False),
     )
+    if not source.tables and not source.all_tables:
+        raise InvalidValue(fields.at("tables"), "must name a table, unless allTables is true")
     if twice := source.named_twice():
         raise InvalidValue(fields.at("tables"), f"must name table {twice.schema}.{twice.table} once, not twice")
+    excepted = excepted_tables(fields)
+    if both := next((table for table in source.tables if (table.schema, table.table) in excepted), None):
+        raise InvalidValue(fields.at("exceptTables"), f"must not have table {both.schema}.{both.table} of tables")
     return source
+
+
+def excepted_tables(fields: Fields) -> frozenset[tuple[str, str]]:
+    """Schemas and names of the tables of `spec.postgres.exceptTables`."""
+    return frozenset((each.text("schema", "public"), each.text("table")) for each in fields.children("exceptTables"))
 
 
 def _table(fields: Fields) -> PostgresTable:

@@ -1,0 +1,274 @@
+"""A DataSource that follows a whole publication: tables are found, stored as revisions, and then ingested."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.sources.test_table_edits import KEY, UID, Edited, StoredObjects, followed
+from tests.waiting import BOUND
+from tidemark_operator.handlers.reconcile import publication_looks, source_inspection_queue, table_edits
+from tidemark_operator.handlers.reconcile.publication_looks import LOOK_SECONDS
+from tidemark_operator.handlers.status.statuses import status_of
+from tidemark_operator.kube.client import ApiError, Body
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.ingestion import PostgresSource, PublicationTable, SourceTable
+from tidemark_protocol.types import BIGINT, Column
+
+COLUMNS = (Column("id", BIGINT),)
+
+
+class Upstream:
+    """A publication, as a replica looks at it. `gone`: tables that went after the look. `asked`: the tables that each
+    look knew. `error`: what the replica answers."""
+
+    def __init__(self, *names: str) -> None:
+        self.published = {name: PublicationTable("public", name) for name in names}
+        self.gone, self.asked, self.error, self.inspected = set[str](), list[list[str]](), "", list[list[str]]()
+
+    async def inspect(self, source: PostgresSource, _: object = None) -> compute_pb2.InspectSourceResponse:
+        if self.error:
+            return compute_pb2.InspectSourceResponse(error=self.error)
+        if source.all_tables:
+            known = {table.table for table in source.tables}
+            self.asked.append(sorted(known))
+            found = [codec.encode(table) for name, table in self.published.items() if name not in known]
+            return compute_pb2.InspectSourceResponse(published=found)
+        self.inspected.append([table.name for table in source.tables])
+        if missing := [table.table for table in source.tables if table.table in self.gone]:
+            return compute_pb2.InspectSourceResponse(error=f"table {missing[0]}: TableMissing")
+        tables = [codec.encode(SourceTable(table.name, COLUMNS)) for table in source.tables]
+        return compute_pb2.InspectSourceResponse(tables=tables)
+
+
+class Followed:
+    """The DataSource with its operator, its clock and its upstream. `spec`: of postgres, beside the database."""
+
+    def __init__(self, edited: Edited, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.edited, self.upstream, self.now = edited, upstream, 1000.0
+        self.spec: Body = {"allTables": True}
+        self.suspended = False
+        for module in (publication_looks, source_inspection_queue, table_edits):
+            monkeypatch.setattr(module, "monotonic", lambda: self.now)
+        cast(Any, edited.running).inspect = upstream.inspect
+        edited.harness.context.registry.allowed_hosts = AllowedHosts.parse(["db:5432"])
+
+    @property
+    def manifest(self) -> Body:
+        database = {"host": "db", "database": "d", "secret": "db", "publication": "p"}
+        document = followed("postgres", database | self.spec)
+        document["spec"]["suspend"] = self.suspended
+        return document
+
+    async def reconcile(self, times: int = 1) -> list[str]:
+        """The tables that the replica was told to ingest, after a minute; none before it was told any."""
+        self.now += LOOK_SECONDS
+        self.edited.harness.cache.put(KEY, self.manifest)
+        for _ in range(times):
+            await self.edited.reconciler.reconcile(KEY, self.manifest)
+        running = self.edited.running.core.ingestions.get(GlobalId(UID))
+        return self.edited.ingested if running is not None else []
+
+    @property
+    def failure(self) -> IngestionFailure | None:
+        state = self.edited.harness.context.registry.source(KEY)
+        assert state is not None
+        return state.edit or state.failure
+
+    def condition(self, name: str) -> Body:
+        status = status_of(self.edited.harness.context, KEY, self.manifest, 0)
+        assert status is not None
+        return next(each for each in status["conditions"] if each["type"] == name)
+
+
+def follow(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    upstream: Upstream,
+    scenario: Callable[[Followed], Awaitable[None]],
+    stored: StoredObjects | None = None,
+) -> None:
+    async def run() -> None:
+        edited = Edited(folder, stored or StoredObjects())
+        try:
+            await asyncio.wait_for(scenario(Followed(edited, upstream, monkeypatch)), BOUND)
+        finally:
+            await edited.harness.fleet.close()
+
+    asyncio.run(run())
+
+
+def test_published_tables_are_followed_and_later_ones_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that leaves the publication stays. No look is sooner than a minute after the last one."""
+    upstream = Upstream("a", "b")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a", "b"]
+        upstream.published["c"] = PublicationTable("public", "c")
+        del upstream.published["a"]
+        looks = len(upstream.asked)
+        for _ in range(3):
+            await source.edited.reconciler.reconcile(KEY, source.manifest)
+        assert (source.edited.ingested, len(upstream.asked)) == (["a", "b"], looks)
+        assert await source.reconcile() == ["a", "b", "c"]
+        assert await source.reconcile() == ["a", "b", "c"]
+        assert upstream.asked[-1] == ["a", "b", "c"]
+        assert (source.failure, source.edited.numbers) == (None, [2])
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_an_operator_that_begins_follows_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where upstream is away, or has other tables by now: each shard stays its table's."""
+    stored, upstream = StoredObjects(), Upstream("a", "b")
+
+    async def before(source: Followed) -> None:
+        assert await source.reconcile() == ["a", "b"]
+
+    async def after(source: Followed) -> None:
+        upstream.error = "connection refused"
+        assert await source.reconcile() == ["a", "b"]
+        assert source.failure == IngestionFailure("SourceUnreadable", "connection refused")
+        upstream.error = ""
+        upstream.published = {"c": PublicationTable("public", "c")}
+        assert await source.reconcile() == ["a", "b", "c"]
+        assert source.failure is None
+
+    follow(tmp_path, monkeypatch, upstream, before, stored)
+    follow(tmp_path, monkeypatch, upstream, after, stored)
+
+
+def test_a_find_that_could_not_be_stored_is_ingested_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.published["b"] = PublicationTable("public", "b")
+        source.edited.stored.failure = ApiError(500, "the API server is away")
+        with pytest.raises(ApiError):
+            await source.reconcile()
+        assert source.edited.ingested == ["a"]
+        assert await source.reconcile() == ["a", "b"]
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_tables_that_cannot_be_followed_are_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold nothing up. An exception in the spec ends the message; so does what is mended upstream."""
+    upstream = Upstream("a")
+    upstream.published["b"] = PublicationTable("public", "b", refused="ReplicaIdentity: no key")
+    upstream.published["c"] = PublicationTable("public", "c", ("id",), ("total (it is generated)",))
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile(2) == ["a", "c"]
+        assert source.failure is not None
+        assert source.failure.reason == "TablesLeftOut"
+        assert "public.b: ReplicaIdentity: no key" in source.failure.message
+        assert source.condition("SchemaKnown")["reason"] == "TablesLeftOut"
+
+        source.spec["exceptTables"] = [{"table": "b"}]
+        assert await source.reconcile(2) == ["a", "c"]
+        assert source.failure is None
+        assert source.condition("SchemaKnown")["status"] == "True"
+        assert source.condition("SchemaKnown")["message"] == "followed are public.c without total (it is generated)"
+
+        del source.spec["exceptTables"]
+        upstream.published["b"] = PublicationTable("public", "b")
+        assert await source.reconcile(2) == ["a", "c", "b"]
+        assert source.failure is None
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_a_publication_without_tables_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = Upstream()
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == []
+        assert source.failure is not None
+        assert (source.failure.reason, source.failure.passes) == ("NothingPublished", True)
+        upstream.error = "password authentication failed"
+        assert await source.reconcile() == []
+        assert source.failure == IngestionFailure("SourceUnreadable", "password authentication failed")
+        upstream.error = ""
+        upstream.published["a"] = PublicationTable("public", "a")
+        assert await source.reconcile(2) == ["a"]
+        assert source.failure is None
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_a_table_that_goes_between_the_look_and_its_inspection_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.published |= {name: PublicationTable("public", name) for name in ("b", "c")}
+        upstream.gone.add("b")
+        assert await source.reconcile() == ["a"]
+        del upstream.published["b"]
+        source.now += source_inspection_queue.PAUSE_SECONDS_MAX
+        await source.edited.reconciler.reconcile(KEY, source.manifest)
+        assert source.edited.ingested == ["a", "c"]
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_a_suspended_source_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.published["b"] = PublicationTable("public", "b")
+        looks, source.suspended = len(upstream.asked), True
+        assert await source.reconcile(3) == []
+        assert len(upstream.asked) == looks
+        source.suspended = False
+        assert await source.reconcile(2) == ["a", "b"]
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_from_named_tables_to_all_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table keeps its shard while the spec wants it; one that comes again is another one."""
+    upstream = Upstream("a", "b")
+
+    async def scenario(source: Followed) -> None:
+        source.spec = {"tables": [{"name": "a", "table": "a"}]}
+        assert await source.reconcile() == ["a"]
+        assert upstream.asked == []
+        source.spec = {"allTables": True}
+        assert await source.reconcile(2) == ["a", "b"]
+        source.spec = {"tables": [{"name": "a", "table": "a"}]}
+        assert await source.reconcile(2) == ["a"]
+        assert source.edited.deleted == [f"{UID}/b/v1"]
+        source.spec = {"allTables": True, "tables": [{"name": "a", "table": "a"}]}
+        assert await source.reconcile(2) == ["a", "b.2"]
+        assert await source.reconcile(2) == ["a", "b.2"]
+        assert source.failure is None
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_a_replica_of_an_earlier_release_finds_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is ingested by it as before."""
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        cast(Any, source.edited.running).is_too_old_for = lambda asked: getattr(asked, "all_tables", False)
+        assert await source.reconcile() == ["a"]
+        assert source.failure is not None
+        assert source.failure.reason == "ImageTooOld"
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
