@@ -84,7 +84,7 @@ def reconciled(
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
 
-        async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
+        async def inspect(*_: object) -> compute_pb2.InspectSourceResponse:
             return compute_pb2.InspectSourceResponse(tables=[codec.encode(found or TABLE)])
 
         async def describe(shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
