@@ -156,6 +156,7 @@ def zigzag(number: int) -> bytes:
         (1, 1, b"\x80"),
         (1, 2, b"\x02\x04"),
         (1, 2, b"\x02\x01"),
+        (2, 3, b"\x02\x02\x07"),
         (1, 3, b"\x02\x02\x7e"),
         (1, 12, b"\x02\x02" + b"\xfe" + b"\xff" * 8 + b"\x01"),
         (1, 12, b"\x02\x02" + b"\xff" * 9 + b"\x01"),
@@ -221,6 +222,24 @@ def test_headers_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     many = b"Obj\x01" + zigzag(1 << 40) + b"\x00\x00" * 600
     with pytest.raises(NotAvro, match="longer"):
         read_header(io.BytesIO(many))
+
+
+def test_blocks_within_the_data_are_no_blocks() -> None:
+    """A text that ends its record is a marker and a block, which ends with the marker of the record's own block. A
+    task that begins between them would read that."""
+    inner = (MARKER + zigzag(1) + zigzag(2) + b"\x02\x00").decode()
+    values = [{"n": n, "text": inner if n % 4 == 1 else "x" * 30} for n in range(12)]
+    file = container(LINE, values, block_bytes=1)
+    assert counted(read_pieces(file)[0]) == counted(values)
+    refused = 0
+    for piece_bytes in range(80, len(file)):
+        try:
+            rows = read_pieces(file, piece_bytes)[0]
+        except NotAvro:
+            refused += 1
+        else:
+            assert counted(rows) == counted(values), piece_bytes
+    assert 0 < refused < len(file) - 80
 
 
 @pytest.mark.parametrize("marker", [MARKER, bytes(16)])
