@@ -202,7 +202,7 @@ kafka-broker: java test-packages venv ## fetch the Kafka broker of the tests fro
 	@$(BIN)/python -m tests.kafka.broker
 
 .PHONY: kafka-connect
-kafka-connect: java test-packages venv ## fetch Kafka Connect and Debezium of the tests from Maven into the cache (once, 38 MB)
+kafka-connect: java test-packages venv ## fetch Kafka Connect, Debezium and converters of the tests from Maven into the cache (once, 43 MB)
 	@$(BIN)/python -m tests.kafka.connect
 
 .PHONY: jdbc-driver

@@ -1,6 +1,8 @@
-"""Kafka Connect with Debezium's connector for PostgreSQL, from Maven: one worker in a JVM of 256 MB.
+"""Kafka Connect with Debezium's connector for PostgreSQL and Apicurio's converters, from Maven: one worker in a JVM of
+256 MB.
 
-make kafka-connect           installs the pinned versions into the cache, once; checksums are in connect_jars.sha256
+make kafka-connect           installs the pinned versions into the cache, once; checksums are in connect_jars.sha256 and
+                             converter_jars.sha256
 with connect(kafka, folder)  a worker without connectors; it ends with the block, also when this process is killed
 
 The worker keeps connectors and their offsets in topics of the broker, as those in production do. After a kill it begins
@@ -27,7 +29,13 @@ from tests.ports import free_port
 from tidemark_devcluster.control_plane import processes
 
 DEBEZIUM = "3.6.1.Final"
-SUMS = Path(__file__).parent / "connect_jars.sha256"
+APICURIO = "2.6.8.Final"
+SUMS, CONVERTER_SUMS = (Path(__file__).parent / f"{name}_jars.sha256" for name in ("connect", "converter"))
+_IN_CONNECT = (
+    "kafka-clients,connect-api,connect-json,zstd-jni,lz4-java,snappy-java,slf4j-api,jackson-core,jackson-databind,"
+    "jackson-annotations,jackson-datatype-jdk8,commons-lang3"
+)
+"""What the converters need, and Connect has in newer versions."""
 START_SECONDS = 180.0
 _PROPERTIES = """bootstrap.servers={brokers}
 group.id=connect-{number}
@@ -59,6 +67,12 @@ def install() -> Path:
     return installed("kafka-connect", f"{broker.VERSION}-{DEBEZIUM}", artifacts, SUMS)
 
 
+def install_converters() -> Path:
+    """The folder with the jars of the converters, beside those of Connect."""
+    artifacts = [f"io.apicurio:apicurio-registry-utils-converter:{APICURIO}"]
+    return installed("kafka-converters", APICURIO, artifacts, CONVERTER_SUMS, f"-DexcludeArtifactIds={_IN_CONNECT}")
+
+
 @dataclass
 class Worker:
     """A worker of Kafka Connect that can be killed and started again. `flush_ms`: how often it writes the offsets from
@@ -78,7 +92,7 @@ class Worker:
         file = self.folder / "worker.properties"
         given = {"brokers": self.kafka.address, "number": self.starts, "port": self.port, "flush_ms": self.flush_ms}
         file.write_text(_PROPERTIES.format(**given))
-        command = [*java(install()), "org.apache.kafka.connect.cli.ConnectDistributed", str(file)]
+        command = [*java(install(), install_converters()), "org.apache.kafka.connect.cli.ConnectDistributed", str(file)]
         pid_file = self.folder / "worker.pid"
         self.identity = processes.start(command, os.environ, self.folder, self.log, pid_file, die_with_starter=True)
         deadline = time.monotonic() + START_SECONDS
@@ -136,4 +150,4 @@ def connect(kafka: Broker, folder: Path, **options: Any) -> Iterator[Worker]:
 
 
 if __name__ == "__main__":
-    print(f"Kafka Connect with Debezium {DEBEZIUM} is in {install()}")
+    print(f"Kafka Connect with Debezium {DEBEZIUM} is in {install()}, Apicurio's converters in {install_converters()}")

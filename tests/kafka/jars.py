@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +16,14 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
-def installed(name: str, version: str, artifacts: Sequence[str], sums: Path) -> Path:
+def installed(name: str, version: str, artifacts: Sequence[str], sums: Path, *options: str) -> Path:
     """The folder with the jars of `artifacts` (`group:artifact:version`) and of what they need; Maven fetches them if
-    they are not there. `sums`: their checksums, as sha256sum prints them."""
+    they are not there. `sums`: their checksums, as sha256sum prints them; `options`: further ones of Maven."""
 
     def make(folder: Path) -> None:
         dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in artifacts)
         (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}", *options]
         subprocess.run(["mvn", "-q", "-B", "-f", folder / "pom.xml", *goal], check=True)
         _compare(folder, sums)
 
@@ -37,7 +38,13 @@ def _compare(folder: Path, sums: Path) -> None:
         raise AssertionError(f"Maven gave other files than {sums.name} names: {', '.join(wrong)}")
 
 
-def java(home: Path) -> list[str]:
-    """A JVM of 256 MB with all jars of the folder; the class and its arguments follow."""
+def java(*homes: Path) -> list[str]:
+    """A JVM of 256 MB with all jars of the folders; the class and its arguments follow."""
     options = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return ["java", *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{home}/*"]
+    return [
+        "java",
+        *options,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-cp",
+        os.pathsep.join(f"{home}/*" for home in homes),
+    ]

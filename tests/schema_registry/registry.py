@@ -17,6 +17,9 @@ from typing import Any
 from tidemark_replica.storage.avro.resolution import BodyDecoder, Incompatible
 from tidemark_replica.storage.avro.schema import parse_schema
 
+APICURIO = "/base/apis/registry/v2"
+"""Where the registry takes schemas as Apicurio's does."""
+
 
 @dataclass
 class Registry:
@@ -57,6 +60,8 @@ class Registry:
             return self.status, {"error_code": self.status, "message": "as the test has it"}
         if not self._is_allowed(headers.get("Authorization", "")):
             return 401, {"error_code": 40101}
+        if re.match(APICURIO + "/groups/default/artifacts", path):
+            return self._take_artifact(headers["X-Registry-ArtifactId"], body.decode())
         found = re.fullmatch(r"/base/subjects/([^/]+)/versions", path)
         if found is None or headers["Content-Type"] != "application/vnd.schemaregistry.v1+json":
             return 404, {}
@@ -70,6 +75,14 @@ class Registry:
             except Incompatible as error:
                 return 409, {"error_code": 409, "message": f"incompatible with an earlier schema: {error}"}
         return 200, {"id": self.register(subject, text)}
+
+    def _take_artifact(self, subject: str, text: str) -> tuple[int, Any]:
+        """A schema that Apicurio's client registers."""
+        ids = self.subjects.get(subject, [])
+        id = next((id for id in ids if self.schemas[id]["schema"] == text), None) or self.register(subject, text)
+        at = dict.fromkeys(("createdOn", "modifiedOn"), "2026-01-01T00:00:00Z")
+        found = {"id": subject, "version": "1", "globalId": id, "contentId": id, "type": "AVRO", "state": "ENABLED"}
+        return 200, found | at
 
     def answer(self, path: str, headers: Any) -> tuple[int, Any]:
         self.requests.append(path)

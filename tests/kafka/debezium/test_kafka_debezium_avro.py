@@ -29,6 +29,7 @@ from tidemark_replica.storage.kafka.inspect import tables_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 KEY = record("Key", {"name": "id", "type": "long"}, namespace="shop.public.t")
+CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 ARRAY = {"type": "array", "items": ["null", "string"]}
 FIELDS = (
     {"name": "id", "type": "long"},
@@ -353,6 +354,38 @@ def test_values_without_a_frame(kafka: Broker, tmp_path: Path) -> None:
     with Run(tmp_path, spec_of(kafka, table)) as run:
         run.catch_up()
     assert oks(tmp_path, "a") == [(5,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "more", "column"),
+    [
+        ("io.debezium.time.Date", "int", {}, "date"),
+        ("io.debezium.time.Timestamp", "long", {}, "timestamp_ntz"),
+        ("io.debezium.time.MicroTimestamp", "long", {}, "timestamp_ntz"),
+        ("io.debezium.time.NanoTimestamp", "long", {}, "bigint"),
+        ("io.debezium.time.Time", "int", {}, "int"),
+        ("io.debezium.time.Date", "long", {}, "bigint"),
+        ("io.debezium.time.IsoDate", "string", {}, "date"),
+        ("io.debezium.time.IsoTimestamp", "string", {}, "timestamp_ntz"),
+        ("io.debezium.time.ZonedTimestamp", "string", {}, "timestamp"),
+        ("io.debezium.data.Json", "string", {}, "string"),
+        ("org.apache.kafka.connect.data.Date", "int", {"logicalType": "date"}, "date"),
+        ("org.apache.kafka.connect.data.Timestamp", "long", {"logicalType": "timestamp-millis"}, "timestamp_ntz"),
+        (CONNECT_DECIMAL, "bytes", {"logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9,2)"),
+        (CONNECT_DECIMAL, "bytes", {"logicalType": "decimal", "precision": 64, "scale": 2}, "decimal(38,2)"),
+    ],
+)
+def test_types_by_their_names_in_connect(name: str, type: str, more: Values, column: str) -> None:
+    """In values and in keys; of a table with another envelope only Avro's logical types count."""
+    field = {"name": "x", "type": {"type": type, "connect.name": name} | more}
+    key, value = KafkaSchema(json.dumps(record("Key", field))), KafkaSchema(json.dumps(envelope(field | {"name": "y"})))
+    table = avro("T", schema=value, key_schema=key)
+    (found,) = tables_of(KafkaSource(("h:9",), (table,)), no_secret)
+    assert [str(each.type) for each in found.columns] == [column, column]
+    if "iso" in name.lower() or "Zoned" in name:
+        plain = replace(table, envelope="upsert", schema=KafkaSchema(json.dumps(record("V", field | {"name": "y"}))))
+        (found,) = tables_of(KafkaSource(("h:9",), (plain,)), no_secret)
+        assert [str(each.type) for each in found.columns] == ["string", "string"]
 
 
 def test_what_is_refused() -> None:

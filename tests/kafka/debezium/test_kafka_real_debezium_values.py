@@ -3,7 +3,7 @@ table has those of the database, also where PostgreSQL does not send what an upd
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,10 @@ def worker(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class Mirror:
-    """A table `name` of a database of its own, its connector, and the table of a DataSource that follows it."""
+    """A table `name` of a database of its own, its connector, and the table of a DataSource that follows it. `shown`:
+    what SQL shows of its columns."""
+
+    shown: Mapping[str, str] = SHOWN_AS
 
     def __init__(self, kafka: Broker, server: Postgres, worker: Worker, root: Path, name: str, of: Any) -> None:
         self._root, self.name, self._of = root, name, of
@@ -151,7 +154,7 @@ class Mirror:
         return sorted((tuple(v for k, v in row.items() if k not in (DIFF, ERROR)) for row in rows), key=repr)
 
     def upstream(self) -> list[Any]:
-        shown = ", ".join(SHOWN_AS.get(column, "{0}").format(column) for column in self._of)
+        shown = ", ".join(self.shown.get(column, "{0}").format(column) for column in self._of)
         found = self.database.rows(f"select id, s, {shown} from {self.name}")
         return sorted((tuple(map(plain, row)) for row in found), key=repr)
 

@@ -27,6 +27,8 @@ _LOGICAL = {
 """Logical types that make another type of SQL, and the types that they annotate. Another logical type is ignored."""
 _NAMED_LOGICAL = _LOGICAL | {"iso-date": {"string"}, "iso-timestamp": {"string"}, "iso-local-timestamp": {"string"}}
 """The same for types that a name of Kafka Connect's gives: also texts of ISO 8601."""
+_DIGITS_MAX = 38
+"""Digits of a decimal of Kafka Connect's at most: converters write 64 where Connect knows no precision."""
 _NONE = object()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -183,6 +185,8 @@ class _Parser:
         named = self._connect_names.get(name, "") if isinstance(name, str) else ""
         if type.kind not in _NAMED_LOGICAL.get(named, ()):
             return found
+        if named == "decimal":
+            return replace(found, precision=min(found.precision, max(_DIGITS_MAX, found.scale)))
         return replace(found, logical=named, unnamed=found.logical)
 
 

@@ -75,6 +75,7 @@ class FollowedTopic:
         self._decoder, self._key_decoder = decoder_of(table, registry), key_decoder_of(table, registry)
         self._head_decoder = head_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
+        self._value_names = [column.name for column in value_columns(table)]
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
@@ -290,8 +291,7 @@ class FollowedTopic:
         if self.table.envelope != "debezium":
             return Upserts(self._decoder)
         if self._head_decoder is not None:
-            names = [column.name for column in value_columns(self.table)]
-            return AvroEvents(self._decoder, self._head_decoder, names, places)
+            return AvroEvents(self._decoder, self._head_decoder, self._value_names, places)
         return JsonEvents(self._decoder, places)
 
     def bound(self, upper: Time) -> None:

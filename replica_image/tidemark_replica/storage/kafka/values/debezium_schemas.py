@@ -25,6 +25,7 @@ CONNECT_NAMES = {
     "io.debezium.time.IsoTimestamp": "iso-local-timestamp",
     "io.debezium.time.ZonedTimestamp": "iso-timestamp",
     "org.apache.kafka.connect.data.Timestamp": "local-timestamp-millis",
+    "org.apache.kafka.connect.data.Decimal": "decimal",
 }
 """The logical types of the names of types (`connect.name`) that have a counterpart. Debezium writes Connect's own
 Timestamp (`time.precision.mode: connect`) for what has no zone in the database."""
