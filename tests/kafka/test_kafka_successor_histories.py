@@ -238,6 +238,8 @@ class History:
                 first = self.cuts.get((self.tables[0].name, at))
                 assert first in (None, cut), "both have the same records"
             assert errors(self.root, table.name) == {}
+            if table.added:
+                assert (table.name, open_shard(f"{self.root}/{table.name}").state().since) in self.cuts
 
 
 def played(kafka: Broker, root: Path, monkeypatch: pytest.MonkeyPatch, seed: int, steps: int) -> Counter[str]:

@@ -34,6 +34,7 @@ from tests.kafka.topics import (
     spec_of,
     upper,
 )
+from tests.storage.dying_appends import die_around
 from tests.storage.ingestion_samples import description, errors, oks
 from tests.waiting import until
 from tidemark_persist import open_shard
@@ -293,6 +294,54 @@ def test_rows_by_key_of_a_compacted_topic(kafka: Broker, tmp_path: Path, seed: i
     newest = {record.key().decode(): record.offset() for record in consumed(kafka, topic, 1)}
     rows = oks(tmp_path, "t.2", at[-1])
     assert {row[0]: row[5] for row in rows} == {key: o for key, o in newest.items() if values[o] is not None}
+
+
+def test_a_record_is_compacted_while_those_before_it_are_read_again(kafka: Broker, tmp_path: Path) -> None:
+    """The record before it has the same row, but in the new column. The successor begins where the newer record is that
+    took its place, and no time shows the older one."""
+    topic, vips = compacted_topic(kafka), ["old", "newer"]
+    for vip in vips:
+        produce(kafka, topic, {"id": 1, "vip": vip}, key=b"k")
+    spec = spec_of(kafka, keyed(topic), max_bytes_per_tick=20)
+    ingested(tmp_path, spec)
+
+    def is_compacted() -> bool:
+        vips.append(f"v{len(vips)}")
+        produce(kafka, topic, {"id": 1, "vip": vips[-1]}, key=b"k")
+        return all(record.offset() != 1 for record in consumed(kafka, topic, 1))
+
+    with Run(tmp_path, grown(spec)) as run:
+        run.tick()
+        assert run.source._successors.again["t.2"].missing(run.source._bound["t"]) == 1
+        run.source._tables["t.2"].close()  # it forgets what it fetched ahead
+        until(is_compacted)
+        run.until(lambda: upper(tmp_path, "t.2"))
+        for _ in range(3):
+            [(_, _, _, vip)] = oks(tmp_path, "t.2")
+            assert vip == vips[run.source._bound["t.2"].offsets[0] - 1]
+            run.tick()
+
+
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_death_around_each_append_of_the_begin(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """No time shows the successor without the records that the first table had before."""
+    topic = new_topic(kafka)
+    spec = spec_of(kafka, table(topic, on_bad_record="deadLetter"))
+    for i in range(3):
+        produce(kafka, topic, {"id": i, "vip": f"{i}"}, b"{bad")
+        ingested(tmp_path, spec)
+    with Run(tmp_path, grown(spec)) as run, monkeypatch.context() as death:
+        die_around(death, moment)
+        with pytest.raises(KeyboardInterrupt):
+            run.tick(2)
+    with Run(tmp_path, grown(spec)) as run:
+        run.catch_up()
+    for name, count in (("t.2", 3), ("t_dead_letter.2", 3)):
+        since, end = open_shard(f"{tmp_path}/{name}").state().since, upper(tmp_path, name)
+        assert 0 < since < end == upper(tmp_path, "t")
+        assert {len(oks(tmp_path, name, at)) for at in (since, end - 1)} == {count}
 
 
 def test_dead_letters_of_a_compacted_topic_are_gone(kafka: Broker, tmp_path: Path) -> None:
