@@ -252,7 +252,7 @@ def test_old_files_are_written_again_before_the_others_have_to(
     def aged(file: StagedFile | None) -> StagedFile | None:
         return file and replace(file, staged_ms=file.staged_ms - 5 * 3600 * 1000)
 
-    copy, ready = Snapshot._copy, LateTables.ready
+    copy, ready = Snapshot._copy, LateTables.hand_over
     found: list[ReadyTables] = []
 
     def copy_before_hours(self: Snapshot, *args: Any) -> StagedFile | None:
@@ -265,7 +265,7 @@ def test_old_files_are_written_again_before_the_others_have_to(
 
     if moment == "before it is near":
         monkeypatch.setattr(Snapshot, "_copy", copy_before_hours)
-    monkeypatch.setattr(LateTables, "ready", ready_then_keep)
+    monkeypatch.setattr(LateTables, "hand_over", ready_then_keep)
     with added(database, tmp_path) as one:
         tick(one, 1100)
         if moment == "after it was near":

@@ -68,12 +68,12 @@ class TableChanges:
         self._schema = arrow_schema(ingested.table.columns)
         self._key = [self._schema.get_field_index(name) for name in pinned.key]
         self._withdrawn = False
-        self._columns_upstream, self._places = 0, tuple[int, ...]()
+        self._columns_upstream, self._column_indexes = 0, tuple[int, ...]()
 
     def describe(self, relation: ReplicatedRelation) -> None:
         """The changes that follow have these columns. Raises TableStopped."""
         self.flush()
-        self._places = self._pinned.places(relation)
+        self._column_indexes = self._pinned.column_indexes(relation)
         self._columns_upstream = len(relation.columns)
 
     def truncate(self) -> None:
@@ -125,16 +125,16 @@ class TableChanges:
 
     def _by_rows(self, messages: list[bytes]) -> pa.Table:
         batches = [
-            updates([tuples.texts(place) for place in self._places], self._schema, diff, self._time)
+            updates([tuples.texts(place) for place in self._column_indexes], self._schema, diff, self._time)
             for tuples, diff in decode(messages, self._columns_upstream)
         ]
         return consolidate(pa.Table.from_batches(batches))
 
     def _by_key(self, messages: list[bytes]) -> pa.Table:
-        changes = decode_keyed(messages, self._columns_upstream, [self._places[index] for index in self._key])
+        changes = decode_keyed(messages, self._columns_upstream, [self._column_indexes[index] for index in self._key])
         return keyed_updates(
             changes,
-            self._places,
+            self._column_indexes,
             self._key,
             self._schema,
             self._time,

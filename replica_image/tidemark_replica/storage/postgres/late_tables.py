@@ -115,7 +115,7 @@ class LateTables:
         self._thread = threading.Thread(target=self._run, name="postgres-late-tables", daemon=True)
         self._thread.start()
 
-    def ready(self, lsn: int, alive: Callable[[], None]) -> ReadyTables | None:
+    def hand_over(self, lsn: int, alive: Callable[[], None]) -> ReadyTables | None:
         """The tables at a position that is not before `lsn`, which the others have; None if that would take long.
         After it was given, the caller has the files and rows. `alive` is called now and then.
 

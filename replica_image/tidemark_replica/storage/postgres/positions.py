@@ -50,10 +50,12 @@ class Positions:
         text = self.values.get((table, PINNED))
         return None if text is None else PinnedTable.from_json(text)
 
-    def begun(self, table: str) -> Time:
+    def begin_time(self, table: str) -> Time:
+        """The time at which the table's snapshot is bound; 0 before it is."""
         return Time(int(self.values.get((table, BEGUN), "0")))
 
-    def stopped(self, table: str) -> str | None:
+    def stop_text(self, table: str) -> str | None:
+        """The reason why the table stopped, as text; None while it has not."""
         return self.values.get((table, STOPPED))
 
 

@@ -150,19 +150,19 @@ class PinnedTable:
         it where no publication names the table."""
         return self._is_perhaps_altered(now) and not now.membership.names_since(self.membership)
 
-    def places(self, relation: ReplicatedRelation) -> tuple[int, ...]:
+    def column_indexes(self, relation: ReplicatedRelation) -> tuple[int, ...]:
         """Where the declared columns are in the relation. Raises TableStopped (ColumnChanged, ReplicaIdentity)."""
         there = {column.name: (index, column) for index, column in enumerate(relation.columns)}
-        places = []
+        indexes = []
         for pinned in self.columns:
             index, column = there.get(pinned.name, (-1, None))
             if column is None:
                 raise TableStopped(COLUMN_CHANGED, f"column {pinned.name} was dropped or renamed")
             if (column.type_oid, column.type_modifier) != (pinned.type_oid, pinned.type_modifier):
                 raise TableStopped(COLUMN_CHANGED, f"column {pinned.name} has another type now")
-            places.append(index)
+            indexes.append(index)
         check_key(self.key, relation.key)
-        return tuple(places)
+        return tuple(indexes)
 
 
 @dataclass(frozen=True)

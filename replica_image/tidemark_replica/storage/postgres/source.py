@@ -115,7 +115,7 @@ class PostgresIngestion(Source):
             ingested.table.name: CopiedTable(specs[ingested.table.name], ingested, shard)
             for ingested, shard in shards.tables
         }
-        self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
+        self._stopped = {name: text for name in self._tables if (text := self._positions.stop_text(name))}
         for name in self._live():
             try:
                 self._tables[name].check_key(self._pinned(name))
@@ -129,7 +129,7 @@ class PostgresIngestion(Source):
         self._time = time
         if self._needs_resume:
             return self._bindings.binding({})
-        if self._at.system is None:
+        if self._positions.system is None:
             return self._begin(time)
         try:
             with self._upstream.errors():
@@ -153,13 +153,15 @@ class PostgresIngestion(Source):
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
         # bindings before a table's snapshot are not the table's any more
-        return staged_files(binding, [table for table in tables if time >= self._at.begun(table.table.name)])
+        return staged_files(
+            binding, [table for table in tables if time >= self._positions.begin_time(table.table.name)]
+        )
 
     def held(self) -> Collection[str]:
-        return [name for name in self._tables if self._at.pinned(name) is None]
+        return [name for name in self._tables if self._positions.pinned(name) is None]
 
     def first_time(self, table: IngestedTable) -> Time | None:
-        return self._at.begun(table.table.name)
+        return self._positions.begin_time(table.table.name)
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped
@@ -169,7 +171,7 @@ class PostgresIngestion(Source):
         return self._needs_resume and bool(self._due)
 
     def counters(self) -> Mapping[str, int]:
-        lsn = {} if self._at.system is None else {"lsn": self._at.lsn}
+        lsn = {} if self._positions.system is None else {"lsn": self._positions.lsn}
         slots = self._slots()
         return lsn | ({"walBytesBehind": slots[0].behind} if slots else {})
 
@@ -238,17 +240,17 @@ class PostgresIngestion(Source):
         self._upstream.check_goes_on()
         if self._stream is not None and clock.monotonic() - self._alive_at > ALIVE_SECONDS:
             self._alive_at = clock.monotonic()
-            self._stream.confirm(self._at.lsn)
+            self._stream.confirm(self._positions.lsn)
 
     @property
-    def _at(self) -> Positions:
+    def _positions(self) -> Positions:
         return Positions(self._bindings.positions)
 
     def _live(self) -> list[str]:
-        return [name for name in self._tables if self._at.pinned(name) and name not in self._stopped]
+        return [name for name in self._tables if self._positions.pinned(name) and name not in self._stopped]
 
     def _pinned(self, name: str) -> PinnedTable:
-        pinned = self._at.pinned(name)
+        pinned = self._positions.pinned(name)
         assert pinned is not None
         return pinned
 
@@ -258,11 +260,11 @@ class PostgresIngestion(Source):
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
         if self._begins_anew(name):
             self._due[name] = clock.monotonic() + (RETRY_SECONDS if pause is None else pause)
-        return {} if self._at.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
+        return {} if self._positions.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
 
     def _begins_anew(self, name: str) -> bool:
         """Whether new contents are copied: always of a table that never began, if wanted of one that stopped."""
-        return self._at.pinned(name) is None or (name in self._stopped and self._spec.on_gap == "resnapshot")
+        return self._positions.pinned(name) is None or (name in self._stopped and self._spec.on_gap == "resnapshot")
 
     def _begin(self, time: Time, gap: Gap | None = None) -> pa.Table:
         """Makes the slot, and binds the contents of the small tables at its position: no table goes on that could wait
@@ -273,7 +275,7 @@ class PostgresIngestion(Source):
                 system = replication.system()
                 with self._upstream.connect() as connection:
                     check_publication(connection, self._spec.publication)
-                for slot in {self._slot} if self._at.system is None else {self._slot, self._at.slot}:
+                for slot in {self._slot} if self._positions.system is None else {self._slot, self._positions.slot}:
                     self._drop_slot(replication, slot)
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
@@ -331,9 +333,9 @@ class PostgresIngestion(Source):
         for rows in self._rows.values():
             rows.discard()
         stream = self._opened()
-        stream.confirm(self._at.lsn)
+        stream.confirm(self._positions.lsn)
         changes, ready = self._late_tables(time)
-        tick = Tick(self._spec, self._relations, self._at.lsn)
+        tick = Tick(self._spec, self._relations, self._positions.lsn)
         now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
         pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
         for name, each in pinned.items():
@@ -417,7 +419,7 @@ class PostgresIngestion(Source):
                 self._catalogue, self._spec.publication, pinned.values()
             ):
                 return None
-            slots = self._at.slot, self._late_slot
+            slots = self._positions.slot, self._late_slot
             self._findings = look(self._catalogue, self._spec, slots, tables, tick.described)
         self._looked_at = clock.monotonic()
         return self._findings
@@ -430,12 +432,12 @@ class PostgresIngestion(Source):
             if due:
                 self._upstream.check_goes_on()
                 self._late = LateTables(
-                    self._spec, self._credentials, self._late_slot, self._system(), due, time, self._at.lsn
+                    self._spec, self._credentials, self._late_slot, self._system(), due, time, self._positions.lsn
                 )
             return {}, None
         late, ready = self._late, None
         try:
-            ready = late.ready(self._at.lsn, self._alive)
+            ready = late.hand_over(self._positions.lsn, self._alive)
         except IngestionError as error:
             self._upstream.check_goes_on()  # `close` waits for the end of a thread that was interrupted
             self._late = None
@@ -470,7 +472,7 @@ class PostgresIngestion(Source):
         return self._stream
 
     def _start(self, stream: Replication) -> None:
-        slot, lsn = self._at.slot, self._at.lsn
+        slot, lsn = self._positions.slot, self._positions.lsn
         with self._upstream.connect() as connection:
             check_slot(slot_state(connection, slot), slot, lsn)
             for tries in range(SLOT_TRIES):
@@ -485,7 +487,7 @@ class PostgresIngestion(Source):
             check_slot(slot_state(connection, slot), slot, lsn)
 
     def _system(self) -> System:
-        system = self._at.system
+        system = self._positions.system
         assert system is not None
         return system
 

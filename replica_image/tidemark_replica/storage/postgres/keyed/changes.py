@@ -64,7 +64,7 @@ def keyed_updates(
     arrays, unreadable = [], []
     for place, field in zip(places, schema, strict=True):
         origin = _origin(changes.new.kinds[place] == UNCHANGED, before_row)[last]
-        values, wrong = parse(changes.new.sent(place, origin), field.type)
+        values, wrong = parse(changes.new.sent_texts(place, origin), field.type)
         is_kept = changes.new.kinds[place][origin] == UNCHANGED
         if is_kept.any():
             found = at[keys.old[changes.new_of[origin]]]

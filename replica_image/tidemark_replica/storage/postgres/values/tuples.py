@@ -45,9 +45,9 @@ class Tuples:
         kinds = self.kinds[column] if rows is None else self.kinds[column][rows]
         if (kinds == UNCHANGED).any():
             raise RowNotFound("a value was not sent, as it did not change")
-        return self.sent(column, rows)
+        return self.sent_texts(column, rows)
 
-    def sent(self, column: int, rows: Positions | None = None) -> pa.Array:
+    def sent_texts(self, column: int, rows: Positions | None = None) -> pa.Array:
         """The column's texts, NULL where one was not sent."""
         kinds, starts, lengths = self.kinds[column], self.starts[column], self.lengths[column]
         if rows is not None:
