@@ -7,6 +7,7 @@ records ──decoder──► good: columns of the value, metadata ──► ro
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import methodcaller
 from typing import Any
@@ -164,13 +165,15 @@ def _timestamp_unfit(record: Any) -> str | None:
 
 
 def _headers_unfit(record: Any) -> str | None:
-    """The client must not be asked again for the headers of such a record: it would give broken objects. It returns
-    with an exception set; `methodcaller` checks that at once, the interpreter's own call does not always."""
+    """The client returns with an exception set; `methodcaller` checks that at once, the interpreter's own call does not
+    always. Asked again, as by a second table that takes the record, it gives pairs with empty places, and the process
+    dies where one is touched; the garbage collector passes over them."""
+    why = "the key of a header is not UTF-8"
     try:
-        _ASK_HEADERS(record)
+        headers = _ASK_HEADERS(record)
     except (SystemError, UnicodeDecodeError):
-        return "the key of a header is not UTF-8"
-    return None
+        return why
+    return why if headers and len(gc.get_referents(*headers)) < 2 * len(headers) else None
 
 
 def _timestamps(records: Sequence[Any]) -> pa.Array:
