@@ -16,7 +16,7 @@ from tests.avro.test_avro_bodies import expected
 from tests.avro.test_container_files import counted
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.avro.resolution import BodyDecoder, Incompatible
-from tidemark_replica.storage.avro.schema import parse_schema
+from tidemark_replica.storage.avro.schema import SchemaRefused, parse_schema
 from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.avro.table_columns import reader_of
 
@@ -143,3 +143,15 @@ def test_random_columns_of_random_writers(seed: int) -> None:
     assert malformed == 0
     assert [list(row) for row in rows] == [[column.name for column in chosen]] * len(rows)
     assert counted(rows) == counted(expected_rows)
+
+
+def test_types_do_not_nest_deeper_by_their_names() -> None:
+    """Each record has the one before it by its name; a reader of such a schema would run out of stack."""
+    fields: list[dict[str, Any]] = [{"name": "x", "type": {"type": "record", "name": "A0", "fields": []}}]
+    for n in range(1, 120):
+        inner = {"name": "v", "type": {"type": "array", "items": f"A{n - 1}"}}
+        fields.append({"name": f"x{n}", "type": {"type": "record", "name": f"A{n}", "fields": [inner]}})
+    whole = {"type": "record", "name": "R", "fields": [*fields[:30], {"name": "v", "type": "int"}]}
+    parse_schema(json.dumps(whole))
+    with pytest.raises(SchemaRefused, match=r"nests deeper than 64, with the types that names stand for"):
+        parse_schema(json.dumps({**whole, "fields": fields}))

@@ -15,7 +15,7 @@ from typing import Any
 PRIMITIVES = frozenset("null boolean int long float double bytes string".split())
 NAMED = frozenset({"record", "error", "enum", "fixed"})
 TEXT_LENGTH_MAX, TYPES_MAX, DEPTH_MAX = 1 << 20, 20_000, 64
-"""Characters of a schema, types in it with those that names stand for, and how deep they nest."""
+"""Characters of a schema; types in it, and how deep they nest, with those that names stand for."""
 _LOGICAL = {
     "date": {"int"},
     "decimal": {"bytes", "fixed"},
@@ -106,7 +106,7 @@ class _Parser:
         if isinstance(raw, list):
             return self._union(raw, space, at, depth)
         if isinstance(raw, str):
-            return self._reference(raw, space, at)
+            return self._reference(raw, space, at, depth)
         if not isinstance(raw, dict):
             raise SchemaRefused(f"{at}: a type is a text, an object or a list")
         kind = raw.get("type")
@@ -118,7 +118,7 @@ class _Parser:
             return AvroType("map", children=(self.type(raw.get("values"), space, at + "{}", depth + 1),))
         return self._with_logical(self.type(kind, space, at, depth + 1), raw)
 
-    def _reference(self, name: str, space: str, at: str) -> AvroType:
+    def _reference(self, name: str, space: str, at: str, depth: int) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
         full = _full_name(name, space)
@@ -127,6 +127,8 @@ class _Parser:
         found = self._named.get(full, self._named.get(name))
         if found is None:
             raise SchemaRefused(f"{at}: type {name} contains itself; recursive types are not supported")
+        if depth + _depth(found) > DEPTH_MAX:
+            raise SchemaRefused(f"{at}: the schema nests deeper than {DEPTH_MAX}, with the types that names stand for")
         self._count += _size(found, TYPES_MAX)
         if self._count > TYPES_MAX:
             raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, with those that names stand for")
@@ -227,3 +229,13 @@ def _size(type: AvroType, most: int) -> int:
         total += 1
         waiting += [*each.children, *(f.type for f in each.fields)]
     return total
+
+
+def _depth(type: AvroType) -> int:
+    """How many types are below one another in the tree, without its root."""
+    deepest, waiting = 0, [(0, type)]
+    while waiting:
+        depth, each = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting += [(depth + 1, child) for child in (*each.children, *(f.type for f in each.fields))]
+    return deepest
