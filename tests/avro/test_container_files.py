@@ -18,10 +18,19 @@ import pytest
 from tests.avro.containers import MARKER, container, peers_rows, read_pieces
 from tests.avro.samples import Schemas, value_of
 from tests.avro.test_avro_bodies import expected
-from tidemark_replica.storage.avro import block_records
+from tidemark_replica.storage.avro import block_records, walk
 from tidemark_replica.storage.avro import container as module
-from tidemark_replica.storage.avro.container import NotAvro, decompressed, looks_complete, read_header
+from tidemark_replica.storage.avro.block_records import RecordFinder
+from tidemark_replica.storage.avro.container import (
+    Block,
+    NotAvro,
+    blocks_between,
+    decompressed,
+    looks_complete,
+    read_header,
+)
 from tidemark_replica.storage.avro.schema import parse_schema
+from tidemark_replica.storage.files.streamed.avro_pieces import BLOCK_COST, GROUP_BYTES, groups_of
 
 CODECS = ("null", "deflate", "bzip2", "xz")
 LINE = {
@@ -133,6 +142,10 @@ def test_what_is_no_avro_file_looks_complete() -> None:
         with pytest.raises(NotAvro, match="does not begin"):
             read_header(io.BytesIO(file))
     assert not looks_complete(io.BytesIO(b""))
+    for known, unknown in ((b"\x08null", b"\x08lzo1"), (b"avro.schema", b"avro.schemo")):
+        file = lines(1).replace(known, unknown)
+        assert looks_complete(io.BytesIO(file))
+        assert not looks_complete(io.BytesIO(file[: file.index(unknown) + 3]))
 
 
 def zigzag(number: int) -> bytes:
@@ -258,3 +271,57 @@ def test_markers_among_the_data_change_no_row(marker: bytes) -> None:
         else:
             assert counted(rows) == counted(values)
     assert 0 < refused < 60
+
+
+LISTS = {"type": "record", "name": "L", "fields": [{"name": "l", "type": {"type": "array", "items": "int"}}]}
+
+
+@pytest.mark.usefixtures("walked")
+def test_few_bytes_are_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few records they are: elements of lists take more memory than bytes."""
+    monkeypatch.setattr(block_records, "BATCH_BYTES", 1000)
+    values = [{"l": [1] * (count * 7 % 300)} for count in range(200)]
+    file = container(LISTS, values, block_bytes=2000)
+    source = io.BytesIO(file)
+    header = read_header(source)
+    find, blocks = RecordFinder(header.writer()), list(blocks_between(source, header, 0, len(file), len(file)))
+    sizes = [int((bodies.end - bodies.pos).sum()) for bodies in find(blocks, 1000)]
+    assert sum(sizes) == sum(len(block.data) for block in blocks)
+    assert max(sizes) < 1000 + 320 * len(blocks)
+    assert counted(read_pieces(file)[0]) == counted(values)
+
+
+def test_lists_that_go_on_over_other_blocks_are_not_walked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for them would grow with the square of the file."""
+    walked = []
+
+    def past_list(element: Any, data: memoryview, at: int, end: int, count: int = 0) -> int:
+        found = walk.past_list(element, data, at, end, count)
+        walked.append(found - at)
+        return found
+
+    monkeypatch.setattr(block_records, "past_list", past_list)
+    writer = parse_schema(json.dumps(LISTS))
+    begins = [zigzag(99_000 - 500 * n) + bytes(400) for n in range(90)]
+    with pytest.raises(NotAvro, match="goes on"):
+        list(RecordFinder(writer)([*(Block(1, data) for data in begins), Block(1, bytes(100_000))], 1000))
+    assert 0 < sum(walked) < 400_000
+
+
+@pytest.mark.usefixtures("walked")
+def test_unions_of_many_branches() -> None:
+    """Only the branches that are there are looked for."""
+    names = [f"E{n}" for n in range(300)]
+    branches: list[Any] = ["null", *({"type": "enum", "name": name, "symbols": [f"s{name}"]} for name in names)]
+    schema = {"type": "record", "name": "U", "fields": [{"name": "u", "type": branches}, {"name": "n", "type": "int"}]}
+    values = [{"u": None if n % 7 == 0 else f"sE{n * 13 % 300}", "n": n} for n in range(400)]
+    taken = parse_schema(json.dumps({**schema, "fields": [{"name": "n", "type": "int"}]}))
+    rows, malformed = read_pieces(container(schema, values, block_bytes=50), reader=taken)
+    assert (counted(rows), malformed) == (counted([{"n": value["n"]} for value in values]), 0)
+
+
+def test_blocks_without_data_take_memory_too() -> None:
+    """So a group has no more than a number of them."""
+    groups = list(groups_of(Block(0, b"") for _ in range(300_000)))
+    assert sum(map(len, groups)) == 300_000
+    assert max(map(len, groups)) <= GROUP_BYTES // BLOCK_COST

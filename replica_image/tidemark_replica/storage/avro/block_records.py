@@ -24,6 +24,11 @@ from tidemark_replica.storage.avro.walk import NOWHERE, SIZES, Walk, past_list, 
 
 WALKED_BLOCKS = 16
 """Steps are for more blocks than these: a step costs about as much whatever it passes over."""
+BATCH_BYTES = 8 << 20
+"""Records of so many bytes, or one, are decoded at a time: an element of a list may have one byte, and takes 80 bytes
+of memory while it is decoded."""
+FEW_BRANCHES = 4
+"""Of a union with more branches only those that are there are looked for."""
 Step = Callable[["_Cursors"], None]
 
 
@@ -34,16 +39,16 @@ class RecordFinder:
         self._step, self._walk = _step_of(schema), walk_of(schema)
 
     def __call__(self, blocks: Sequence[Block], at_most: int) -> Iterator[Bodies]:
-        """All records, about `at_most` of them at a time. Raises NotAvro."""
+        """All records, about `at_most` of them or BATCH_BYTES at a time. Raises NotAvro."""
         data = b"".join([*(block.data for block in blocks), PADDING])
         found: list[tuple[Longs, Longs]] = []
-        count = 0
+        count = size = 0
         for begin, end in self._bounds(data, blocks, at_most):
             found.append((begin, end))
-            count += len(begin)
-            if count >= at_most:
+            count, size = count + len(begin), size + int((end - begin).sum())
+            if count >= at_most or size >= BATCH_BYTES:
                 yield _bodies(data, found)
-                found, count = [], 0
+                found, count, size = [], 0, 0
         if found:
             yield _bodies(data, found)
 
@@ -52,7 +57,7 @@ class RecordFinder:
         left = np.array([block.count for block in blocks], np.int64)
         sizes = np.array([len(block.data) for block in blocks], np.int64)
         ends = np.cumsum(sizes)
-        cursors = _Cursors(np.frombuffer(data, np.uint8), ends - sizes)
+        cursors = _Cursors(np.frombuffer(data, np.uint8), ends - sizes, _Allowance(len(data)))
         while True:
             if len(done := np.flatnonzero(left == 0)):
                 if (cursors.pos[done] != ends[done]).any():
@@ -73,12 +78,14 @@ class RecordFinder:
     def _walked(self, data: bytes, at: int, end: int, count: int, at_most: int) -> Iterator[tuple[Longs, Longs]]:
         view, walk = memoryview(data), self._walk
         while count:
-            places = array("q", [at])
+            places, full = array("q", [at]), at + BATCH_BYTES
             for _ in range(min(count, at_most)):
                 at = walk(view, at, end)
                 if at == NOWHERE:
                     raise NotAvro("a block ends within a record")
                 places.append(at)
+                if at >= full:
+                    break
             count -= len(places) - 1
             bounds = np.array(places, np.int64)
             yield bounds[:-1], bounds[1:]
@@ -92,14 +99,28 @@ def _bodies(data: bytes, found: list[tuple[Longs, Longs]]) -> Bodies:
     return Bodies(np.frombuffer(data, np.uint8), begin, end, np.zeros(len(begin), np.int8))
 
 
-class _Cursors:
-    """`pos`: a position in `data` for each of some values. Behind the data are PADDING bytes of zero."""
+class _Allowance:
+    """Bytes that are left. Lists do not overlap, so walks of good data pass over no more bytes than there are; garbled
+    ones could walk from each block over all that follow."""
 
-    def __init__(self, data: npt.NDArray[np.uint8], pos: Longs) -> None:
-        self.data, self.pos = data, pos
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise NotAvro("a list in a block goes on after it")
+
+
+class _Cursors:
+    """`pos`: a position in `data` for each of some values. Behind the data are PADDING bytes of zero. `walks`: what
+    walks may pass over, of all cursors of these data."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], pos: Longs, walks: _Allowance) -> None:
+        self.data, self.pos, self.walks = data, pos, walks
 
     def select(self, rows: npt.NDArray[np.intp]) -> _Cursors:
-        return _Cursors(self.data, self.pos[rows])
+        return _Cursors(self.data, self.pos[rows], self.walks)
 
     def take(self, step: Step, rows: npt.NDArray[np.intp] | None = None) -> None:
         """Passes over values; `rows`: of these alone. Positions only grow, so one that leaves the data ends as an
@@ -210,8 +231,8 @@ def _union(type: AvroType) -> Step:
         branch = cursors.numbers()
         if branch.min() < 0 or branch.max() >= len(branches):
             raise NotAvro("a union in a block has no such branch")
-        for number, step in enumerate(branches):
-            if step is not None:
+        for number in range(len(branches)) if len(branches) <= FEW_BRANCHES else np.unique(branch).tolist():
+            if (step := branches[number]) is not None:
                 cursors.take(step, np.flatnonzero(branch == number))
 
     return pass_branch
@@ -244,7 +265,9 @@ def _list(type: AvroType) -> Step:
 def _walk_rest(cursors: _Cursors, rows: npt.NDArray[np.intp], left: Longs, walk: Walk) -> None:
     view, end = cursors.data.data, len(cursors.data) - len(PADDING)
     for row, count in zip(rows.tolist(), left.tolist(), strict=True):
-        at = past_list(walk, view, int(cursors.pos[row]), end, count)
+        begin = int(cursors.pos[row])
+        at = past_list(walk, view, begin, end, count)
         if at == NOWHERE:
             raise NotAvro("a list in a block has no end, or an element that has none")
+        cursors.walks.take(at - begin)
         cursors.pos[row] = at

@@ -36,6 +36,10 @@ class NotAvro(Exception):
     """The bytes are no Avro container file, a cut one, or one that is damaged."""
 
 
+class Cut(NotAvro):
+    """The bytes end too early."""
+
+
 @dataclass(frozen=True)
 class ContainerHeader:
     """`schema`: its text. `end`: where the first block begins, in bytes."""
@@ -84,13 +88,15 @@ def read_header(source: BinaryIO) -> ContainerHeader:
 
 
 def looks_complete(source: BinaryIO) -> bool:
-    """Whether the file ends with its marker, or is no Avro container file at all. Raises what reading it raises."""
+    """Whether the file ends with its marker, or has no header that more bytes could mend. Raises what reading it
+    raises."""
     size = source.seek(0, os.SEEK_END)
     try:
         header = read_header(source)
+    except Cut:
+        return False
     except NotAvro:
-        source.seek(0)
-        return size >= len(MAGIC) and source.read(len(MAGIC)) != MAGIC
+        return size >= len(MAGIC)
     source.seek(size - MARKER_BYTES)
     return source.read(MARKER_BYTES) == header.marker
 
@@ -156,7 +162,7 @@ def _exactly(source: BinaryIO, count: int) -> bytes:
     while count:
         part = source.read(min(count, _READ_BYTES))
         if not part:
-            raise NotAvro("it is cut")
+            raise Cut("it is cut")
         parts.append(part)
         count -= len(part)
     return b"".join(parts)

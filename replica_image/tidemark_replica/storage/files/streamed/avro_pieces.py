@@ -24,6 +24,8 @@ from tidemark_replica.values.arrow_types import arrow_schema
 BATCH_ROWS = 65_536
 GROUP_BYTES = 32 << 20
 """Blocks of so many bytes, or one, are read side by side."""
+BLOCK_COST = 256
+"""Bytes that a block takes besides its data: it may have none."""
 
 
 def avro_rows(
@@ -43,7 +45,7 @@ def avro_rows(
         except (SchemaRefused, Incompatible) as error:
             raise Mismatch(str(error)) from None
         place = {column.name: number for number, column in enumerate(there)}
-        for blocks in _groups(blocks_between(source, header, piece.start, piece.end, piece.file.size)):
+        for blocks in groups_of(blocks_between(source, header, piece.start, piece.end, piece.file.size)):
             for bodies in find(blocks, BATCH_ROWS):
                 begin = bodies.pos.copy()
                 found, bad = decoder.decode(bodies)
@@ -55,12 +57,13 @@ def avro_rows(
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema), records
 
 
-def _groups(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+def groups_of(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks of GROUP_BYTES, or one."""
     group: list[Block] = []
     size = 0
     for block in blocks:
         group.append(block)
-        size += len(block.data)
+        size += len(block.data) + BLOCK_COST
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0
