@@ -28,7 +28,7 @@ BATCH_BYTES = 8 << 20
 """Records of so many bytes, or one, are decoded at a time: an element of a list may have one byte, and takes 80 bytes
 of memory while it is decoded."""
 FEW_BRANCHES = 4
-"""Of a union with more branches only those that are there are looked for."""
+"""A step over a union with more branches looks only for those that are there."""
 Step = Callable[["_Cursors"], None]
 
 

@@ -232,7 +232,7 @@ def _size(type: AvroType, most: int) -> int:
 
 
 def _depth(type: AvroType) -> int:
-    """How many types are below one another in the tree, without its root."""
+    """The number of types below one another in the tree, without its root."""
     deepest, waiting = 0, [(0, type)]
     while waiting:
         depth, each = waiting.pop()
