@@ -132,6 +132,15 @@ def test_columns_that_cannot_be_followed_are_left_out_by_name() -> None:
     assert [upstream(table) for table in sought(whole(), pinned(named("a"))).tables] == [("public", "a")]
 
 
+def test_a_followed_table_is_not_told_of_as_left_out() -> None:
+    """It is looked at again for its columns. What is wrong with it is in its own condition."""
+    before = pinned(named("a", names=("n",)))
+    refused = PublicationTable("public", "a", refused="ReplicaIdentity: no key")
+    now = with_published_tables(whole(), before, (refused,))
+    assert now.left_out == ()
+    assert table_edit(before, now.source).is_empty
+
+
 def test_an_entry_of_the_spec_holds_for_its_table() -> None:
     """It may have a name and columns of its own, and keeps what is followed under its name."""
     entry = named("orders", "a", names=("n",))

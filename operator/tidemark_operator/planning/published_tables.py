@@ -66,7 +66,8 @@ def with_published_tables(
     followed = {upstream(table) for table in (*named, *_pinned(pinned))}
     new = [each for each in published if not each.refused and (each.schema, each.table) not in followed]
     new = [each for each in new if (each.schema, each.table) not in wanted.excepted]
-    left_out = [f"{_title(each)}: {each.refused}" for each in published if each.refused]
+    refused = [each for each in published if each.refused and (each.schema, each.table) not in followed]
+    left_out = [f"{_title(each)}: {each.refused}" for each in refused]
     names = {(each.schema, each.table): _name(each) for each in new}
     taken = {spec_name(table.name): table for table in (*_pinned(pinned), *named)}
     asked = Counter(names.values())

@@ -4,7 +4,8 @@
     display   orders.1                    orders.2       orders        SQL's `orders` is the last one
 
 The earlier ones are ingested until no Dataflow reads them. The last one of a written table (`WrittenTable`) begins with
-the rows of the one before it. A name of a spec has no dot, and no underscore, so none is that of dead letters.
+the rows of the one before it. A name of a spec has no dot, and no underscore but of tables of
+PostgreSQL, which have no dead letters, so none is that of dead letters.
 """
 
 from __future__ import annotations

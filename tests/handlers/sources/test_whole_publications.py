@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.handlers.sources.test_table_edits import KEY, UID, Edited, StoredObjects, followed
+from tests.handlers.sources.test_table_edits import KEY, UID, Edited, StoredObjects, followed, planned
 from tests.waiting import BOUND
 from tidemark_operator.handlers.reconcile import publication_looks, source_inspection_queue, table_edits
 from tidemark_operator.handlers.reconcile.publication_looks import LOOK_SECONDS
@@ -55,7 +55,7 @@ class Followed:
     def __init__(self, edited: Edited, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
         self.edited, self.upstream, self.now = edited, upstream, 1000.0
         self.spec: Body = {"allTables": True}
-        self.suspended = False
+        self.suspended = self.deleted = False
         for module in (publication_looks, source_inspection_queue, table_edits):
             monkeypatch.setattr(module, "monotonic", lambda: self.now)
         cast(Any, edited.running).inspect = upstream.inspect
@@ -66,6 +66,7 @@ class Followed:
         database = {"host": "db", "database": "d", "secret": "db", "publication": "p"}
         document = followed("postgres", database | self.spec)
         document["spec"]["suspend"] = self.suspended
+        document["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if self.deleted else {}
         return document
 
     async def reconcile(self, times: int = 1) -> list[str]:
@@ -270,5 +271,37 @@ def test_a_replica_of_an_earlier_release_finds_no_tables(tmp_path: Path, monkeyp
         assert await source.reconcile() == ["a"]
         assert source.failure is not None
         assert source.failure.reason == "ImageTooOld"
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_an_entry_that_cannot_be_read_makes_no_further_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the inspection of added tables pauses, no replica looks again and again, either."""
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.gone.add("typo")
+        source.spec["tables"] = [{"name": "t", "table": "typo"}]
+        looks = len(upstream.asked)
+        for _ in range(5):
+            assert await source.reconcile(20) == ["a"]
+        assert source.failure == IngestionFailure("SourceUnreadable", "table typo: TableMissing")
+        assert len(upstream.asked) - looks <= 2 * 5
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_a_source_that_is_deleted_gets_no_further_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ingested on as long as a Dataflow reads it."""
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.published["b"] = PublicationTable("public", "b")
+        looks, source.deleted = len(upstream.asked), True
+        source.edited.harness.context.registry.put_dataflow(planned("a"))
+        assert await source.reconcile(3) == ["a"]
+        assert len(upstream.asked) == looks
 
     follow(tmp_path, monkeypatch, upstream, scenario)

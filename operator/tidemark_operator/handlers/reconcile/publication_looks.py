@@ -53,11 +53,12 @@ class PublicationLooks:
         self._looks: dict[Key, _Look] = {}
 
     async def look(self, state: SourceState, source: DataSource, running: RunningInstance) -> None:
-        """Have a replica look, where it is time to and the source is not suspended."""
+        """Have a replica look, where it is time to, and the source is neither suspended nor being deleted."""
         wanted = publication_of(source)
         last = self._looks.get(state.key)
         is_due = last is None or last.wanted != wanted or monotonic() >= last.at + LOOK_SECONDS
-        if wanted is None or not is_due or (source.suspend and state.pinned is not None):
+        rests = (source.suspend or source.meta.deleting) and state.pinned is not None
+        if wanted is None or not is_due or rests:
             return
         request = sought(wanted, state.pinned)
         if running.is_too_old_for(request):

@@ -130,8 +130,6 @@ class TableEdits:
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
-        if added.failure is not None and added.failure.reason == "SourceUnreadable":
-            self._publications.expire(state.key)
         readers = self._readers(state, edit.removed)
         removed = removable(state.pinned, edit.removed, readers.keys(), partial(self._has_begun, state))
         try:
@@ -192,6 +190,8 @@ class TableEdits:
         if added is None:
             return _Added(failure=state.edit or _IN_LINE)
         self._inspections.ended(state.key, new, failed=added.failure is not None)
+        if added.failure is not None and added.failure.reason == "SourceUnreadable":
+            self._publications.expire(state.key)  # a table that was found may be gone
         return added
 
     async def _inspect(
