@@ -40,6 +40,7 @@ MAY = [
     *(May(OPERATOR, verb, "statefulsets.apps") for verb in ("list", "create", "patch", "delete")),
     *(May(OPERATOR, verb, "poddisruptionbudgets.policy") for verb in ("list", "create", "patch", "delete")),
     *(May(OPERATOR, verb, kind) for verb in ("create", "patch") for kind in ("services", "configmaps")),
+    May(OPERATOR, "get", "configmaps"),
     *(May(OPERATOR, verb, "secrets") for verb in ("get", "create", "update")),
     May(OPERATOR, "list", "pods"),
     May(OPERATOR, "create", "secrets", NAMESPACE),

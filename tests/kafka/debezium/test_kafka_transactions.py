@@ -17,7 +17,7 @@ from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka import followed_topic
+from tidemark_replica.storage.kafka import followed_topic, waits
 from tidemark_replica.storage.kafka import source as kafka_source
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.transactions import cuts, log, read_ahead
@@ -32,7 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "WARN_SECONDS", 0.0)
     monkeypatch.setattr(log, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(followed_topic, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(kafka_source, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(waits, "PAUSE_SECONDS", 0.0)
 
 
 class Shop:

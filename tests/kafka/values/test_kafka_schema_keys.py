@@ -23,7 +23,7 @@ from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column, SqlType
 from tidemark_replica.storage import schema_registry
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka import source as kafka_source
+from tidemark_replica.storage.kafka import waits
 from tidemark_replica.storage.kafka.inspect import tables_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
@@ -45,7 +45,7 @@ UNFIT = record(("id", "string"))
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    for module in (schema_registry, kafka_source):
+    for module in (schema_registry, waits):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.05)
     with registry() as one:
         yield one

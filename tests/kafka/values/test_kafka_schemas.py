@@ -19,8 +19,7 @@ from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSchema, KafkaSource, KafkaTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage import schema_registry
-from tidemark_replica.storage.kafka import followed_topic
-from tidemark_replica.storage.kafka import source as kafka_source
+from tidemark_replica.storage.kafka import followed_topic, waits
 from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.values import framing, schemas
 
@@ -52,7 +51,7 @@ def pinned(spec: KafkaSource) -> KafkaSource:
 def test_writers_evolve_and_the_registry_goes_away(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (schema_registry, kafka_source):
+    for module in (schema_registry, waits):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.05)
     topic = new_topic(kafka)
     with registry() as server:
@@ -117,7 +116,7 @@ def test_a_batch_of_many_schemas_is_read_in_smaller_ones_for_a_while(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry gives one schema before the table waits; once it has given all, batches are as large as before."""
-    for module in (schema_registry, kafka_source):
+    for module in (schema_registry, waits):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(framing, "QUESTIONS_SECONDS", 0.0)
     monkeypatch.setattr(followed_topic, "BATCH_RECORDS", 16)
