@@ -164,6 +164,20 @@ def test_two_edits_one_after_the_other(kafka: Broker, tmp_path: Path) -> None:
     assert oks(tmp_path, "t.3") == sorted([(i, None, "v", "m") for i in range(41)], key=repr)
 
 
+def test_a_key_that_may_have_moved_to_another_partition_is_not_read_again(kafka: Broker, tmp_path: Path) -> None:
+    """Read again, its older record would be the last, with another value of the new column."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, *({"id": i} for i in range(9)), key=b"k")
+    spec = spec_of(kafka, keyed(topic))
+    ingested(tmp_path, spec)
+    assert refused(tmp_path, spec) == ""
+    add_partitions(kafka, topic, 2)
+    produce(kafka, topic, {"id": 8, "vip": "yes"}, key=b"k", partition=1)
+    ingested(tmp_path, spec)
+    assert "got partitions while rows are by key" in refused(tmp_path, spec)
+    assert stopped(kafka, tmp_path, grown(spec)).startswith("RecordsGone")
+
+
 def test_records_that_retention_took_are_missing_for_good(kafka: Broker, tmp_path: Path) -> None:
     """The edit is refused; where the records go after it, the successor says so."""
     topic = new_topic(kafka)

@@ -158,7 +158,7 @@ def why_unknown(lead: Position) -> str | None:
     """The reason why the records that a table has read are not known; None where they are."""
     if lead.knows_records:
         return None
-    return "it passed over a gap, or began with a release that did not count them"
+    return "it passed over a gap, got partitions while rows are by key, or began with a release that did not count them"
 
 
 def check_rows(before: Shard, shard: Shard, keys: list[str], staged: list[StagedFile], table: str) -> None:
