@@ -90,6 +90,8 @@ class KafkaIngestion(Source):
         self._settings: dict[str, str] = {}
         self._admin: AdminClient | None = None
         self._looking: dict[str, Future[Any]] = {}
+        self._answered: set[str] = set()
+        """Tables of `_looking` whose answers were there for a whole tick."""
         self._look_at = self._show_at = self._recheck_at = 0.0
         self._time = Time(0)
 
@@ -244,7 +246,10 @@ class KafkaIngestion(Source):
         if self._admin is None:
             self._admin = self._connection.admin(self._settings)
         topics = Topics(self._admin)
-        if monotonic() >= self._look_at:
+        for name in self._answered:
+            self._looking.pop(name, None)
+        self._answered = {name for name, asked in self._looking.items() if asked.done()}
+        if monotonic() >= self._look_at and not self._looking:  # a question would drop an answer that no table took yet
             self._look_at = monotonic() + LOOK_SECONDS
             asked = topics.ask({topic.table.topic for topic in self._tables.values()})
             self._looking = {name: asked[topic.table.topic] for name, topic in self._tables.items()}
