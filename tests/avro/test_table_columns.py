@@ -110,7 +110,7 @@ def test_what_would_be_another_value_is_refused(writer: Any, sql: str) -> None:
 
 
 def test_each_type_of_sql_is_its_own() -> None:
-    """What is inferred of a file can be read of it."""
+    """The columns that are inferred of a file can be read of it."""
     types: list[Any] = ["boolean", "double", MILLIS, FIXED, {"type": "long", "logicalType": "local-timestamp-micros"}]
     for type in (*types, ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 9}]):
         writer = parse_schema(json.dumps(record(type)))

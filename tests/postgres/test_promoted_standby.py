@@ -1,6 +1,6 @@
 """A standby is promoted, and the source's address leads to it: another timeline, perhaps without the last transactions.
 
-What was ingested goes on by a difference at one time (`onGap: resnapshot`), or stays as it is (`stop`)."""
+The tables go on by a difference at one time (`onGap: resnapshot`), or keep their rows (`stop`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 -- Bids, bidders and auctions of each day, by three levels of price.
-SELECT date_format(date_time, 'yyyy-MM-dd') AS day,
+SELECT date_format(date_time, 'yyyy-MM-dd') AS dt,
   count(*) AS total_bids,
   count(*) FILTER (WHERE price < 10000) AS rank1_bids,
   count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,

@@ -1,5 +1,5 @@
 -- Bids, bidders and auctions of each channel and day, by three levels of price, with the last minute.
-SELECT channel, date_format(date_time, 'yyyy-MM-dd') AS day, max(date_format(date_time, 'HH:mm')) AS minute,
+SELECT channel, date_format(date_time, 'yyyy-MM-dd') AS dt, max(date_format(date_time, 'HH:mm')) AS hm,
   count(*) AS total_bids,
   count(*) FILTER (WHERE price < 10000) AS rank1_bids,
   count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,

@@ -70,7 +70,7 @@ class Followed:
         return document
 
     async def reconcile(self, times: int = 1) -> list[str]:
-        """The tables that the replica was told to ingest, after a minute; none before it was told any."""
+        """The operator tells the replica to ingest these tables, after a minute; none before it told it any."""
         self.now += LOOK_SECONDS
         self.edited.harness.cache.put(KEY, self.manifest)
         for _ in range(times):
@@ -108,7 +108,7 @@ def follow(
 
 
 def test_published_tables_are_followed_and_later_ones_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that leaves the publication stays. No look is sooner than a minute after the last one."""
+    """A table that leaves the publication stays. The operator looks no sooner than a minute after its last look."""
     upstream = Upstream("a", "b")
 
     async def scenario(source: Followed) -> None:
@@ -262,7 +262,7 @@ def test_from_named_tables_to_all_and_back(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_replica_of_an_earlier_release_finds_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored is ingested by it as before."""
+    """The replica ingests the stored tables as before."""
     upstream = Upstream("a")
 
     async def scenario(source: Followed) -> None:

@@ -146,7 +146,7 @@ def test_objects_of_a_bucket(
 
 
 def test_the_schema_is_that_of_the_first_file_and_evolves_with_the_newest(spark: SparkSession, tmp_path: Path) -> None:
-    """What has no counterpart in SQL, and what cannot be read, is said so."""
+    """The inspection names types without a counterpart in SQL, and files that cannot be read."""
     spec = FilesSource((FilesTable("t", "avro", str(tmp_path), "*.avro"),))
     (tmp_path / "1.avro").write_bytes(pairs((1, None)))
     expected = (Column("a", BIGINT), Column("b", STRING))

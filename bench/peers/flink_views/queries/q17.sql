@@ -1,5 +1,5 @@
 -- Bids and prices of each auction and day.
-SELECT auction, date_format(date_time, 'yyyy-MM-dd') AS `day`,
+SELECT auction, date_format(date_time, 'yyyy-MM-dd') AS dt,
   count(*) AS total_bids,
   count(*) FILTER (WHERE price < 10000) AS rank1_bids,
   count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,
