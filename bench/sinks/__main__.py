@@ -1,12 +1,14 @@
 """How fast a view is written to a Kafka topic.
 
-    python -m bench.sinks [--rows 500000] [--json] [--quick]
+    python -m bench.sinks [--rows 500000] [--seconds 60] [--json] [--quick]
 
 A view's shard gets changes of a table with a unique key, in times of 10,000 updates each, and is written to a topic of
 a broker on this machine, whose JVM shares its cores. `kafka_updates_per_s`: updates of the shard over the seconds that
 their publication takes. `kafka_snapshot_rows_per_s`: of the first contents. `kafka_small_p50_ms`: a time of ten
 updates, with the session open. `kafka_session_p50_ms`: the same with a new session, as after another replica's turn.
 `kafka_avro_updates_per_s`: as the first, to a topic of Avro with a registry of schemas on this machine.
+`kafka_end_to_end_...`: from a topic through a view to another topic, by the whole system
+(bench/parts/kafka_end_to_end.py).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import pyarrow as pa
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
+from bench.parts.kafka_end_to_end import figures as end_to_end_figures
 from tests.kafka.broker import broker
 from tests.kafka.topics import consumed
 from tests.schema_registry.registry import registry
@@ -114,12 +117,14 @@ def main() -> None:
     """Measures and prints."""
     parser = bench_parser(__doc__, "50,000 rows")
     parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of records from end to end (%(default)s)")
     arguments = parser.parse_args()
     rows = 50_000 if arguments.quick else arguments.rows
+    seconds = 5.0 if arguments.quick else arguments.seconds
     before = load()
     with tempfile.TemporaryDirectory() as folder:
-        results = figures(rows, Path(folder))
-    report("sinks", results, {**context(), "rows": rows, "load": before}, arguments.json)
+        results = figures(rows, Path(folder)) | end_to_end_figures(seconds, Path(folder))
+    report("sinks", results, {**context(), "rows": rows, "seconds": seconds, "load": before}, arguments.json)
 
 
 if __name__ == "__main__":
