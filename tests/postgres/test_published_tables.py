@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import psycopg
 import pytest
@@ -27,14 +27,17 @@ from tests.postgres.databases import (
     tick_until_begun,
 )
 from tests.storage.dying_appends import die_after
+from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable, PublicationTable
 from tidemark_protocol.plan.successors import successor
-from tidemark_replica.storage.errors import IngestionError, SourceNotReady
+from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import published
 from tidemark_replica.storage.postgres import source as source_module
+from tidemark_replica.storage.postgres.catalogue.membership import find_membership, published_names
 from tidemark_replica.storage.postgres.inspect import tables_of
 from tidemark_replica.storage.postgres.published import published_tables
+from tidemark_replica.storage.postgres.relations import Connection, UpstreamTable
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
@@ -142,6 +145,100 @@ def test_all_tables_of_a_database_and_of_a_schema(database: Database) -> None:
         database.run("drop publication everything", f"create publication everything {publication}")
         names = {table for schema, table in found(database) if schema == "public"}
         assert {"plain", "Upper", "split_1", "not_published"} <= names
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_oracle_the_tables_of_publications_as_postgresql_lists_them(database: Database, seed: int) -> None:
+    """By name, schema, or all; with columns, filters, partitions in another schema, and changes by the root. Some
+    releases list generated columns, which are not sent."""
+    draw = random.Random(seed)
+    database.run(
+        TABLES,
+        "create table sales.split_2 partition of split for values from (10) to (20) partition by range (id)",
+        "create table split_3 partition of sales.split_2 for values from (10) to (15)",
+        "create table sales.split_4 partition of sales.split_2 for values from (15) to (20)",
+        "create unlogged table unlogged (id int primary key)",
+        "create view looked_at as select 1",
+    )
+    tables = ["plain", "sales.plain", "only split", "only sales.split_2", "split_3", "sales.split_4", "part", "child"]
+    listed = ["listed (id, kept)", "listed (hidden, id)", "filtered where (id > 1)", "split_1 (id)"]
+    for _ in range(12):
+        some = ", ".join(draw.sample([*tables, draw.choice(listed)], draw.randrange(1, 6)))
+        schemas = draw.choice(["tables in schema sales", "tables in schema public", "tables in schema public, sales"])
+        filtered = draw.choice([some, some, f"tables in schema sales, table {some}", "all tables", schemas])
+        kind = filtered if filtered.startswith(("all", "tables")) else f"table {filtered}"
+        by_root = draw.choice(["", " with (publish_via_partition_root)"])
+        database.run("drop publication everything")
+        try:
+            database.run(f"create publication everything for {kind}{by_root}")
+        except (psycopg.errors.FeatureNotSupported, psycopg.errors.InvalidParameterValue):  # columns beside schemas
+            database.run(f"create publication everything for tables in schema sales{by_root}")
+        with connect(database.server, database.name) as connection:
+            listing = connection.execute(
+                "select schemaname, tablename, attnames, rowfilter is not null from pg_publication_tables"
+                " where pubname = 'everything' order by schemaname <> 'public', schemaname, tablename"
+            ).fetchall()
+            assert published_names(connection, "everything") == [(schema, table) for schema, table, *_ in listing], kind
+            for schema, table, columns, is_filtered in listing:
+                (oid,) = connection.execute("select %s::regclass::oid", (f'{schema}."{table}"',)).fetchone() or (0,)
+                of = PostgresTable(table, schema, table)
+                if is_filtered:
+                    with pytest.raises(TableStopped, match="filters rows"):
+                        find_membership(connection, wanted(database), of, oid)
+                else:
+                    sent = [column for column in columns if column != "total"]
+                    assert list(find_membership(connection, wanted(database), of, oid).columns) == sent, kind
+
+
+def test_a_look_waits_for_no_lock(database: Database) -> None:
+    """ALTER TABLE, or VACUUM FULL, of a table that is not followed may take hours. The locked table is found, too."""
+    database.run(TABLES)
+    with connect(database.server, database.name) as other:
+        other.execute("lock table plain, part, listed in access exclusive mode")
+        began = monotonic()
+        tables = found(database)
+        assert monotonic() - began < 10
+    assert {pair: each.names for pair, each in tables.items() if not each.refused} == FOLLOWED
+
+
+def test_an_answer_is_bounded_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table may have 1,600 columns, of which each has a reason. The first table is in each answer, so that looks come
+    to an end."""
+    odd = ", ".join(f"a_column_of_a_type_that_is_refused_{n} regclass" for n in range(300))
+    database.run("drop publication everything; drop table a, b", 'drop table "Odd Name"')
+    database.run(*(f"create table wide_{n} (id int primary key, {odd})" for n in range(4)))
+    database.run("create publication everything for all tables")
+    every, left = published_tables(wanted(database), lambda: CREDENTIALS)
+    assert ([table.table for table in every], left) == ([f"wide_{n}" for n in range(4)], 0)
+    assert len(every[0].columns_left_out) == published.MAX_LEFT_OUT + 1
+    assert every[0].columns_left_out[-1] == f"{300 - published.MAX_LEFT_OUT} more columns"
+    assert every[0].names == ("id",)
+    size = len(codec.encode(every[0]))
+    for bytes_max, count in ((1, 1), (2 * size - 1, 1), (2 * size, 2)):
+        monkeypatch.setattr(published, "MAX_BYTES", bytes_max)
+        assert published_tables(wanted(database), lambda: CREDENTIALS) == (every[:count], 4 - count)
+
+
+def test_a_table_that_cannot_be_examined_holds_up_no_other(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's message is its reason; a connection that is lost fails the look."""
+    database.run(TABLES)
+    definition_of = published.find_definition
+
+    def fail(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
+        if table.table == "plain" and table.schema == "sales":
+            connection.execute(failing)
+        return definition_of(connection, spec, table)
+
+    monkeypatch.setattr(published, "find_definition", fail)
+    failing = "select 1 / 0"
+    tables = found(database)
+    assert tables.pop(("sales", "plain")).refused == "SourceUnreadable: division by zero"
+    assert {pair: each.names for pair, each in tables.items() if not each.refused} == {
+        pair: names for pair, names in FOLLOWED.items() if pair != ("sales", "plain")
+    }
+    failing = "select pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(IngestionError, match="terminating connection"):
+        found(database)
 
 
 class Tables:

@@ -2,7 +2,7 @@
 
 The checks: the table is an ordinary one; the publication gives all kinds of its changes, without a filter; the user may
 read it, and row security hides no row; no table inherits from it; its replica identity gives whole old rows, or a key
-among the declared columns; it has the declared columns.
+among the declared columns; it has the declared columns. None of them waits for a lock of a table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _NO_KEYS = ("float", "double", "array")
 _TABLE = """
 select c.oid, c.relkind, c.relreplident, c.relpersistence, c.relfilenode, pg_relation_filenode(c.oid),
        has_table_privilege(c.oid, 'SELECT') and has_schema_privilege(n.oid, 'USAGE'), row_security_active(c.oid),
-       pg_relation_size(c.oid) / current_setting('block_size')::bigint,
        exists (select from pg_inherits where inhparent = c.oid), c.reltoastrelid,
        case when c.cmin = '0' and c.xmax = '0' then c.xmin::text::bigint else 0 end
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
@@ -167,17 +166,16 @@ class PinnedTable:
 
 @dataclass(frozen=True)
 class UpstreamTable:
-    """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size.
-    `printed`: by the types of the columns, all that their values are printed by. `key`, `toast`: see PinnedTable.
-    `emptied_by`: the transaction whose first command gave the table its definition, such as a TRUNCATE that no ALTER
-    TABLE followed; 0 if it was another command."""
+    """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `printed`: by the types
+    of the columns, all that their values are printed by. `key`, `toast`: see PinnedTable. `emptied_by`: the transaction
+    whose first command gave the table its definition, such as a TRUNCATE that no ALTER TABLE followed; 0 if it was
+    another command."""
 
     oid: int
     file: int
     columns: tuple[tuple[str, int, int, int, bool, str], ...]
     types: Mapping[int, TypeDefinition]
     is_rewritten: bool
-    pages: int
     membership: Membership
     printed: Mapping[int, tuple[PrintedType, ...]]
     key: tuple[str, ...]
@@ -271,7 +269,7 @@ def find_definition(connection: Connection, spec: PostgresSource, table: Postgre
         raise TableStopped(
             TABLE_MISSING, f"there is no table {table.schema}.{table.table}; create it, or correct its name"
         )
-    oid, kind, identity, persistence, file, file_now, readable, filtered, pages, is_parent, toast, emptied_by = row
+    oid, kind, identity, persistence, file, file_now, readable, filtered, is_parent, toast, emptied_by = row
     if kind != "r" or persistence != "p":
         raise TableStopped(
             TYPE_NOT_SUPPORTED, f"{table.schema}.{table.table} is no ordinary table (a partitioned one, a view ...)"
@@ -292,8 +290,6 @@ def find_definition(connection: Connection, spec: PostgresSource, table: Postgre
     key = _key(connection, oid, identity)
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
     membership = find_membership(connection, spec, table, oid)
-    if membership.columns is None:
-        membership = replace(membership, columns=tuple(name for name, *_, generated, _ in columns if not generated))
     oids = {column[2] for column in columns}
     return UpstreamTable(
         oid,
@@ -301,7 +297,6 @@ def find_definition(connection: Connection, spec: PostgresSource, table: Postgre
         columns,
         _types(connection, oids),
         file != file_now,
-        pages,
         membership,
         printed_types(connection, oids),
         key,
@@ -313,7 +308,7 @@ def find_definition(connection: Connection, spec: PostgresSource, table: Postgre
 def _check_published(spec: PostgresSource, table: PostgresTable, names: Sequence[str], membership: Membership) -> None:
     """Raises TableStopped where the publication leaves out a column that is declared, or that was found when the table
     was inspected; before that, any column of the table. `names`: of the columns that can be published."""
-    published, followed = membership.columns or (), [column.name for column in table.columns or ()]
+    published, followed = membership.columns, [column.name for column in table.columns or ()]
     wanted = table.names or followed or names
     if missing := [name for name in wanted if name in names and name not in published]:
         raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} leaves out column {missing[0]}; publish it")

@@ -34,6 +34,8 @@ RANGES_MAX = 512
 """A range has 128 MiB, or less (32 MiB at least) where a table has too few of them to divide the work well. A table has
 at most RANGES_MAX, which have more then."""
 _TID_RANGES_SINCE = 140_000
+_PAGES = "select pg_relation_size(%s::oid) / current_setting('block_size')::bigint"
+"""The number of a table's pages. It waits for the table's lock."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ class Snapshot:
             for table in tables:
                 try:
                     with self._upstream.patience(connection.pgconn):
-                        definition = self._locked(connection, table)
+                        definition, pages = self._locked(connection, table)
                     found.pinned[table.name] = definition.pinned(table.columns or ())
-                    found.pages[table.name] = definition.pages
+                    found.pages[table.name] = pages
                 except TableStopped as error:
                     found.stopped[table.name] = error
             yield found
@@ -131,7 +133,8 @@ class Snapshot:
             self._written.append((of.ingested.shard.location, file))
         return file
 
-    def _locked(self, connection: Connection, table: PostgresTable) -> UpstreamTable:
+    def _locked(self, connection: Connection, table: PostgresTable) -> tuple[UpstreamTable, int]:
+        """The table, and the number of its pages."""
         find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
         name = sql.Identifier(table.schema, table.table)
         connection.execute(sql.SQL("lock table only {} in access share mode").format(name))
@@ -141,7 +144,8 @@ class Snapshot:
                 f"table {table.schema}.{table.table} was rewritten (ALTER TABLE, TRUNCATE) while its snapshot began;"
                 " it begins again"
             )
-        return definition
+        (pages,) = connection.execute(_PAGES, (definition.oid,)).fetchone() or (0,)
+        return definition, pages
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
