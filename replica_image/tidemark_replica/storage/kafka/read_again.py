@@ -75,15 +75,13 @@ class RepeatedRead:
         except TableStopped as error:
             raise records_gone(self._topic.table, str(error)) if error.reason == OFFSET_GONE else error from None
         try:
-            topic = checked(lead, topics.describe([self._topic.table.topic])[self._topic.table.topic])
+            topic = self._same_topic(lead, topics)
             if found.position.offsets == position.offsets:
                 ends = topics.ends(topic)
                 if any(ends.get(p, 0) < offset for p, offset in lead.offsets.items()):
                     raise records_gone(self._topic.table, "the topic ends before them")
-        except BaseException as error:
+        except BaseException:
             self._topic.discard(found)
-            if isinstance(error, TableStopped) and error.reason == TOPIC_REPLACED:
-                raise records_gone(self._topic.table, str(error)) from None
             raise
         self.add(found)
 
@@ -115,7 +113,9 @@ class RepeatedRead:
             if self.staged()[1] or (letters is not None and rows_of(letters)):
                 raise records_gone(self._topic.table, f"{missing}, and some were dead letters")
             if self._ends is None:
-                self._ends = topics.ends(Topic(self._topic.table.topic, lead.topic_id, tuple(lead.offsets)))
+                ends = topics.ends(Topic(self._topic.table.topic, lead.topic_id, tuple(lead.offsets)))
+                self._same_topic(lead, topics)  # afterwards: another topic of the name has other ends
+                self._ends = ends
             if any(lead.offsets[p] < end for p, end in self._ends.items()):
                 return None
         self._renew()
@@ -137,6 +137,14 @@ class RepeatedRead:
             self._topic.remove(piece)
         self._pieces, self.position, self._ends = [], None, None
         self._topic.restart()
+
+    def _same_topic(self, lead: Position, topics: Topics) -> Topic:
+        """The topic, which is that of the table before it. Raises TableStopped, BrokersAway."""
+        name = self._topic.table.topic
+        try:
+            return checked(lead, topics.describe([name])[name])
+        except TableStopped as error:
+            raise records_gone(self._topic.table, str(error)) if error.reason == TOPIC_REPLACED else error from None
 
     def _next(self, lead: Position) -> Position:
         """The position of the next piece. Raises TableStopped where not all records can be read again."""
