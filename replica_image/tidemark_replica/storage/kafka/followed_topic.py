@@ -101,9 +101,14 @@ class FollowedTopic:
             self.keyed = KeyedRecords(self.table, self._schema, self._key_decoder, table[1])
 
     def restart(self) -> None:
-        """Forgets what was read and is not in the shard."""
+        """Forgets what was read; the shard has nothing of it."""
         assert self._destination is not None
+        self.forget_counts()
         self.set_destinations(self._destination, self._letters)
+
+    def forget_counts(self) -> None:
+        """The records that were read are read again, and count then."""
+        self.malformed, self.repeated = 0, 0
 
     @property
     def shard(self) -> Shard:

@@ -58,6 +58,7 @@ class RepeatedRead:
 
     def __init__(self, topic: FollowedTopic) -> None:
         self._topic = topic
+        topic.forget_counts()
         self._pieces: list[TopicProgress] = []
         self._ends: Mapping[int, int] | None = None
         """Where the topic ended after all was read again, where records were missing then."""
