@@ -171,9 +171,11 @@ def why_unknown(lead: Position) -> str | None:
 
 
 def check_rows(before: Shard, shard: Shard, keys: list[str], staged: list[StagedFile], table: str) -> None:
-    """Raises TableStopped where the updates of the staged files, in the columns of `before`, are not its rows at its
-    last complete time, errors included. Memory is that of a share of the keys. Raises StorageError."""
-    schema = pa.schema([*before.schema, pa.field(ERROR, pa.string()), pa.field(DIFF, pa.int64())])
+    """Raises TableStopped where the updates of the staged files, in the columns of both tables, are not the rows of
+    `before` at its last complete time, errors included: that one may be a later table, with further columns. Memory is
+    that of a share of the keys. Raises StorageError."""
+    both = [field for field in before.schema if field.name in shard.schema.names]
+    schema = pa.schema([*both, pa.field(ERROR, pa.string()), pa.field(DIFF, pa.int64())])
     upper = before.refresh().upper
     shares = min(1 + (rows_of(before) + sum(file.rows for file in staged)) // SHARE_ROWS, SHARES_MAX)
 

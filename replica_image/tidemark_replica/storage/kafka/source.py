@@ -173,7 +173,7 @@ class KafkaIngestion(Source):
         return bool(self._stopped) and self._successors.again.keys() <= self._stopped.keys()
 
     def stopped(self) -> Mapping[str, str]:
-        return self._stopped
+        return {**self._stopped, **self._successors.held_back()}
 
     def counters(self) -> Mapping[str, int]:
         events = {n: topic.repeated for n, topic in self._tables.items() if topic.table.envelope == "debezium"}
@@ -182,9 +182,10 @@ class KafkaIngestion(Source):
 
     def progress(self) -> Mapping[str, TableReport]:
         reports = {}
+        readers = {name: reader for reader, names in self._successors.in_step().items() for name in names}
         for name, topic in self._tables.items():
             bound = self._bound.get(name)
-            behind = self._tables[self._successors.reader(name)].lag(bound)
+            behind = self._tables[readers.get(name, name)].lag(bound)
             done = None if bound is None else sum(bound.offsets.values())
             percent = None if done is None else self._snapshots.percent(name, done, behind)
             if (again := self._successors.read_again(name)) is not None:

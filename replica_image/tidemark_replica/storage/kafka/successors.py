@@ -23,6 +23,7 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.read_again import RepeatedRead, check_rows
+from tidemark_replica.storage.kafka.stop import TABLE_BEFORE_STOPPED
 from tidemark_replica.storage.kafka.topics import Topics
 from tidemark_replica.storage.kafka.values.decoding import key_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
@@ -47,12 +48,12 @@ class Successors:
         self._taken: dict[str, TopicProgress] = {}
         """The rows that tables that have not begun take of this tick's records."""
         self._bound: Mapping[str, Position] = {}
-        self._stopped: Collection[str] = ()
+        self._stopped: Mapping[str, str] = {}
         self._uppers: Mapping[str, Shard] = {}
         self._first_times: dict[GlobalId, Time] = {}
 
-    def resume(self, bound: Mapping[str, Position], stopped: Collection[str], shards: SourceShards) -> None:
-        """Begins anew at these positions. `stopped`: the names of tables that are."""
+    def resume(self, bound: Mapping[str, Position], stopped: Mapping[str, str], shards: SourceShards) -> None:
+        """Begins anew at these positions. `stopped`: why tables are."""
         self._stopped = stopped
         self._bound, self.begins, self._taken = bound, {}, {}
         self._uppers = {ingested.table.name: shard for ingested, shard in shards.tables}
@@ -66,23 +67,37 @@ class Successors:
         return next((n for n in begun if n not in self._stopped), begun[0] if begun else None)
 
     def in_step(self) -> dict[str, list[str]]:
-        """By the table that reads, those that take the same records."""
+        """By the table that reads, which has begun, those that take the same records."""
         found: dict[str, list[str]] = {}
         readers: dict[tuple[object, ...], str] = {}
         for name in self._tables:
             bound = self._bound.get(name)
-            if name in self.again and self.again[name].follows and name not in self.begins:
-                bound = self.again[name].position
             if bound is not None and name not in self._stopped:
                 place = (spec_name(name), bound.topic_id, tuple(sorted(bound.offsets.items())))
                 reader = readers.setdefault(place, name)
                 if reader != name:
                     found.setdefault(reader, []).append(name)
+        for name, again in self.again.items():
+            lead = self.lead(name)  # the first one of its place, so it reads
+            if lead is None or {name, lead} & self._stopped.keys() or not again.follows or name in self.begins:
+                continue
+            if again.position is not None and again.position.offsets == self._bound[lead].offsets:
+                found.setdefault(lead, []).append(name)
         return found
 
-    def reader(self, name: str) -> str:
-        """The table that reads for this one, if both are at one place; else this one."""
-        return next((reader for reader, others in self.in_step().items() if name in others), name)
+    def held_back(self) -> dict[str, str]:
+        """The tables that cannot begin while the table before them is stopped, and why."""
+        held = {}
+        for name, again in self.again.items():
+            lead = self.lead(name) or self._first[spec_name(name)]
+            if lead not in self._stopped or name in self._stopped or name in self.begins:
+                continue
+            if lead not in self._bound or again.follows:
+                reason, what = self._stopped[lead].partition(":")[0], f"table {spec_name(name)}"
+                text = f"{what} cannot begin with its further columns: the table before it has to read on first, which"
+                mend = f"is stopped ({reason}); mend that one, or give the table another name"
+                held[name] = f"{TABLE_BEFORE_STOPPED}: {text} {mend}"
+        return held
 
     def read_again(self, name: str) -> tuple[int, int] | None:
         """The numbers of offsets that a table has read again, and that it lacks; None if it has begun."""
@@ -142,8 +157,8 @@ class Successors:
             staged[name], staged[dead_letters(name)] = self.again[name].staged()
         return changes, staged
 
-    def confirm(self, bound: Mapping[str, Position], stopped: Collection[str]) -> None:
-        """The binding was minted; the tables are at these positions. `stopped`: the names of those that are."""
+    def confirm(self, bound: Mapping[str, Position], stopped: Mapping[str, str]) -> None:
+        """The binding was minted; the tables are at these positions. `stopped`: why tables are."""
         self._bound, self._stopped = bound, stopped
         for name, progress in self._taken.items():
             self.again[name].add(progress)
