@@ -42,6 +42,8 @@ from tidemark_replica.values.arrow_types import arrow_schema
 LOG = logging.getLogger(__name__)
 WAIT_SECONDS = 0.5
 """The time that a table waits for records that it knows of, or for the end of a partition."""
+KEPT_RECORDS = 250_000
+"""Records that are kept for other tables to take, about; each takes 400 bytes of memory and more."""
 STALLED_SECONDS = 30.0
 """The time that a table waits for records that were there before, when it reads them again."""
 Destination = tuple[IngestedTable, Shard]
@@ -142,9 +144,9 @@ class FollowedTopic:
         kept: list[list[Any]] | None = None,
     ) -> TopicProgress:
         """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
-        rows at `time`. `cut`: reads no further, by partition. `kept`: takes the batches of records, for `take_over`.
-        The caller checks afterwards that the topic is still the bound one. Raises TableStopped, BrokersAway,
-        RegistryAway, StorageError; no file stays staged then."""
+        rows at `time`. `cut`: reads no further, by partition. `kept`: takes the batches of records, about
+        KEPT_RECORDS at most, for `take_over`. The caller checks afterwards that the topic is still the bound one.
+        Raises TableStopped, BrokersAway, RegistryAway, StorageError; no file stays staged then."""
         reader = self._opened(bound)
         reader.records_max = self._records_max
         wait, count = 0.0 if reader.problem else min(WAIT_SECONDS, seconds), 0
@@ -156,6 +158,8 @@ class FollowedTopic:
                 if kept is not None:
                     kept.append(records)
                 yield records
+                if kept is not None and count >= KEPT_RECORDS:
+                    return
 
         try:
             rows, letters, places = self._staged(read(), bound, time, bytes_max)

@@ -260,11 +260,15 @@ class KafkaIngestion(Source):
         return topics
 
     def _read_again(self, time: Time, topics: Topics, changes: dict[Entry, str | None]) -> None:
-        """Reads a piece for each table that has not begun with the records of the one before it."""
+        """Reads a piece for the tables that have not begun with the records of the one before them: for each, or for
+        those whose turns come first, if the time of a tick is over then."""
         if monotonic() >= self._recheck_at and not self.retries():
             self._recheck, self._recheck_at = set(self._stopped), monotonic() + RECHECK_SECONDS
         seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
-        for name in self._successors.again:
+        end = monotonic() + READ_SECONDS
+        for name in list(self._successors.again):
+            if monotonic() >= end:
+                return
             if name in self._undecoded and monotonic() < self._undecoded[name].until:
                 continue
             if name in self._stopped:

@@ -36,7 +36,7 @@ BEGUN = "begun"
 
 class Successors:
     """The tables of one source. `tables`: in the order of their numbers. `again`: what tables that have not begun have
-    read. `begins`: the positions of those that begin with the binding of this tick."""
+    read, in the order of their turns. `begins`: the positions of those that begin with the binding of this tick."""
 
     def __init__(self, tables: Mapping[str, FollowedTopic]) -> None:
         self._tables = tables
@@ -110,8 +110,9 @@ class Successors:
 
     def read_piece(self, name: str, time: Time, size: int, seconds: float, topics: Topics) -> None:
         """Reads on for a table that has not begun; perhaps it begins with this tick's binding, in which the tables of
-        its name take no records. Raises as `RepeatedRead.read_piece`."""
-        again, lead = self.again[name], self.lead(name)
+        its name take no records. It is the last one of `again` then. Raises as `RepeatedRead.read_piece`."""
+        again = self.again[name] = self.again.pop(name)
+        lead = self.lead(name)
         if lead is None:
             return
         again.read_piece(self._bound[lead], time, size, seconds, topics)
