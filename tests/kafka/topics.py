@@ -19,6 +19,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from tests.kafka.broker import Broker
 from tests.storage.ingestion_samples import description
+from tests.waiting import until
 from tidemark_persist import ShardWriters, open_shard
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import Option
@@ -47,6 +48,7 @@ def delete_topic(kafka: Broker, name: str) -> None:
 
 def add_partitions(kafka: Broker, name: str, total: int) -> None:
     kafka.admin().create_partitions([NewPartitions(name, total)])[name].result(SECONDS)
+    until(lambda: len(kafka.admin().list_topics(name, timeout=SECONDS).topics[name].partitions) == total)
 
 
 def delete_records(kafka: Broker, name: str, partition: int, before: int) -> None:
