@@ -114,10 +114,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Colle
         elif taken:
             refused = taken
         elif before is None or not _is_same(table, before):
-            refused = (
-                f"table {table.name} was removed, and a table of that name is another one: give it another name, or "
-                "make another DataSource"
-            )
+            refused, reason = _another(table, before)
         else:
             changed += _with_on_gap(table, pinned)
     removed = tuple(table for table in pinned.tables if named_in(pinned, table) in known)
@@ -184,6 +181,22 @@ def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
                 " another name is possible once that one is gone"
             )
     return ""
+
+
+def _another(table: Any, pinned: Any) -> tuple[str, str]:
+    """The reason why the table of the spec is not the pinned one of its name, for people and for the condition.
+    `pinned`: None where that one was removed."""
+    if pinned is None:
+        why = "was removed, and a table of that name is another one: give it another name, or make another DataSource"
+        return f"table {table.name} {why}", TableEdit.reason
+    if isinstance(table, KafkaTable) and table.schema and _is_same(replace(table, schema=pinned.schema), pinned):
+        why = f"{table.format} is read with the schema that was there when the table began, so it gets no columns"
+        return (
+            f"table {table.name}: {why}; take the edit of the schema back, or give the table another name",
+            COLUMNS_NOT_ADDED,
+        )
+    why = f"table {table.name} is ingested as it was defined first, which cannot be edited"
+    return f"{why}: take the edit back, or give the table another name", TableEdit.reason
 
 
 def _with_on_gap(table: Any, pinned: IngestionDescription) -> list[KafkaTable]:
