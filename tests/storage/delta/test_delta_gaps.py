@@ -210,6 +210,13 @@ def test_a_damaged_file_stops_the_table(tmp_path: Path, damage: str) -> None:
     expect_stop(pair, "FileUnreadable: table t:", [(1,), (2,), (3,)])
 
 
+def replace_table(path: str, versions: int) -> None:
+    """Another table at the path, of so many versions: numbers from 2 on, one twice."""
+    shutil.rmtree(path)
+    for n in range(versions):
+        write_deltalake(path, ids(2 + n, *([3] if n == 1 else [])), mode="append")
+
+
 def resnapshotted(pair: Pair, at: int) -> None:
     assert pair.stopped() == ""
     newest = Table(pair.path).version()
@@ -248,6 +255,82 @@ def test_resnapshot_of_a_cleaned_log_needs_one_tick(tmp_path: Path) -> None:
     tick(pair.one, 1100)
 
     resnapshotted(pair, 1100)
+
+
+@pytest.mark.parametrize("read_before", [0, 3])
+@pytest.mark.parametrize("versions", [1, 2, 4, 7])
+def test_another_table_at_the_path_is_resnapshotted(tmp_path: Path, versions: int, read_before: int) -> None:
+    """Shorter than, as long as and longer than the one before; the difference has one time."""
+    pair = Pair(tmp_path, on_gap="resnapshot")
+    for n in range(read_before):
+        write_deltalake(pair.path, ids(40 + n), mode="append")
+    tick(pair.one, 1050)
+    replace_table(pair.path, versions)
+    tick(pair.one, 1100)
+
+    resnapshotted(pair, 1100)
+    assert oks(tmp_path, "t", 1099) == [(1,), (2,), (3,), *((40 + n,) for n in range(read_before))]
+    write_deltalake(pair.path, ids(10), mode="append")
+    pair.again()
+    tick(pair.one, 1200)
+    resnapshotted(pair, 1200)
+
+
+def test_another_table_whose_log_was_cleaned_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """It has no entry of the version that is bound, and one of the next version."""
+    pair = Pair(tmp_path)
+    replace_table(pair.path, 2)
+    Table(pair.path).create_checkpoint()
+    os.remove(f"{pair.path}/_delta_log/{0:020}.json")
+
+    expect_stop(pair, "TableReplaced: table t:", [(1,), (2,), (3,)])
+
+
+def test_another_table_without_the_declared_columns_waits_for_them(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, on_gap="resnapshot")
+    shutil.rmtree(pair.path)
+    write_deltalake(pair.path, pa.table({"other": [1]}))
+    expect_stop(pair, "ColumnChanged: table t:", [(1,), (2,), (3,)])
+    write_deltalake(pair.path, ids(8), mode="append", schema_mode="merge")
+    tick(pair.one, 1300)
+
+    assert pair.stopped() == ""
+    assert ingested_rows(tmp_path, "t", 1300) == delta_rows(pair.path, 1, ("id",))
+
+
+def test_another_table_after_a_version_that_violates_the_key(tmp_path: Path) -> None:
+    """It has fewer versions than the one before had."""
+    pair = Pair(tmp_path, on_gap="resnapshot", primary_key=("id",))
+    write_deltalake(pair.path, ids(4), mode="append")
+    write_deltalake(pair.path, ids(1), mode="append")
+    tick(pair.one, 1100)
+    assert "KeyViolated" in pair.stopped()
+    replace_table(pair.path, 1)
+    pair.again()
+    tick(pair.one, 1200)
+
+    resnapshotted(pair, 1200)
+
+
+@pytest.mark.parametrize("died_after", range(1, 7))
+def test_crash_around_another_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_after: int) -> None:
+    """The process dies after the n-th append from the tick on that finds another table; then there is a third one."""
+    pair = Pair(tmp_path, on_gap="resnapshot")
+    replace_table(pair.path, 2)
+    die_after(monkeypatch, died_after)
+    with pytest.raises(KeyboardInterrupt):
+        _ = [tick(pair.one, time) for time in range(1100, 1600, 100)]
+    monkeypatch.undo()
+    if died_after % 2:
+        replace_table(pair.path, 1)
+    pair.again()
+    for time in (2000, 2100):
+        tick(pair.one, time)
+
+    newest = Table(pair.path).version()
+    assert ingested_rows(tmp_path, "t", 2100) == delta_rows(pair.path, newest, ("id",))
+    assert pair.upper("t") == 2101
+    assert oks(tmp_path, "t", 1099) == [(1,), (2,), (3,)]
 
 
 @pytest.mark.parametrize("died_after", range(1, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.storage.dying_appends import die_around
 from tests.storage.source_lives import Lives, Rows, random_lives
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_replica.storage import ingester as ingester_module
+from tidemark_replica.storage.delta.bindings import BoundVersion
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
 
@@ -46,6 +48,11 @@ class DeltaKind:
 
     def forget(self) -> None:
         path = self.random.choice(self.paths)
+        if self.random.random() < 0.4:  # another table at the path, of which versions may have the same numbers
+            shutil.rmtree(path)
+            for _ in range(self.random.randrange(1, 4)):
+                write_deltalake(path, self.ids(2), mode="append")
+            return
         Table(path).delete(f"id % 4 = {self.random.randrange(4)}")
         Table(path).optimize.compact()
         Table(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
@@ -60,9 +67,12 @@ class DeltaKind:
         return DeltaIngestion(spec)
 
     def is_read(self, source: Any, spec: DeltaSource) -> bool:
+        def is_newest(bound: BoundVersion, table: Table) -> bool:
+            return (bound.table_id, bound.version) == (table.metadata().id, table.version())
+
         return all(
-            name in source._bound and source._bound[name].version == Table(table.path).version()
-            for name, table in ((table.name, table) for table in spec.tables)
+            table.name in source._bound and is_newest(source._bound[table.name], Table(table.path))
+            for table in spec.tables
         )
 
     def rows(self, table: DeltaTable, before: Rows) -> Rows:

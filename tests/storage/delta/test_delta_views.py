@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.storage.delta.delta_tables import bound_versions, ingester, spec_of, tick
 from tests.storage.ingestion_samples import contents
@@ -94,3 +96,32 @@ def test_some_columns_of_a_view_are_followed_with_its_diffs(tmp_path: Path) -> N
     assert found == {row: count for row, count in expected.items() if count}
     with pytest.raises(SourceUnusable, match="the table has no column '__diff'"):
         tables_of(DeltaSource((DeltaTable("t", str(tmp_path / "view"), ("name", "__diff")),)))
+
+
+@pytest.mark.parametrize("view_first", [True, False])
+def test_a_table_in_place_of_a_view_and_the_other_way_round(tmp_path: Path, view_first: bool) -> None:
+    """The view has errors; with `onGap: resnapshot` these come and go with it."""
+
+    def view() -> dict[tuple[object, ...], int]:
+        made = View(tmp_path / "up", 5)
+        while (None, None, DIVISION) not in {row for row, count in made.rows.items() if count}:
+            made.step()
+        return {row: count for row, count in made.rows.items() if count}
+
+    def table() -> dict[tuple[object, ...], int]:
+        write_deltalake(str(tmp_path / "up"), pa.table({"id": [1, 1, 2], "name": ["a", "a", None]}, SCHEMA))
+        return {(1, "a", None): 2, (2, None, None): 1}
+
+    makers = [view, table] if view_first else [table, view]
+    rows = makers[0]()
+    one = ingester(tmp_path, spec_of(DeltaTable("t", str(tmp_path / "up"), on_gap="resnapshot")))
+    one.recover()
+    tick(one, 100)
+    assert counted(contents(tmp_path, "t")) == rows
+    shutil.rmtree(tmp_path / "up")
+    rows = makers[1]()
+    for at in (200, 300):
+        tick(one, at)
+
+    assert one._source.stopped() == {}
+    assert counted(contents(tmp_path, "t")) == rows

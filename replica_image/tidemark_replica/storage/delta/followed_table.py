@@ -37,15 +37,15 @@ class FollowedTable:
         self.storage = Storage.at(spec.path, options)
         self.has_more = False
         """Whether `next` left versions for a later tick."""
-        self._keeps_updates: bool | None = None
+        self._keeps_updates: dict[str, bool] = {}
+        """By the table's id: of the one that is there now."""
         self._checked: tuple[int, object] | None = None
         """The version whose log entry was compared with its digest, and the entry's size and age then."""
 
     def newest(self, after: BoundVersion | None = None) -> BoundVersion:
-        """The newest version, to begin with, or to begin again with after a gap."""
+        """The newest version, to begin with, or to begin again with after a gap: of the table that is there now."""
         table = open_version(self.storage)
-        if after is not None:
-            self._check_id(after, table.definition)
+        self._checked = None
         physical = table.definition.physical_names(self.columns)
         commit = read_commit(self.storage, table.version)
         digest = "" if commit is None else commit.digest
@@ -85,16 +85,22 @@ class FollowedTable:
 
     def keeps_updates(self, bound: BoundVersion) -> bool:
         """Whether the rows of the table are updates (`DeltaDefinition`). A property of the table, not of a version."""
-        if self._keeps_updates is None:
+        if bound.table_id not in self._keeps_updates:
             definition = open_version(self.storage).definition
             self._check_id(bound, definition)
-            self._keeps_updates = definition.keeps_updates
-        return self._keeps_updates
+            self._keeps_updates = {bound.table_id: definition.keeps_updates}
+        return self._keeps_updates[bound.table_id]
 
-    def has_newer(self, bound: BoundVersion) -> bool:
-        """Whether the table has a version after the bound one."""
+    def has_other(self, bound: BoundVersion) -> bool:
+        """Whether the table has a version after the bound one, or another table is there."""
         newest = newest_version(self.storage)
-        return newest is not None and newest > bound.version
+        if newest is None or newest > bound.version:
+            return newest is not None
+        try:
+            self._check_id(bound, open_version(self.storage).definition)
+        except TableStopped as error:
+            return error.reason == TABLE_REPLACED
+        return False
 
     def commits(self, before: BoundVersion, after: BoundVersion) -> list[DeltaCommit]:
         """The commits between two bound versions."""
@@ -128,9 +134,11 @@ class FollowedTable:
         return BoundVersion(before.table_id, commit.version, commit.digest, before.physical, before.restarts)
 
     def _check_entry(self, bound: BoundVersion) -> None:
-        """The bound version's entry is the one that was bound, unless the log was cleaned. It is read again where its
-        size or age changed."""
+        """The bound version's entry is the one that was bound, unless the log was cleaned: then the table has to be the
+        same. The entry is read again where its size or age changed."""
         stat = self.storage.stat(log_path(bound.version))
+        if stat is None and self.storage.stat(log_path(bound.version + 1)) is not None:
+            self._check_id(bound, open_version(self.storage).definition)
         if stat is None or not bound.digest or self._checked == (bound.version, stat):
             return
         commit = read_commit(self.storage, bound.version)
@@ -158,8 +166,8 @@ class FollowedTable:
         if definition.id != bound.table_id:
             raise TableStopped(
                 TABLE_REPLACED,
-                f"{self.storage.location} is another table now (id {definition.id}; followed is {bound.table_id});"
-                " make a DataSource for it",
+                f"{self.storage.location} is another table now (id {definition.id}; followed is {bound.table_id})"
+                + ("" if self.resnapshots else "; make a DataSource for it"),
             )
 
     def _version_gone(self, version: int) -> TableStopped:

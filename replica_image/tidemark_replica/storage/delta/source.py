@@ -6,10 +6,10 @@
 
 A version's log and files are never changed, so another process reads the same rows for a binding. Where they were
 removed, or the table is no longer the one that was bound, that table stops and the others go on. With `onGap:
-resnapshot` a version that is gone does not stop the table for good: a new binding takes the place of those that the
-shard does not have yet, which are left out from then on. The same holds of a version that violates the primary key,
-once there is a later one, at the next `resume`: each such binding reads the whole table. A process remembers the
-version that violates the key, and does not read it again.
+resnapshot` such a gap does not stop the table for good: a new binding, of another table where there is one, takes the
+place of those that the shard does not have yet, which are left out from then on. The same holds of a version that
+violates the primary key, once there is a later one, at the next `resume`: each such binding reads the whole table. A
+process remembers the version that violates the key, and does not read it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, sn
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import BATCH_ROWS, RowReader
-from tidemark_replica.storage.delta.stop import FILES_DIFFER, KEY_VIOLATED, VERSION_GONE
+from tidemark_replica.storage.delta.stop import FILES_DIFFER, GAPS, KEY_VIOLATED
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
 from tidemark_replica.storage.source import Source, SourceShards
@@ -94,7 +94,7 @@ class DeltaIngestion(Source):
                     table.next(version)  # a table that cannot go on must not seem to: its upper stands still
                 except TableStopped as error:
                     self._stop(name, error)
-                    if error.reason == KEY_VIOLATED and table.resnapshots and table.has_newer(version):
+                    if error.reason == KEY_VIOLATED and table.resnapshots and table.has_other(version):
                         self._gaps.add(name)
 
     def discover(self, time: Time) -> pa.Table:
@@ -183,7 +183,7 @@ class DeltaIngestion(Source):
 
     def _stop(self, name: str, error: TableStopped) -> None:
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
-        if error.reason == VERSION_GONE and self._tables[name].resnapshots:
+        if error.reason in GAPS and self._tables[name].resnapshots:
             self._gaps.add(name)
 
     def _stage(
@@ -219,16 +219,20 @@ class DeltaIngestion(Source):
             reads = snapshot_reads(table.open(now), physical)
         else:
             reads = change_reads(table.storage, table.commits(before, now), physical)
-        gone = Withdrawal(self._shards[ingested.id], table.columns, of_updates) if restarted else None
+        # a view that was there before may have had errors, other tables have none
+        errors = of_updates or (before is not None and before.table_id != now.table_id)
+        gone = Withdrawal(self._shards[ingested.id], table.columns, errors) if restarted else None
         if gone is None and all(read.only_adds for read in reads):
             return [_timed(_updates(reader, piece), time) for piece in _read_groups(reads)]
         size = sum(read.size for read in reads) + (gone.size if gone else 0)
-        with_errors = schema.append(pa.field(ERROR, pa.string())) if of_updates else schema
+        with_errors = schema.append(pa.field(ERROR, pa.string())) if errors else schema
         cancel = gone is not None or any(share.sign < 0 for read in reads for share in read.shares)
         twice = cancel and size > TWICE_BYTES
 
         def parts() -> Iterator[Updates]:
-            yield from (reader.updates(read, dictionaries=twice) for read in reads)
+            for read in reads:
+                updates = reader.updates(read, dictionaries=twice)
+                yield updates if of_updates or not errors else _without_errors(updates)
             if gone is not None:
                 yield gone.updates()
 
@@ -255,6 +259,12 @@ class DeltaIngestion(Source):
 
 def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
     return chain.from_iterable(map(reader.updates, reads))
+
+
+def _without_errors(updates: Updates) -> Updates:
+    """The updates with a column `__error` in which all is NULL."""
+    for batch in updates:
+        yield batch.add_column(batch.num_columns - 1, ERROR, pa.nulls(batch.num_rows, pa.string()))
 
 
 def _read_groups(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:

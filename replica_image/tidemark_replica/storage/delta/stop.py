@@ -20,3 +20,5 @@ FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
 FILE_UNREADABLE = "FileUnreadable"
 KEY_VIOLATED = "KeyViolated"
 FILES_DIFFER = "FilesDiffer"
+GAPS = frozenset({VERSION_GONE, TABLE_REPLACED})
+"""Reasons after which a table with `onGap: resnapshot` goes on with the newest version."""
