@@ -122,7 +122,8 @@ async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Back
     context.fleet.listener = operator
     tables = RetainedTables(context, operator.deleter)
     parts = context, operator.sources, tables
-    gateway = Gateway(*parts, options.state, options.gateway, options.gateway_file, options.defines)
+    sql = options.defines, options.passwords
+    gateway = Gateway(*parts, options.state, options.gateway, options.gateway_file, *sql)
     announced = _announced(context, options)
     try:
         await operator.start()

@@ -36,6 +36,8 @@ class OperatorOptions:
     gateway_file: Path
     defines: bool
     """Whether SQL defines Dataflows."""
+    passwords: bool
+    """Whether ServiceAccounts log in by passwords of Secrets."""
     gateway_service: GatewayService | None
     planner: str | None
     metrics_port: int | None
@@ -105,6 +107,7 @@ def parse(arguments: Sequence[str]) -> OperatorOptions:
         _listening(given),
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         not given.no_definitions,
+        not given.no_passwords,
         _service(given),
         given.planner,
         given.metrics_port,
@@ -175,6 +178,11 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
         "--no-definitions",
         action="store_true",
         help="refuse CREATE, ALTER and DROP of SQL (default: users who may write the objects do so by SQL)",
+    )
+    group.add_argument(
+        "--no-passwords",
+        action="store_true",
+        help="take tokens and certificates alone (default: also passwords of Secrets that ServiceAccounts name)",
     )
 
 

@@ -94,7 +94,10 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         MONITORING,
     ),
-    "reading": ({"pgwire": {"enabled": True, "ddl": False, "tls": {"secretName": "pgwire-tls"}}}, []),
+    "reading": (
+        {"pgwire": {"enabled": True, "ddl": False, "passwords": False, "tls": {"secretName": "pgwire-tls"}}},
+        [],
+    ),
 }
 
 

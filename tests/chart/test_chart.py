@@ -181,6 +181,24 @@ def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(c
     assert may == ({"create", "delete"} if defines else set())
 
 
+@pytest.mark.parametrize(
+    ("case", "passwords"), [("default", False), ("confined", False), ("watched", True), ("reading", False)]
+)
+def test_the_operator_reads_service_accounts_where_it_takes_passwords_and_nowhere_else(
+    case: str, passwords: bool
+) -> None:
+    [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
+    assert parse(spec["containers"][0]["args"]).passwords is passwords
+    roles = [body for body in kept(case) if body["kind"] in ("ClusterRole", "Role")]
+    may = [
+        (role["metadata"]["name"], rule["verbs"])
+        for role in roles
+        for rule in role["rules"]
+        if {"serviceaccounts", "*"} & set(rule["resources"])
+    ]
+    assert may == ([("tidemark-operator", ["get"])] if passwords else [])
+
+
 def test_policies_of_replicas_name_their_ports_and_roles() -> None:
     """The pods are the operator's making, the policies the chart's."""
     [container] = pod_template(large(), SETTINGS)["spec"]["containers"]

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tests.authorities import Authority
 from tests.controller.harness import LAG, R1, at
-from tests.gateway.auth.test_access import ApiServer
+from tests.gateway.auth.test_access import JWT, ApiServer
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.server.test_metrics import Deaf
 from tests.waiting import BOUND
@@ -61,7 +61,7 @@ T = TypeVar("T")
 LISTS = "list dataflows in namespace ns", "list datasources in namespace ns"
 MAY_READ = "get datasources/data s in namespace ns"
 ALLOWED = (MAY_READ, *LISTS)
-TOKEN, NAMESPACE = "annes", "ns"
+TOKEN, NAMESPACE = JWT, "ns"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,12 @@
   resources: [dataflows, datasources]
   verbs: [create, delete]
 {{- end }}
+{{- if and .Values.pgwire.enabled .Values.pgwire.passwords }}
+- apiGroups: [""]
+  # whether a ServiceAccount logs in by a password, and which Secret has it
+  resources: [serviceaccounts]
+  verbs: [get]
+{{- end }}
 - apiGroups: [compute.tidemark.dev]
   resources: [computeinstances/status, computereplicas/status, datasources/status, dataflows/status]
   verbs: [patch]
@@ -45,7 +51,8 @@
   resources: [pods]
   verbs: [list]
 - apiGroups: [""]
-  # certificates of replicas, which have names of their own; and what Spark authenticates by, which is only made
+  # certificates of replicas, which have names of their own; what Spark authenticates by, which is only made; and
+  # passwords of logins, which are only read
   resources: [secrets]
   verbs: [get, create, update]
 {{- end }}

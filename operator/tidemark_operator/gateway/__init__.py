@@ -6,6 +6,8 @@ server          server, grpc_status, status                the calls over gRPC, 
                 http_reads, http_text                      queries and subscribes over HTTP, as text
                 listener, endpoint_slice                   the address, its certificate, and how clients find it
 auth            access, client_certificates                who calls, and whether the API server allows what is asked
+                password_logins, failed_logins             who logs in by a password, and how often that may fail
+                recent_answers                             what the API server said, for a moment
                 rights, rights_renewal                     the rights that a statement needs, at its start and later
 admission       fair_queue, limits                         what is bounded, and the queue that shares it
                 planner_admission, wait_policy             the way to the planner; how long a statement is tried again

@@ -75,6 +75,12 @@ class Reviews:
         return status.get("allowed") is True
 
 
+def service_account(namespace: str, name: str, uid: str) -> User:
+    """A ServiceAccount, as the API server knows the holder of its tokens."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(f"system:serviceaccount:{namespace}:{name}", uid, groups)
+
+
 def _user(status: Mapping[str, Any]) -> User:
     extra = tuple(sorted((key, tuple(values)) for key, values in (status.get("extra") or {}).items()))
     return User(status.get("username", ""), status.get("uid", ""), tuple(status.get("groups") or ()), extra)

@@ -110,7 +110,7 @@ class ClientConnection:
                 return
             self._session = self._opened(login)
             self._greet(self._session)
-            watch = asyncio.create_task(self._watch_token(login.token), name="token of a session")
+            watch = asyncio.create_task(self._watch_token(login), name="token of a session")
             await self._loop(self._session)
         except TimeoutError:
             self._send(WireError(errors.INVALID_AUTHORIZATION, "the connection was not begun in time", fatal=True))
@@ -184,15 +184,16 @@ class ClientConnection:
         key = backend.backend_key(self.pid, self.secret)
         self._wire.write(backend.AUTHENTICATION_OK + status + key + backend.ready_for_query(b"I"))
 
-    async def _watch_token(self, token: str) -> None:
+    async def _watch_token(self, login: Login) -> None:
         """The gateway checks it with each call; this ends sessions that make none."""
         while True:
             await asyncio.sleep(self._server.limits.token_seconds * random.uniform(0.8, 1.0))
             try:
-                await self._server.link.user(token)
+                await self._server.link.user(login.token)
             except WireError as error:
                 if error.sqlstate == errors.INVALID_AUTHORIZATION:
-                    self.end(WireError(errors.INVALID_AUTHORIZATION, "the token is not valid any more: connect anew"))
+                    what = "password" if login.by_password else "token"
+                    self.end(WireError(errors.INVALID_AUTHORIZATION, f"the {what} is not valid any more: connect anew"))
                     return
 
     # --- messages ---

@@ -3,6 +3,7 @@
     TLS at once (sslnegotiation=direct), with ALPN
     SSLRequest ──► S ──► TLS        GSSENCRequest ──► N        CancelRequest ──► a statement of another session ends
     StartupMessage: user, database, settings ──► "the password, please" ──► a token ──► the gateway knows its user
+                                                                        ──► another text ──► the user's password
 
 The password goes over TLS only. A plain connection is refused, unless the listener is on loopback and has
 --insecure-loopback.
@@ -10,9 +11,10 @@ The password goes over TLS only. A plain connection is refused, unless the liste
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ssl import SSLContext
 
 from tidemark_pgwire import errors
@@ -21,13 +23,20 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.frontend import Cancel, Encryption, Startup, decode_password, decode_startup
 from tidemark_pgwire.messages.wire import Wire
+from tidemark_protocol.wire.password_login import PasswordLogin, encode
 
 MAX_PASSWORD_BYTES = 32 * 1024
 MAX_TOKEN_CHARACTERS = 7_500
 """gRPC takes 8 KiB of metadata with a call."""
+MAX_LOGIN_BYTES = 1024
+"""A password that is no token, and its user, have so many each, at most."""
+FAILURE_SECONDS = 0.5
+"""From the password to its refusal, at least: the time tells nobody whether there is such a user."""
 ALPN = "postgresql"
 _HANDSHAKE = b"\x16"
 """The first byte of TLS."""
+_TOKEN = re.compile(r"ey[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
+"""A JWT, as all tokens of Kubernetes for an audience are."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _OPTION = re.compile(r"(?:-c\s*|--)(?P<name>[\w.-]+)=(?P<value>(?:\\.|[^\\\s])*)\s*")
 _OWN = ("user", "database", "options", "replication")
@@ -35,9 +44,11 @@ _OWN = ("user", "database", "options", "replication")
 
 @dataclass(frozen=True)
 class Login:
-    """`user`: of the token, as the gateway knows it. `settings`: of the client's start."""
+    """`token`: with which the gateway is called; a password is in the place of one. `user`: as the gateway knows it, of
+    the token or password. `settings`: of the client's start."""
 
-    token: str
+    token: str = field(repr=False)
+    by_password: bool
     user: str
     namespace: str
     settings: dict[str, str]
@@ -68,47 +79,54 @@ async def negotiate(wire: Wire, tls: Callable[[], SSLContext] | None) -> Startup
 
 
 def require_confidential(wire: Wire, plain_allowed: bool) -> None:
-    """Raises WireError where others could read the token on its way."""
+    """Raises WireError where others could read the password on its way."""
     if not (wire.encrypted or plain_allowed):
         raise WireError(
             errors.INVALID_AUTHORIZATION,
-            "this server takes connections over TLS only, as the password is a token",
+            "this server takes connections over TLS only, as clients send the password itself",
             hint="Connect with sslmode=verify-full, or sslmode=require.",
             fatal=True,
         )
 
 
 async def ask_token(wire: Wire, start: Startup) -> Login:
-    """Ask the client for its token: a login whose user is not known yet. Raises WireError, Gone."""
+    """Ask the client for its token or password: a login whose user is not known yet. Raises WireError, Gone."""
     namespace, settings = _namespace(start), _settings(start)
     unknown = [name for name in start.options if name.startswith("_pq_.")]
     if start.minor or unknown:
         wire.write(backend.negotiate_version(unknown))
     wire.write(backend.CLEARTEXT_PASSWORD)
-    token = decode_password(*await wire.frame(MAX_PASSWORD_BYTES)).strip()
-    if not 0 < len(token) <= MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable():
-        raise _refused()
-    return Login(token, "", namespace, settings)
+    password, user = decode_password(*await wire.frame(MAX_PASSWORD_BYTES)), start.options.get("user", "")
+    token = password.strip()
+    if by_password := _TOKEN.fullmatch(token) is None:
+        token = encode(PasswordLogin(namespace, user, password))
+    size = max(len(password.encode()), len(user.encode())) if by_password else 0
+    if not password or size > MAX_LOGIN_BYTES or len(token) > MAX_TOKEN_CHARACTERS:
+        raise _refused(by_password)
+    return Login(token, by_password, "", namespace, settings)
 
 
 async def log_in(given: Login, link: GatewayLink) -> Login:
-    """Ask the gateway for the token's user. Raises WireError."""
+    """Ask the gateway for the user of the token or password. Raises WireError."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
     try:
         user = await link.user(given.token)
     except WireError as error:
         if error.sqlstate == errors.INVALID_AUTHORIZATION:
-            raise _refused() from None
+            if given.by_password:
+                await asyncio.sleep(max(begun + FAILURE_SECONDS - clock(), 0.0))
+            raise _refused(given.by_password) from None
         raise WireError(error.sqlstate, str(error), hint=error.hint, fatal=True) from None
     return replace(given, user=user)
 
 
-def _refused() -> WireError:
-    return WireError(
-        errors.INVALID_PASSWORD,
-        "the password is no valid token for the gateway",
-        hint="Make one with: kubectl create token NAME --audience tidemark-gateway",
-        fatal=True,
-    )
+def _refused(by_password: bool) -> WireError:
+    text = "password authentication failed" if by_password else "the password is no valid token for the gateway"
+    hint = "Make one with: kubectl create token NAME --audience tidemark-gateway"
+    if by_password:
+        hint = "The user is a ServiceAccount of the namespace that has a login, or the password is a token."
+    return WireError(errors.INVALID_PASSWORD, text, hint=hint, fatal=True)
 
 
 def _namespace(start: Startup) -> str:

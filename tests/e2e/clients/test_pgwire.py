@@ -102,6 +102,38 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
         assert token not in (tmp_path / "pgwire.log").read_text()
 
 
+def test_a_dashboard_logs_in_by_a_password_until_its_secret_is_gone(system: System, tmp_path: Path) -> None:
+    """By the commands of the guide; also at the next operator."""
+    account(system, "grafana")
+    password = "a-password-that-lasts"
+    literals = ("--from-literal=username=grafana", f"--from-literal=password={password}")
+    system.kubectl("create", "secret", "generic", "grafana-login", "--type=compute.tidemark.dev/login", *literals)
+    system.kubectl("annotate", "serviceaccount", "grafana", "compute.tidemark.dev/login-secret=grafana-login")
+    with serving(system, tmp_path) as options:
+        given = {**options, "user": "grafana", "password": password}
+        with psycopg.connect(**given) as connection:
+            wait_for("rows", lambda: _answered(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
+            system.kill_operator()
+            system.start_operator()
+            wait_for("the new operator", lambda: _answered(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
+            assert _rows(connection, "SELECT current_user") == [(f"system:serviceaccount:{system.namespace}:grafana",)]
+            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                psycopg.connect(**{**given, "password": password.upper()})
+            system.kubectl("delete", "secret", "grafana-login")
+            wait_for("the end of the session", lambda: _is_ended(connection))
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(**given)
+        assert password not in (tmp_path / "pgwire.log").read_text()
+
+
+def _is_ended(connection: psycopg.Connection[Any]) -> bool:
+    try:
+        connection.execute("SELECT n_name FROM tpch.nation LIMIT 1")
+    except psycopg.Error:
+        return connection.closed
+    return False
+
+
 def test_insert_and_copy_write_what_a_view_shows(system: System, tmp_path: Path) -> None:
     """Each transaction at one time; what is rolled back was never there. A COPY goes on where the operator is another
     one at its COMMIT."""

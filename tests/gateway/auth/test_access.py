@@ -10,13 +10,15 @@ import pytest
 
 from tidemark_operator.certificates.peers import SocketPeers
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.gateway.auth import access
+from tidemark_operator.gateway.auth import access, recent_answers
 from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden, ReviewUnavailable, Unauthenticated
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
 
+JWT = "eyJhbGciOiJub25lIn0.e30.annes"
+"""A token of anne's with the form of the API server's."""
 ANNE = User("anne", groups=("readers",))
 VIEW, SOURCE = Parent("Dataflow", "delays"), Parent("DataSource", "flights")
 
@@ -30,7 +32,7 @@ class ApiServer:
 
     async def user(self, token: str) -> User | None:
         self._ask("who")
-        return ANNE if token == "annes" else None
+        return ANNE if token in ("annes", JWT) else None
 
     async def may(self, user: User, action: Action) -> bool:
         self._ask(str(action))
@@ -131,7 +133,7 @@ def test_answers_of_the_api_server_are_cached_for_a_while() -> None:
     assert server.asked == ["who", "get dataflows/data delays in namespace ns"]
 
     server.allowed = ()
-    clock.now += access.TTL_SECONDS + 1
+    clock.now += recent_answers.TTL_SECONDS + 1
     with pytest.raises(Forbidden):
         run(see_rows(at, VIEW))
 
@@ -156,7 +158,7 @@ def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
     run(see_rows(at, VIEW))
     assert len(server.asked) == asked
 
-    clock.now += access.TTL_SECONDS + 1
+    clock.now += recent_answers.TTL_SECONDS + 1
     with pytest.raises(Unauthenticated):
         run(at.authenticate("Bearer stolen"))
     assert len(server.asked) == asked + 1
@@ -175,7 +177,7 @@ def test_while_the_api_server_is_away_no_new_caller_is_admitted() -> None:
 
 def test_the_cache_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer is forgotten."""
-    monkeypatch.setattr(access, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(recent_answers, "MAX_ANSWERS", 2)
     server = ApiServer(*(f"get dataflows/data d{n} in namespace ns" for n in range(3)))
     at = door(server)
     for number in (0, 1, 2, 0):

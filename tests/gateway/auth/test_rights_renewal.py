@@ -16,7 +16,8 @@ from tests.waiting import BOUND
 from tidemark_operator.errors import SubscribeRevoked
 from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_operator.gateway.auth import rights_renewal
-from tidemark_operator.gateway.auth.access import TTL_SECONDS, Access, Authenticator
+from tidemark_operator.gateway.auth.access import Access, Authenticator
+from tidemark_operator.gateway.auth.recent_answers import TTL_SECONDS
 from tidemark_operator.gateway.auth.rights_renewal import ReadSet, while_allowed
 from tidemark_operator.gateway.streams import subscribe
 from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscriber

@@ -19,7 +19,8 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_operator.errors import DefinitionRefused, StatementRefused
 from tidemark_operator.gateway.admission.limits import GatewayLimits
-from tidemark_operator.gateway.auth.access import Access, Forbidden, FullAccess, RecentAnswers, UserAccess
+from tidemark_operator.gateway.auth.access import Access, Forbidden, FullAccess, UserAccess
+from tidemark_operator.gateway.auth.recent_answers import RecentAnswers
 from tidemark_operator.gateway.definitions.definition import CHANGE_ID, CHANGED_BY
 from tidemark_operator.gateway.definitions.definitions import Definitions
 from tidemark_operator.gateway.definitions.refusals import of_api_error

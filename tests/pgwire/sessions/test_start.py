@@ -59,9 +59,22 @@ def test_a_session_has_the_name_of_its_token(server: Served) -> None:
         assert connection.execute("SELECT a FROM s.a").fetchall() == [(1,), (2,), (3,)]
 
 
-@pytest.mark.parametrize("token", ["other", " ", "x" * 20_000, "t\xf6ken"])
+@pytest.mark.parametrize("token", ["eyJhbGciOiJub25lIn0.e30.other", "eyJ.e30.", f"eyJ.{'e' * 20_000}."])
 def test_a_wrong_token_is_refused(server: Served, token: str) -> None:
     assert "no valid token" in str(refused(server, password=token))
+
+
+@pytest.mark.parametrize("password", ["other", " ", "x" * 20_000, "t\xf6ken", "eyJ.e30"])
+def test_a_wrong_password_is_refused(server: Served, password: str) -> None:
+    """A text that has not the form of a token."""
+    assert "password authentication failed" in str(refused(server, password=password))
+    assert "password authentication failed" in str(refused(server, user="x" * 2000, password="long enough for one"))
+
+
+def test_the_operators_own_token_is_known_whatever_the_user(server: Served) -> None:
+    """It has not the form of others."""
+    with server.connect(user="No name of Kubernetes'", password="own") as connection:
+        assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
 
 
 def test_a_connection_without_tls_is_refused_before_the_password(server: Served) -> None:

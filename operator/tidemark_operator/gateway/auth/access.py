@@ -3,6 +3,7 @@
     authorization: Bearer TOKEN
         the operator's own token            every right: only the operator's user can read the token's file
         a token for our audience            TokenReview ──► a user of the cluster
+        a login by password                 ServiceAccount, Secret ──► the same (password_logins.py)
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
@@ -14,7 +15,7 @@
     no authorization, but a client certificate of the cluster
                                             its subject is the user, whose rights are reviewed as above
 
-Answers of the API server are cached for TTL_SECONDS, at most MAX_ANSWERS of a kind. Unknown tokens have a cache of
+Answers of the API server are cached (recent_answers.py). Unknown tokens have a cache of
 their own, so they never evict known users. At most MAX_REVIEWS token reviews run at a time.
 """
 
@@ -25,22 +26,22 @@ import hashlib
 import hmac
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 
 from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.gateway.auth import client_certificates
+from tidemark_operator.gateway.auth.password_logins import PasswordLogins
+from tidemark_operator.gateway.auth.recent_answers import RecentAnswers
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.wire.password_login import PasswordLogin, decode
 
-TTL_SECONDS, MAX_ANSWERS, MAX_REVIEWS = 10.0, 4096, 8
+MAX_REVIEWS = 8
 MAX_TOKEN_CHARACTERS = 16 * 1024
 WRITE_VERBS = {"insert": "create", "upsert": "update", "update": "update", "delete": "delete"}
 _RESOURCES = {r.kind: r for r in (DATA_SOURCES, DATAFLOWS)}
-V = TypeVar("V")
 
 
 class Unauthenticated(OperatorError):
@@ -139,7 +140,8 @@ class UserAccess(Access):
 
 
 class Authenticator:
-    """Authenticates callers by their tokens, or by client certificates that TLS has verified."""
+    """Authenticates callers by their tokens or passwords, or by client certificates that TLS has verified. `logins`
+    None: no passwords are taken."""
 
     def __init__(
         self,
@@ -147,27 +149,33 @@ class Authenticator:
         reviews: Reviews | None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        logins: PasswordLogins | None = None,
     ) -> None:
-        self._own, self._reviews, self._now = f"Bearer {own_token}".encode(), reviews, now
+        self._own, self._reviews, self._logins, self._now = own_token.encode(), reviews, logins, now
         self._users: RecentAnswers[User] = RecentAnswers(clock)
         self._unknown_tokens: RecentAnswers[bool] = RecentAnswers(clock)
         self._review_slots = asyncio.Semaphore(MAX_REVIEWS)
         self._answers: RecentAnswers[bool] = RecentAnswers(clock)
 
     async def authenticate(self, authorization: str) -> Access:
-        """The rights of the holder of a token. `authorization`: the header's value.
+        """The rights of the holder of a token, or of a password. `authorization`: the header's value.
 
         Raises:
-            Unauthenticated: the token is unknown, or for another audience.
+            Unauthenticated: the token is unknown, or for another audience; the password is wrong.
             ReviewUnavailable: the API server does not answer.
+            TooMany: too many passwords were wrong.
         """
         known = authorization if authorization.isascii() else ""  # HTTP's may have bytes that are no text
-        if hmac.compare_digest(known.encode(), self._own):
-            return FullAccess()
         scheme, _, token = known.partition(" ")
+        login = decode(token) if len(token) <= MAX_TOKEN_CHARACTERS else None
+        # a client of PostgreSQL may send the operator's own token, which has not the form of others
+        own = (login.password if login is not None else token).encode()
+        if scheme == "Bearer" and hmac.compare_digest(own, self._own):
+            return FullAccess()
         if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
             raise Unauthenticated("the call has no known token: send `authorization: Bearer TOKEN`")
-        return UserAccess(await self._user(token, self._reviews), self._reviews, self._answers)
+        user = await (self._user(token, self._reviews) if login is None else self._user_of_login(login))
+        return UserAccess(user, self._reviews, self._answers)
 
     def authenticate_certificate(self, certificate: bytes) -> Access:
         """The rights of the subject of a certificate (PEM) that TLS has verified. Raises Unauthenticated."""
@@ -184,6 +192,15 @@ class Authenticator:
         if self._reviews is None:
             raise Unauthenticated("this gateway takes no client certificates: use a token")
         return UserAccess(holder.user, self._reviews, self._answers)
+
+    async def _user_of_login(self, login: PasswordLogin) -> User:
+        try:
+            user = await self._logins.user(login) if self._logins is not None else None
+        except ApiError as error:
+            raise ReviewUnavailable(f"the API server cannot tell users by their passwords now: {error}") from None
+        if user is None:
+            raise Unauthenticated("the user or the password is wrong")
+        return user
 
     async def _user(self, token: str, reviews: Reviews) -> User:
         key = hashlib.sha256(token.encode()).digest()
@@ -209,21 +226,3 @@ class Authenticator:
         else:
             self._users.put(key, user)
         return user
-
-
-class RecentAnswers(Generic[V]):
-    """A cache of the newest MAX_ANSWERS answers, each for TTL_SECONDS. `clock`: monotonic seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
-
-    def get(self, key: Hashable) -> V | None:
-        found = self._answers.get(key)
-        return None if found is None or self._clock() - found[0] > TTL_SECONDS else found[1]
-
-    def put(self, key: Hashable, value: V) -> None:
-        self._answers[key] = (self._clock(), value)
-        self._answers.move_to_end(key)
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)

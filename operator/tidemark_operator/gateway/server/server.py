@@ -28,6 +28,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
 from tidemark_operator.gateway.admission.limits import CALLS, GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
+from tidemark_operator.gateway.auth.password_logins import PasswordLogins
 from tidemark_operator.gateway.definitions.definitions import Definitions
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
@@ -71,7 +72,7 @@ STOP_SECONDS = 1.0
 
 class Gateway(gateway_pb2_grpc.GatewayServicer):
     """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files. `defines`:
-    whether SQL defines Dataflows."""
+    whether SQL defines Dataflows; `passwords`: whether users log in by passwords, too."""
 
     def __init__(
         self,
@@ -82,11 +83,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         listening: ListenerConfig,
         file: Path,
         defines: bool = True,
+        passwords: bool = True,
     ) -> None:
         self._context, self._sources, self._tables = context, sources, tables
         self._state, self._listening, self._file = state, listening, file
         self._token = secrets.token_urlsafe(32)
-        self._door = Authenticator(self._token, Reviews(context.kube))
+        logins = PasswordLogins(context.kube) if passwords else None
+        self._door = Authenticator(self._token, Reviews(context.kube), logins=logins)
         self._limits = GatewayLimits()
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
         self._queries = Queries(context, self._statements, tables, self._limits)
