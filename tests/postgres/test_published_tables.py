@@ -10,6 +10,7 @@ from time import monotonic, sleep
 
 import psycopg
 import pytest
+import yaml
 
 from tests.dialects.postgres import Postgres
 from tests.postgres.databases import (
@@ -27,6 +28,13 @@ from tests.postgres.databases import (
     tick_until_begun,
 )
 from tests.storage.dying_appends import die_after
+from tidemark_operator.planning.published_tables import (
+    PublishedSource,
+    WholePublication,
+    sought,
+    with_published_tables,
+)
+from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable, PublicationTable
 from tidemark_protocol.plan.successors import successor
@@ -41,6 +49,7 @@ from tidemark_replica.storage.postgres.relations import Connection, UpstreamTabl
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "postgres"
 TABLES = """
 drop publication everything; drop table a, b, "Odd Name";
 create schema sales;
@@ -239,6 +248,31 @@ def test_a_table_that_cannot_be_examined_holds_up_no_other(database: Database, m
     failing = "select pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(IngestionError, match="terminating connection"):
         found(database)
+
+
+def test_the_example_follows_the_publication_of_the_example_database(database: Database) -> None:
+    """With the role that shop.sql makes: a table that it may not read is left out, and told."""
+    database.run((EXAMPLE / "shop.sql").read_text(), "create table audit_log (id int primary key)")
+    document = yaml.safe_load((EXAMPLE / "whole.yaml").read_text())
+    server = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}
+    example = DataSource.parse({**document, "metadata": document["metadata"] | server})
+    assert isinstance(example.source, PostgresSource)
+    at = wanted(database)
+    source = replace(example.source, host=at.host, port=at.port, database=at.database, ssl_mode="disable")
+    publication = WholePublication(source, example.excepted)
+
+    def followed() -> PublishedSource:
+        asked = sought(publication, None)
+        tables, unexamined = published_tables(asked, lambda: {"username": "tidemark", "password": ""})
+        return with_published_tables(publication, None, tables, unexamined)
+
+    names = {table.name: (table.table, table.names) for table in followed().source.tables}
+    assert names == {"clients": ("customers", ("id", "name")), "orders": ("orders", ())}
+    database.run("create table visits (id int primary key)", "alter publication tidemark add table visits, audit_log")
+    (left_out,) = followed().left_out
+    assert left_out.startswith("public.visits: PermissionDenied")
+    database.run("grant select on visits to tidemark")
+    assert [table.name for table in followed().source.tables] == ["clients", "orders", "visits"]
 
 
 class Tables:
