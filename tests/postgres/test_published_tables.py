@@ -45,7 +45,7 @@ from tidemark_replica.storage.postgres import source as source_module
 from tidemark_replica.storage.postgres.catalogue.membership import find_membership, published_names
 from tidemark_replica.storage.postgres.inspect import tables_of
 from tidemark_replica.storage.postgres.published import published_tables
-from tidemark_replica.storage.postgres.relations import Connection, UpstreamTable
+from tidemark_replica.storage.postgres.relations import Connection, UpstreamTable, find_definition
 
 pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 
@@ -231,12 +231,11 @@ def test_an_answer_is_bounded_in_bytes(database: Database, monkeypatch: pytest.M
 def test_a_table_that_cannot_be_examined_holds_up_no_other(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's message is its reason; a connection that is lost fails the look."""
     database.run(TABLES)
-    definition_of = published.find_definition
 
     def fail(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
         if table.table == "plain" and table.schema == "sales":
             connection.execute(failing)
-        return definition_of(connection, spec, table)
+        return find_definition(connection, spec, table)
 
     monkeypatch.setattr(published, "find_definition", fail)
     failing = "select 1 / 0"

@@ -85,11 +85,11 @@ class Edited:
 
     def __init__(self, folder: Path, stored: StoredObjects) -> None:
         self.harness, self.stored, self.handles = OperatorHarness(), stored, ShardHandles()
-        self.folder, self.deleted = folder, list[str]()
+        self.folder, self.deleted, self.again = folder, list[str](), list[Key]()
         self.harness.put({"storage": {"location": str(folder)}}, ONE)
         self.harness.context.revisions = self.revisions = Revisions(cast(Any, stored))
         self.deleter = deleter(self.harness)
-        self.reconciler = DataSourceReconciler(self.harness.context, cast(Any, stored), self.deleter, lambda _: None)
+        self.reconciler = DataSourceReconciler(self.harness.context, cast(Any, stored), self.deleter, self.again.append)
         running = self.harness.context.running("ns", "default")
         assert running is not None
         self.running, replica = running, cast(Any, running)

@@ -33,6 +33,9 @@ class Upstream:
     def __init__(self, *names: str) -> None:
         self.published = {name: PublicationTable("public", name) for name in names}
         self.gone, self.asked, self.error, self.inspected = set[str](), list[list[str]](), "", list[list[str]]()
+        self.answers = asyncio.Event()
+        """Looks are answered while it is set."""
+        self.answers.set()
 
     async def inspect(self, source: PostgresSource, _: object = None) -> compute_pb2.InspectSourceResponse:
         if self.error:
@@ -40,6 +43,7 @@ class Upstream:
         if source.all_tables:
             known = {table.table for table in source.tables}
             self.asked.append(sorted(known))
+            await self.answers.wait()
             found = [codec.encode(table) for name, table in self.published.items() if name not in known]
             return compute_pb2.InspectSourceResponse(published=found)
         self.inspected.append([table.name for table in source.tables])
@@ -77,6 +81,11 @@ class Followed:
             await self.edited.reconciler.reconcile(KEY, self.manifest)
         running = self.edited.running.core.ingestions.get(GlobalId(UID))
         return self.edited.ingested if running is not None else []
+
+    async def is_due_again(self) -> None:
+        """Waits until the DataSource is put into the work queue."""
+        while not self.edited.again:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
     @property
     def failure(self) -> IngestionFailure | None:
@@ -145,6 +154,66 @@ def test_an_operator_that_begins_follows_what_is_stored(tmp_path: Path, monkeypa
 
     follow(tmp_path, monkeypatch, upstream, before, stored)
     follow(tmp_path, monkeypatch, upstream, after, stored)
+
+
+def test_a_slow_look_holds_up_no_ingestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it hold up a worker of the queue. Once it has ended the DataSource is reconciled. There is one look at a
+    time, and none of a DataSource that is gone."""
+    stored, upstream = StoredObjects(), Upstream("a")
+    monkeypatch.setattr(publication_looks, "MOMENT_SECONDS", 0.01)
+
+    async def before(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+
+    async def after(source: Followed) -> None:
+        upstream.published["b"] = PublicationTable("public", "b")
+        upstream.answers, looks = asyncio.Event(), len(upstream.asked)
+        for _ in range(3):
+            assert await source.reconcile() == ["a"]
+        assert (len(upstream.asked), source.edited.again) == (looks + 1, [])
+        upstream.answers.set()
+        await source.is_due_again()
+        assert source.edited.again == [KEY]
+        source.now -= LOOK_SECONDS
+        assert await source.reconcile() == ["a", "b"]
+        assert len(upstream.asked) == looks + 1
+
+        upstream.answers.clear()
+        assert await source.reconcile() == ["a", "b"]
+        source.edited.reconciler.forget(KEY)
+        upstream.answers.set()
+        await asyncio.sleep(0.01)
+        assert source.edited.again == [KEY]
+
+    follow(tmp_path, monkeypatch, upstream, before, stored)
+    follow(tmp_path, monkeypatch, upstream, after, stored)
+
+
+def test_a_look_that_fails_in_the_operator_fails_its_reconciliation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its work queue tries it again with growing pauses, and says why; also where it failed later. Tables go on."""
+    upstream = Upstream("a")
+    monkeypatch.setattr(publication_looks, "MOMENT_SECONDS", 0.01)
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.answers = asyncio.Event()
+
+        async def fail(*_: object) -> compute_pb2.InspectSourceResponse:
+            await upstream.answers.wait()
+            raise ApiError(500, "away")
+
+        cast(Any, source.edited.running).inspect = fail
+        assert await source.reconcile() == ["a"]
+        upstream.answers.set()
+        await source.is_due_again()
+        for _ in range(2):
+            with pytest.raises(ApiError):
+                await source.reconcile()
+        assert source.edited.ingested == ["a"]
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
 
 
 def test_a_find_that_could_not_be_stored_is_ingested_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +285,7 @@ def test_a_table_that_goes_between_the_look_and_its_inspection_holds_up_no_other
         assert await source.reconcile() == ["a"]
         upstream.published |= {name: PublicationTable("public", name) for name in ("b", "c")}
         upstream.gone.add("b")
-        assert await source.reconcile() == ["a"]
+        assert await source.reconcile() == ["a", "c"]
         del upstream.published["b"]
         source.now += source_inspection_queue.PAUSE_SECONDS_MAX
         await source.edited.reconciler.reconcile(KEY, source.manifest)
@@ -271,6 +340,29 @@ def test_a_replica_of_an_earlier_release_finds_no_tables(tmp_path: Path, monkeyp
         assert await source.reconcile() == ["a"]
         assert source.failure is not None
         assert source.failure.reason == "ImageTooOld"
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_an_entry_that_cannot_be_read_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither tables that are found with it or later, nor other entries. It is named until it is mended."""
+    upstream = Upstream("a")
+
+    async def scenario(source: Followed) -> None:
+        assert await source.reconcile() == ["a"]
+        upstream.gone.add("typo")
+        source.spec["tables"] = [{"name": "t", "table": "typo"}, {"name": "good", "table": "b"}]
+        upstream.published |= {name: PublicationTable("public", name) for name in ("b", "c")}
+        assert await source.reconcile() == ["a", "good", "c"]
+        assert source.failure == IngestionFailure("SourceUnreadable", "table typo: TableMissing")
+        assert source.condition("SchemaKnown")["reason"] == "SourceUnreadable"
+        upstream.published["d"] = PublicationTable("public", "d")
+        assert await source.reconcile(2) == ["a", "good", "c", "d"]
+        assert source.failure == IngestionFailure("SourceUnreadable", "table typo: TableMissing")
+        upstream.gone.clear()
+        source.now += source_inspection_queue.PAUSE_SECONDS_MAX
+        assert await source.reconcile(2) == ["a", "good", "c", "d", "t"]
+        assert source.failure is None
 
     follow(tmp_path, monkeypatch, upstream, scenario)
 

@@ -2,11 +2,14 @@
 
     replica ──published tables──► the last look ──► with_published_tables: what is followed, as if the spec named it
 
+A look that takes longer than a moment goes on beside the reconciliation: tables that are followed do not wait for it.
 An operator that begins has no look: until it has one, the pinned tables are followed as they are.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -32,6 +35,8 @@ from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSourc
 LEFT_OUT = "TablesLeftOut"
 LOOK_SECONDS = 60.0
 """The pause between two looks for tables."""
+MOMENT_SECONDS = 0.5
+"""A reconciliation waits so long for a look, as most have ended by then."""
 
 
 @dataclass(frozen=True)
@@ -46,40 +51,61 @@ class _Look:
 
 
 class PublicationLooks:
-    """`inspections`: the queue that all DataSources share."""
+    """`inspections`: the queue that all DataSources share; `again`: puts a DataSource into the work queue."""
 
-    def __init__(self, inspections: SourceInspectionQueue) -> None:
-        self._inspections = inspections
+    def __init__(self, inspections: SourceInspectionQueue, again: Callable[[Key], None]) -> None:
+        self._inspections, self._again = inspections, again
         self._looks: dict[Key, _Look] = {}
+        self._running: dict[Key, asyncio.Task[bool]] = {}
 
-    async def look(self, state: SourceState, source: DataSource, running: RunningInstance) -> None:
-        """Have a replica look, where it is time to, and the source is neither suspended nor being deleted."""
+    async def look_for_a_moment(self, state: SourceState, source: DataSource, running: RunningInstance) -> None:
+        """Have a replica look, as `look` does. A look that takes longer goes on, and the DataSource is reconciled when
+        it has ended. Raises what the look raised, also one that has ended since."""
+        key, task = state.key, self._running.get(state.key)
+        if task is None:
+            task = asyncio.create_task(self.look(state, source, running), name=f"look for tables of {key}")
+            self._running[key] = task
+            await asyncio.wait({task}, timeout=MOMENT_SECONDS)
+            if not task.done():
+                task.add_done_callback(lambda ended: self._ended(key, ended))
+        if task.done() and self._running.get(key) is task:
+            del self._running[key]
+            task.result()
+
+    def _ended(self, key: Key, task: asyncio.Task[bool]) -> None:
+        if not task.cancelled() and (task.exception() is not None or task.result()):
+            self._again(key)
+
+    async def look(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Have a replica look, where it is time to, and the source is neither suspended nor being deleted. Return
+        whether the last look is another one now."""
         wanted = publication_of(source)
         last = self._looks.get(state.key)
         is_due = last is None or last.wanted != wanted or monotonic() >= last.at + LOOK_SECONDS
         rests = (source.suspend or source.meta.deleting) and state.pinned is not None
         if wanted is None or not is_due or rests:
-            return
+            return False
         request = sought(wanted, state.pinned)
         if running.is_too_old_for(request):
             self._looks[state.key] = _Look(
                 monotonic(), wanted, failure=IngestionFailure(IMAGE_TOO_OLD, running.too_old)
             )
-            return
+            return True
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
-                    return
+                    return False
                 answer = await running.inspect(request)
             published = tuple(codec.decode(table, PublicationTable) for table in answer.published)
         except Waiting:
-            return
+            return False
         except MalformedPlan as error:
             failure = IngestionFailure("SourceUnreadable", f"the replica's answer cannot be read: {error}")
             self._looks[state.key] = _Look(monotonic(), wanted, failure=failure)
-            return
+            return True
         failed = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
         self._looks[state.key] = _Look(monotonic(), wanted, published, answer.unexamined, failed)
+        return True
 
     def has_looked(self, key: Key) -> bool:
         return key in self._looks
@@ -112,7 +138,11 @@ class PublicationLooks:
         """Forgets the last look, which does not hold any more: the next one is at once."""
         self._looks.pop(key, None)
 
-    forget = expire
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self.expire(key)
+        if (task := self._running.pop(key, None)) is not None:
+            task.cancel()
 
 
 def publication_of(source: DataSource) -> WholePublication | None:

@@ -58,7 +58,7 @@ class SourcePinning:
     def __init__(self, context: ReconcileContext, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
         self._context, self._deleter = context, deleter
         self.inspections = SourceInspectionQueue(again)
-        self.looks = PublicationLooks(self.inspections)
+        self.looks = PublicationLooks(self.inspections, again)
 
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""

@@ -113,7 +113,7 @@ class TableEdits:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
         `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
-        await self._publications.look(state, source, running)
+        await self._publications.look_for_a_moment(state, source, running)
         published = self._publications.published(source, state.key, state.pinned)
         left_out = self._publications.failure(source, state.key, published)
         wanted = with_unknown_relations(state.pinned, source.source) if source.all_relations else source.source
@@ -127,7 +127,11 @@ class TableEdits:
         if edit.is_empty:
             state.edit = self._look_failure(state, source) or left_out
             return False
-        added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
+        added = (
+            _Added()
+            if edit.added is None
+            else await self._add(state, source, edit.added, running, one_by_one=published is not None)
+        )
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
         readers = self._readers(state, edit.removed)
@@ -176,7 +180,9 @@ class TableEdits:
         self._looks.pop(key, None)
         self._publications.forget(key)
 
-    async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
+    async def _add(
+        self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance, one_by_one: bool
+    ) -> _Added:
         instance = self._context.instance(state.key.namespace, state.instance)
         if instance is None:
             return _Added()
@@ -186,7 +192,7 @@ class TableEdits:
             return _Added(failure=IngestionFailure(IMAGE_TOO_OLD, running.too_old))
         if self._inspections.pause(state.key, new):
             return _Added(failure=state.edit or _IN_LINE)
-        added = await self._inspect(state, new, instance.location, running)
+        added = await self._inspect(state, new, instance.location, running, one_by_one)
         if added is None:
             return _Added(failure=state.edit or _IN_LINE)
         self._inspections.ended(state.key, new, failed=added.failure is not None)
@@ -195,20 +201,27 @@ class TableEdits:
         return added
 
     async def _inspect(
-        self, state: SourceState, new: SourceSpec, location: str, running: RunningInstance
+        self, state: SourceState, new: SourceSpec, location: str, running: RunningInstance, one_by_one: bool
     ) -> _Added | None:
-        """The new tables; None where they stand in line."""
+        """The new tables; None where they stand in line. `one_by_one`: those that cannot be read hold up no other."""
+        assert state.pinned is not None
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
                 answer = await inspected(self._context.kube, state.key.namespace, running, new, state.pinned)
-            if answer.error:
-                return _Added(failure=IngestionFailure("SourceUnreadable", answer.error))
-            found = tables_of(answer)
+                found, error = tables_of(answer), answer.error
+                if error and one_by_one and isinstance(new, EvolvingSource) and len(new.tables) > 1:
+                    until = monotonic() + ONE_BY_ONE_SECONDS
+                    each, error = await _read_one_by_one(new, state.pinned, running, until, error)
+                    readable = {table.name: table for table in each}
+                    new = with_tables(new, (table for table in new.tables if table.name in readable))
+                    found = tuple(readable[table.name] for table in new.tables)
+            failure = IngestionFailure("SourceUnreadable", error) if error else None
+            if failure is not None and not found:
+                return _Added(failure=failure)
             if missing := without_columns(new, found):
                 return _Added(failure=_no_columns(missing))
-            assert state.pinned is not None
             if len(state.pinned.tables) + len(found) > MAX_TABLES:
                 return _Added(failure=_too_many(found))
             locations = await shard_locations(self._context.registry, self._deleter, state, location, adopts=False)
@@ -218,7 +231,7 @@ class TableEdits:
             return _Added(failure=IngestionFailure(error.reason, str(error)))
         remap = state.pinned.remap_id
         tables = tuple(ingested_table(state.uid, locations, version, table, remap) for table in found)
-        return _Added(with_columns(new, found), tables)
+        return _Added(with_columns(new, found), tables, failure)
 
     async def _store(
         self,
@@ -321,7 +334,16 @@ async def _readable(
     found, error = [*tables_of(answer)], answer.error
     if not error or len(source.tables) == 1:
         return found, error
-    errors = []
+    more, error = await _read_one_by_one(source, pinned, running, until, error)
+    return [*found, *more], error
+
+
+async def _read_one_by_one(
+    source: EvolvingSource, pinned: IngestionDescription, running: RunningInstance, until: float, error: str
+) -> tuple[list[SourceTable], str]:
+    """The tables that can be read, where they cannot be read together, and the reasons of the others. `error`: the
+    reason why not together; it stands for those that there was no time to ask for."""
+    found, errors = list[SourceTable](), list[str]()
     for table in sample(source.tables, len(source.tables)):
         if monotonic() >= until:
             errors.append(error)
