@@ -18,9 +18,11 @@ from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import oks
 from tidemark_persist import Storage, open_shard
 from tidemark_protocol.plan.ingestion import DeltaTable
+from tidemark_replica.storage.delta import source as source_module
 from tidemark_replica.storage.delta import stop
+from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.delta.versions import open_version
-from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.ingester import Ingester
 
 
@@ -351,3 +353,34 @@ def test_crash_around_a_resnapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ingested_rows(tmp_path, "t", 2100) == delta_rows(pair.path, 2, ("id",))
     assert pair.upper("t") == 2101
     assert oks(tmp_path, "t", 1099) == [(1,), (2,), (3,)]
+
+
+def test_a_long_reading_says_how_far_it_is_and_can_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that is dropped in the middle of a version leaves no file of it; the next one reads it all."""
+    monkeypatch.setattr(source_module, "ACTIVITY_SECONDS", 0.0)
+    pair = Pair(tmp_path)
+    for n in range(4):
+        write_deltalake(pair.path, ids(*range(100 * n, 100 * n + 50)), mode="append")
+    before = set(Path(tmp_path, "t").rglob("*.parquet"))
+    said: list[str] = []
+    read = RowReader.updates
+
+    def noted(self: RowReader, file: Any, dictionaries: bool = False) -> Any:
+        said.append(pair.one._source.activity())
+        if len(said) == 3:
+            pair.one._source.interrupt()
+        return read(self, file, dictionaries)
+
+    monkeypatch.setattr(RowReader, "updates", noted)
+    with pytest.raises(SourceUnusable, match="not ingested any more"):
+        tick(pair.one, 1100)
+
+    assert [text.partition(":")[0] for text in said] == ["reads table t up to version 4"] * 3
+    percents = [int(text.split(": ")[1].partition("%")[0]) for text in said]
+    assert percents[0] == 0 < percents[1] < percents[2] < 100
+    assert pair.one._source.activity() == ""
+    assert set(Path(tmp_path, "t").rglob("*.parquet")) == before
+    monkeypatch.undo()
+    pair.again()
+    check(tmp_path, pair.spec)
+    assert ingested_rows(tmp_path, "t", 1100) == delta_rows(pair.path, 4, ("id",))

@@ -15,8 +15,10 @@ process remembers the version that violates the key, and does not read it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from logging import getLogger
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +46,9 @@ from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.reading import BATCH_ROWS, RowReader
 from tidemark_replica.storage.delta.stop import FILES_DIFFER, GAPS, KEY_VIOLATED
-from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
-from tidemark_replica.storage.source import Source, SourceShards
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.withdrawal import Withdrawal
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -67,6 +69,22 @@ ViolatingVersions = dict[str, tuple[BoundVersion, str]]
 """The version of a table that was found to violate its primary key last, and how, by the table's name."""
 
 
+@dataclass
+class Reading:
+    """The data files of a table that are read now, in bytes, of which `read` are done. Files whose rows may cancel are
+    read twice, and count twice."""
+
+    table: str
+    version: int
+    size: int
+    began: float
+    read: int = 0
+
+    def text(self) -> str:
+        percent = 100 * self.read // max(self.size, 1)
+        return f"reads table {self.table} up to version {self.version}: {percent}% of {self.size / 1e6:.0f} MB"
+
+
 class DeltaIngestion(Source):
     """The `Source` of a `delta:` DataSource."""
 
@@ -82,6 +100,8 @@ class DeltaIngestion(Source):
         self._shards: dict[GlobalId, Shard] = {}
         self._gaps: set[str] = set()
         """Stopped tables that are to be resnapshotted."""
+        self._reading: Reading | None = None
+        self._is_interrupted = False
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bound, self._stopped, self._gaps = {}, {}, set()
@@ -175,6 +195,13 @@ class DeltaIngestion(Source):
         except (TableStopped, StorageError):
             return None
 
+    def activity(self) -> str:
+        reading = self._reading
+        return reading.text() if reading is not None and monotonic() - reading.began >= ACTIVITY_SECONDS else ""
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+
     def held(self) -> Collection[str]:
         return self._tables.keys() - self._bound.keys()
 
@@ -203,6 +230,8 @@ class DeltaIngestion(Source):
         except BaseException:
             remove_staged(location, files)
             raise
+        finally:
+            self._reading = None
         return files
 
     def _changes(
@@ -222,22 +251,35 @@ class DeltaIngestion(Source):
         # a view that was there before may have had errors, other tables have none
         errors = of_updates or (before is not None and before.table_id != now.table_id)
         gone = Withdrawal(self._shards[ingested.id], table.columns, errors) if restarted else None
-        if gone is None and all(read.only_adds for read in reads):
-            return [_timed(_updates(reader, piece), time) for piece in _read_groups(reads)]
         size = sum(read.size for read in reads) + (gone.size if gone else 0)
         with_errors = schema.append(pa.field(ERROR, pa.string())) if errors else schema
         cancel = gone is not None or any(share.sign < 0 for read in reads for share in read.shares)
         twice = cancel and size > TWICE_BYTES
+        reading = self._reading = Reading(ingested.table.name, now.version, size * (2 if twice else 1), monotonic())
+
+        def updates_of(read: FileRead) -> Updates:
+            for batch in reader.updates(read, dictionaries=twice):
+                self._check_interrupted()
+                yield batch
+            reading.read += read.size
+
+        if gone is None and all(read.only_adds for read in reads):
+            groups = _read_groups(reads)
+            return [_timed(chain.from_iterable(map(updates_of, group)), time) for group in groups]
 
         def parts() -> Iterator[Updates]:
             for read in reads:
-                updates = reader.updates(read, dictionaries=twice)
+                updates = updates_of(read)
                 yield updates if of_updates or not errors else _without_errors(updates)
             if gone is not None:
                 yield gone.updates()
 
         batches = uncancelled(parts, with_errors.names, size // ROW_BYTES) if twice else chain.from_iterable(parts())
         return [_consolidated(_timed(map(reader.plain, batches), time), with_errors, size, twice)]
+
+    def _check_interrupted(self) -> None:
+        if self._is_interrupted:
+            raise SourceUnusable("the source is not ingested any more")
 
     def _check_key(self, ingested: IngestedTable, now: BoundVersion, files: Sequence[StagedFile]) -> None:
         """Raises TableStopped where the table would violate its primary key with the staged files of a version."""
@@ -255,10 +297,6 @@ class DeltaIngestion(Source):
         found, text = self._violating.get(name, (None, ""))
         if found == version:
             raise TableStopped(KEY_VIOLATED, text)
-
-
-def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
-    return chain.from_iterable(map(reader.updates, reads))
 
 
 def _without_errors(updates: Updates) -> Updates:
