@@ -14,7 +14,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from tests.s3_server import S3Server
 from tidemark_persist import ObjectReader, ObjectVersion, Storage, StorageError
 from tidemark_protocol.plan.ingestion import FilesTable
-from tidemark_replica.storage.files import bucket_arrivals
+from tidemark_replica.storage.files import bucket_arrivals, listing
 from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.bucket_arrivals import BY_NAME, BucketArrivals
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
@@ -73,6 +73,24 @@ def test_each_object_is_bound_once_in_bounded_looks(followed: Callable[..., Foll
     assert f.look() == ["a-before"]
     assert f.look() == []
     assert len(f.known) == 15
+
+
+@pytest.mark.parametrize("order", ["", BY_NAME])
+def test_looks_are_bounded_in_bytes_too(
+    followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """An object has as many bytes as its name. One that is larger than the bound is taken alone; one that is changed,
+    before an object that has no room, counts once."""
+    monkeypatch.setattr(listing, "TICK_BYTES", 8)
+    f = followed(order=order)
+    f.put("a1", "a2", "a3", "b/x", "c1", "d-is-too-large", "d2", "e1", "e2", "e3", "e4")
+    looks = [f.look() for _ in range(5)]
+    assert looks == [["a1", "a2", "a3", "c1"], ["d-is-too-large"], ["d2", "e1", "e2", "e3"], ["e4"], []]
+    if order != BY_NAME:
+        f.storage.write("e4", b"other")
+        f.put("f1", "f2", "f-has-no-room")
+        assert [f.look(), f.look(), f.look()] == [["f-has-no-room"], ["f1", "f2"], []]
+        assert f.changed == 1
 
 
 def test_looks_are_bounded_in_pages_too(followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:

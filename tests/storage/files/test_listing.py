@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.files import listing
+from tidemark_replica.storage.files.arrivals import FolderArrivals
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, FolderListing
 from tidemark_replica.storage.files.source import FilesIngestion
@@ -24,6 +26,25 @@ def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "g.csv").mkdir()
 
     assert names(Folder(str(tmp_path)).list("*.csv")) == ["a.csv"]
+
+
+def test_files_of_a_tick_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oldest first: a small file waits behind a large one that has no room; one that is larger than the bound is taken
+    alone, and a half written one holds nothing up."""
+    monkeypatch.setattr(listing, "TICK_BYTES", 10)
+    for at, (name, size) in enumerate([("a", 4), ("b", 6), ("half", 9), ("c", 50), ("d", 2), ("e", 9), ("f", 1)]):
+        (tmp_path / name).write_text("x" * (size - 1) + ("x" if name == "half" else "\n"))
+        os.utime(tmp_path / name, ns=(at * 10**9, at * 10**9))
+    arrivals, known = FolderArrivals(FilesTable("t", "csv", str(tmp_path)), Folder(str(tmp_path))), BoundFiles()
+    looks, unbound = [], []
+    for _ in range(6):
+        arrived = arrivals.look(known, {})
+        known.add(arrived.files)
+        arrivals.confirm(arrived.files)
+        looks.append("".join(file.name for file in arrived.files))
+        unbound.append(arrived.unbound)
+    assert looks == ["", "ab", "c", "d", "ef", ""]
+    assert unbound == [7, 5, 4, 3, 1, 1]
 
 
 def test_a_missing_directory_is_said_so(tmp_path: Path) -> None:

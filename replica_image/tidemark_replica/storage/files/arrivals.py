@@ -27,8 +27,8 @@ class Arrivals(Protocol):
         """Begins anew; `bound`: all bound files."""
 
     def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
-        """The files to bind now, at most `max_files_per_tick`; none that is `known`, or `released` in this version.
-        Raises SourceUnusable, StorageError."""
+        """The files to bind now, at most `max_files_per_tick` of TICK_BYTES; none that is `known`, or `released` in
+        this version. Raises SourceUnusable, StorageError."""
 
     def confirm(self, bound: Iterable[FileVersion]) -> None:
         """These files were bound."""
@@ -60,14 +60,16 @@ class FolderArrivals:
             arrived.waiting.append(WaitingFile(name, 0, "not read, its name is not UTF-8: rename it"))
         new = [file for file in unbound if released.get(file.name) != file]
         before, self._last = self._last, {file.name: file for file in new}
+        is_full = False  # a smaller file waits behind one that has no room
         for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
             # new, or still growing: checked again at the next tick
-            if before.get(file.name) != file or len(arrived.files) == self._table.max_files_per_tick:
+            if before.get(file.name) != file or is_full:
                 arrived.waiting.append(WaitingFile(file.name, file.size))
             elif reason := self._unfinished(file):
                 arrived.waiting.append(WaitingFile(file.name, file.size, reason))
-            else:
-                arrived.files.append(file)
+            elif not arrived.add(file, self._table.max_files_per_tick):
+                is_full = True
+                arrived.waiting.append(WaitingFile(file.name, file.size))
         arrived.unbound = len(new) - len(arrived.files)
         return arrived
 

@@ -3,14 +3,16 @@
     order ""      scan: a ... z, pause, a ... z, pause       finds each new object; a scan costs all that is there
     order name    a ... m, m ..., m ... p, p ...             a listing begins after the last name; it costs what is new
 
-A look lists at most PAGES_PER_LOOK pages, and stops where it has `max_files_per_tick` new objects. After a scan of n
-pages it pauses for n times PAGE_SECONDS, so a table costs a request each PAGE_SECONDS, whatever the bucket holds.
-Objects are there whole, so they are bound as soon as they are listed.
+A look lists at most PAGES_PER_LOOK pages, and stops where it has `max_files_per_tick` new objects, or TICK_BYTES of
+them. After a scan of n pages it pauses for n times PAGE_SECONDS, so a table costs a request each PAGE_SECONDS, whatever
+the bucket holds. Objects are there whole, so they are bound as soon as they are listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import takewhile
 from time import monotonic
 
 from tidemark_protocol.plan.ingestion import FilesTable
@@ -49,16 +51,19 @@ class BucketArrivals:
         """The scan is past them."""
 
     def _scan(self, arrived: Arrived, known: BoundFiles, released: Mapping[str, FileVersion]) -> None:
+        most = self._table.max_files_per_tick
         for number, (page, behind) in enumerate(self._reader.pages(self._after), 1):
             self._pages += 1
             page = with_bytes(page)
             candidates = [version(each) for each in page if is_candidate(each.name, self._table.pattern)]
             unbound, changed = known.split(candidates)
             new = [file for file in unbound if released.get(file.name) != file]
-            arrived.files += new[: self._table.max_files_per_tick - len(arrived.files)]
-            full = len(arrived.files) == self._table.max_files_per_tick
-            self._newest = arrived.files[-1].name if full else page[-1].name if page else self._newest
-            self._after = self._newest if full else behind
+            taken = list(takewhile(partial(arrived.add, at_most=most), new))
+            full = len(taken) < len(new) or len(arrived.files) == most
+            if not full:
+                self._newest, self._after = page[-1].name if page else self._newest, behind
+            elif taken:
+                self._newest = self._after = taken[-1].name
             arrived.unbound = int(full)  # at least one, perhaps: the scan has not come to the end
             if full:  # the next look lists the candidates behind this place again
                 changed = known.split([file for file in candidates if file.name <= self._after])[1]

@@ -27,6 +27,10 @@ Hashes = npt.NDArray[np.uint64]
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".inprogress", "._COPYING_")
 
+TICK_BYTES = 1 << 30
+"""The new files of a table at a tick have so many bytes, or one file: no other table of the source moves until they are
+read, and a process that dies begins them anew."""
+
 
 @dataclass(frozen=True, eq=False)
 class FileVersion:
@@ -81,6 +85,15 @@ class Arrived:
     waiting: list[WaitingFile] = field(default_factory=list)
     changed: int = 0
     unbound: int = 0
+    _size: int = field(default=0, init=False)
+
+    def add(self, file: FileVersion, at_most: int) -> bool:
+        """Whether the file is bound now: they are at most so many, of TICK_BYTES; one in any case."""
+        if self.files and (len(self.files) >= at_most or self._size + file.size > TICK_BYTES):
+            return False
+        self.files.append(file)
+        self._size += file.size
+        return True
 
 
 def is_candidate(name: str, pattern: str) -> bool:
