@@ -87,7 +87,7 @@ sum(count(*)) OVER () / 2: a quotient of decimals; m / 3: a quotient of decimals
 extract(year from d) / 2: a quotient of decimals; avg(m): avg of decimal; round(f): round of double
 f::text: cast of double; b::text: cast of boolean; m::text: of decimal; f::numeric(10, 2): double precision to numeric
 i::varchar(2): the type; i::numeric: the type; d - d: Sub of date; d + 1: Add of date
-d - interval '1 day': Sub of date; sqrt(f): SQRT; ln(f): LN; power(f, 2): POW; initcap(s): INITCAP; left(s, -1): LEFT
+sqrt(f): SQRT; ln(f): LN; power(f, 2): POW; initcap(s): INITCAP; left(s, -1): LEFT
 s ~ 'a': REGEXP_LIKE; s !~ 'a': REGEXP_LIKE; (i, j) = (7, 2): Tuple; trim(both from s): position
 'x'::date: yyyy-mm-dd; s SIMILAR TO 'a': SimilarTo; 1e3: an exponent; my_function(i): my_function()
 array_agg(i): ARRAY_AGG; i = ANY(ARRAY[1]): Any; md5(s): MD5; s::jsonb -> 'a': JSON_EXTRACT

@@ -27,7 +27,6 @@ REFUSED = ("no such relation", "a wrong statement", "a wrong statement in a tran
 OTHERWISE = {
     **dict.fromkeys(REFUSED, ()),
     "keys that were made": ("error 0A000", "RETURNING is not supported", "then 1"),
-    "other parameters": ("0A000",),
     "a row that is edited": ("error 42601",),
     "a wrong password": ("error 28P01 FATAL",),
 }

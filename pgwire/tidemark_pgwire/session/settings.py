@@ -209,6 +209,12 @@ class SessionSettings:
         return self.values["dialect"]
 
     @property
+    def planned_dialect(self) -> str:
+        """The dialect as the planner reads it, with the zone of PostgreSQL's times."""
+        has_zone = self.dialect == POSTGRES and self.zone != DEFAULTS["timezone"]
+        return f"{self.dialect}, time_zone={self.zone}" if has_zone else self.dialect
+
+    @property
     def zone(self) -> str:
         return self.values["timezone"]
 

@@ -195,7 +195,7 @@ async def open_rows(
             subscription = await _subscribe_request(session, command, parameters)
             return await answers.subscribe(session.link, session.token, subscription)
     at = None if parameters else command.at
-    dialect = session.settings.dialect
+    dialect = session.settings.planned_dialect
     if isinstance(command, sql.Explain):
         with _positions(at):
             subject = await _bound(session, command.sql, parameters)
@@ -250,7 +250,7 @@ def _positions(at: int | None) -> Iterator[None]:
 
 
 async def query_request(session: StatementSession, text: str, parameters: Sequence[Parameter]) -> pb.QueryRequest:
-    settings, dialect = session.settings, session.settings.dialect
+    settings, dialect = session.settings, session.settings.planned_dialect
     as_of = settings.as_of if settings.as_of is not None else session.transaction.as_of
     return pb.QueryRequest(
         namespace=session.namespace,
@@ -314,7 +314,7 @@ async def _bound(session: StatementSession, text: str, parameters: Sequence[Para
 async def _subscribe_request(
     session: StatementSession, command: sql.Subscribe, parameters: Sequence[Parameter]
 ) -> pb.SubscribeRequest:
-    dialect, as_of = session.settings.dialect, command.as_of
+    dialect, as_of = session.settings.planned_dialect, command.as_of
     return pb.SubscribeRequest(
         namespace=session.namespace,
         subject=await _bound(session, command.subject, parameters),

@@ -10,8 +10,11 @@ is refused beside another text: SQL would join both.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
+from math import isinf, isnan
 
 from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
@@ -24,6 +27,7 @@ MAX_BOUND_CHARACTERS = 8 << 20
 """A bound statement has so many at most: more than a message holds, unless a long value stands in many places."""
 KEPT_CHARACTERS = 4 << 10
 """Characters of a statement whose places of parameters are kept."""
+_HEX = r"\x"
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
 _COUNTS = ("LIMIT", "OFFSET")
 _INT8 = 20
@@ -32,7 +36,11 @@ _CAST = {
     **dict.fromkeys(("INT2", "SMALLINT"), 21),
     **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
     **dict.fromkeys(("INT8", "BIGINT"), _INT8),
+    **dict.fromkeys(("FLOAT4", "REAL"), 700),
     **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
+    "DATE": 1082,
+    "TIMESTAMPTZ": 1184,
+    "BYTEA": 17,
     **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
 }
 """Words of a cast, and the oid of its type."""
@@ -61,9 +69,10 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
             before = found[at - 1].word if at else ""
             after = [each.text for each in found[at + 1 : at + 3]]
             cast = found[at + 3].word if after == [":", ":"] and at + 3 < len(found) else ""
-            types.setdefault(
-                parameter_number(token, MAX_PARAMETER_NUMBER), _INT8 if before in _COUNTS else _CAST.get(cast, 0)
-            )
+            oid = _INT8 if before in _COUNTS else _CAST.get(cast, 0)
+            if cast == "TIMESTAMP":
+                oid = 1184 if at + 4 < len(found) and found[at + 4].word == "WITH" else 1114
+            types.setdefault(parameter_number(token, MAX_PARAMETER_NUMBER), oid)
     return {number: oid for number, oid in types.items() if oid}
 
 
@@ -128,10 +137,14 @@ def _postgres_literal(of: Parameter) -> str:
         return f"CAST({_quoted(value)} AS {_CASTS[kind]})"
     if kind == "bool":
         return "CAST(NULL AS boolean)" if value is None else str(value).upper()
-    if kind == "date":
-        return f"CAST({_quoted(value)} AS date)"
-    if kind == "text":
-        return f"CAST({_quoted(value)} AS text)"
+    if kind in ("date", "text"):
+        return f"CAST({_quoted(value)} AS {kind})"
+    if kind in ("timestamp", "timestamptz"):
+        return f"CAST({_quoted(_moment(of))} AS {kind})"
+    if kind == "float4":
+        return f"CAST({_quoted(None if value is None else _real(value))} AS real)"
+    if kind == "bytea":
+        return f"CAST({_quoted(None if value is None else _HEX + value.hex())} AS bytea)"
     if kind == "unknown":
         return _quoted(value)
     raise WireError(
@@ -139,6 +152,29 @@ def _postgres_literal(of: Parameter) -> str:
         f"a parameter of type {kind} has no literal of PostgreSQL's dialect that is known to mean the same in Spark",
         hint="SET dialect = spark, which takes it.",
     )
+
+
+def _moment(of: Parameter) -> str | None:
+    """A time as a text; a timestamptz without an offset is of the session's zone, which the planner has."""
+    if of.value is None or of.text is None:
+        return None
+    is_local = of.kind == "timestamptz" and datetime.fromisoformat(of.text.strip()).tzinfo is None
+    value: datetime = of.value.replace(tzinfo=None) if is_local else of.value
+    return value.isoformat(" ")
+
+
+def _real(value: float) -> str:
+    """The fewest digits that are the same real."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    packed = struct.pack("!f", value)
+    for digits in range(6, 10):
+        text = f"{value:.{digits}g}"
+        if struct.pack("!f", float(text)) == packed:
+            return text
+    return repr(value)
 
 
 def _quoted(value: object) -> str:

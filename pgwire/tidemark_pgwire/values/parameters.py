@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from math import isinf
 from typing import Any
 from uuid import UUID
 
@@ -193,13 +194,22 @@ def _date(text: str) -> date:
 
 
 def _timestamp(text: str) -> datetime:
-    value = datetime.fromisoformat(text)
-    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+    """The offset of the text has no meaning, as in PostgreSQL."""
+    return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _timestamptz(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _float4(text: str) -> float:
+    """Raises ValueError, and OverflowError, for a number that a real does not have."""
+    value = _real(text)
+    found = struct.unpack("!f", struct.pack("!f", value))[0]
+    if isinf(value) != ("inf" in text.lower()) or (found == 0 and re.search("[1-9]", text.lower().partition("e")[0])):
+        raise ValueError(text)
+    return value
 
 
 def _bytea(text: str) -> bytes:
@@ -237,7 +247,7 @@ _TEXT: dict[str, Callable[[str], Any]] = {
     "int2": _int("int2"),
     "int4": _int("int4"),
     "int8": _int("int8"),
-    "float4": _real,
+    "float4": _float4,
     "float8": _real,
     "numeric": _decimal,
     "text": str,

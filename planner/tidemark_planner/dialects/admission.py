@@ -6,13 +6,13 @@ read later is refused until it is listed. tests/dialects compares each entry wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sqlglot import exp
 
 from tidemark_planner.dialects.errors import NotTranslated
-from tidemark_planner.dialects.number_kinds import FRACTIONS, Kind, Numbers, Tables
+from tidemark_planner.dialects.number_kinds import FRACTIONS, TIMES, Kind, Numbers, Tables
 
 COMPARED = ("postgres", "duckdb")
 
@@ -54,18 +54,15 @@ def read_constructs(table: str) -> Mapping[str, frozenset[str]]:
     return {name.strip(): frozenset(arguments.split()) for name, _, arguments in entries}
 
 
-_ADMITTED = read_constructs(_CONSTRUCTS)
-_OF_DUCKDB = {**_ADMITTED, "IntDiv": frozenset({"expression", "this"})}
-_TYPES = frozenset("INT BIGINT SMALLINT BOOLEAN DOUBLE TEXT DATE DECIMAL".split())
-_UNITS = frozenset("DAY HOUR MINUTE SECOND MONTH YEAR".split())
+ADMITTED = read_constructs(_CONSTRUCTS)
+_OF_DUCKDB = {**ADMITTED, "IntDiv": frozenset({"expression", "this"})}
 _NUMBERS = ("integer", *FRACTIONS)
 _AS_TEXT = ("integer", "text", "date")
 
 
-def check_admitted(tree: exp.Expression, dialect: str, tables: Tables) -> None:
+def check_duckdb(tree: exp.Expression, tables: Tables) -> None:
     """Raises NotTranslated unless every part of the tree is known to mean the same in Spark."""
-    numbers = Numbers(tables, tree, dialect)
-    check = _DuckDB(numbers) if dialect == "duckdb" else _Compared(dialect, numbers)
+    check = _DuckDB(Numbers(tables, tree, "duckdb"))
     for node in tree.walk():
         check(node)
 
@@ -124,27 +121,30 @@ class Check:
             raise self.refused(f"{node.args['method'].upper()} JOIN", node)
 
 
-class _Compared(Check):
+class ComparedCheck(Check):
     """`dialect`: its engine runs in the tests."""
 
-    def __init__(self, dialect: str, numbers: Numbers, admitted: Mapping[str, frozenset[str]] | None = None) -> None:
-        super().__init__(dialect, numbers, _ADMITTED if admitted is None else admitted)
+    units: Collection[str] = ("DAY", "HOUR", "MINUTE", "SECOND", "MONTH", "YEAR")
+    types: Collection[str] = frozenset("INT BIGINT SMALLINT BOOLEAN DOUBLE TEXT DATE DECIMAL".split())
+
+    def __init__(self, dialect: str, numbers: Numbers, admitted: Mapping[str, frozenset[str]]) -> None:
+        super().__init__(dialect, numbers, admitted)
         self.own = {
-            exp.Add: self._sum,
-            exp.Sub: self._sum,
+            exp.Add: self.sum,
+            exp.Sub: self.sum,
             exp.Mul: self._numeric,
             exp.Mod: self._numeric,
             exp.Neg: self._numeric,
             exp.Abs: self._numeric,
-            exp.Div: self._quotient,
+            exp.Div: self.quotient,
             exp.Round: self._round,
             exp.Avg: self._average,
-            exp.Cast: self._cast,
+            exp.Cast: self.cast,
             exp.DPipe: self._text,
             exp.Concat: self._text,
             exp.Literal: self.literal,
             exp.Distinct: self.distinct,
-            exp.Interval: self._interval,
+            exp.Interval: self.interval,
             exp.Join: self.join,
             exp.Tuple: self._tuple,
             exp.In: self.subquery_in,
@@ -173,14 +173,14 @@ class _Compared(Check):
         if any(kind not in _NUMBERS for kind in kinds):
             raise self.refused(f"{type(node).__name__} of {words(kinds)}", node)
 
-    def _sum(self, node: Any) -> None:
+    def sum(self, node: Any) -> None:
         """Numbers, or a time and an interval. Dates differ: their difference is an integer, and an interval."""
         left, right = node.this, node.expression
-        if isinstance(right, exp.Interval) and self.numbers.kind(left) == "timestamp":
+        if isinstance(right, exp.Interval) and self.numbers.kind(left) in TIMES:
             return
         self._numeric(node)
 
-    def _quotient(self, node: Any) -> None:
+    def quotient(self, node: Any) -> None:
         """Quotients of decimals have more digits than Spark gives them."""
         self._numeric(node)
         kinds = self.kinds(node)
@@ -196,10 +196,10 @@ class _Compared(Check):
         if self.kinds(node)[0] not in ("integer", "double"):
             raise self.refused(f"avg of {words(self.kinds(node))} (cast it to double precision)", node)
 
-    def _cast(self, node: Any) -> None:
+    def cast(self, node: Any) -> None:
         to, kind = node.to, self.numbers.kind(node.this)
         name = getattr(to.this, "value", str(to.this))
-        if name not in _TYPES or (name == "DECIMAL") != bool(to.expressions):
+        if name not in self.types or (name == "DECIMAL") != bool(to.expressions):
             raise self.refused(f"the type {to.sql('postgres')}", node)
         literal = isinstance(node.this, exp.Literal) and node.this.is_string
         if name == "TEXT" and kind not in _AS_TEXT:
@@ -220,12 +220,19 @@ class _Compared(Check):
         if any(kind not in (("text",) if is_concat else _AS_TEXT) for kind in kinds):
             raise self.refused(f"a concatenation of {words(kinds)} (cast them to text)", node)
 
-    def _interval(self, node: Any) -> None:
+    def interval(self, node: Any) -> None:
         unit = str(node.args.get("unit") or "").upper()
-        if unit not in _UNITS or not isinstance(node.this, exp.Literal) or not node.this.this.isdigit():
+        if unit not in self.units or not isinstance(node.this, exp.Literal) or not self.is_count(node.this.this):
             raise self.refused("an interval of this form (write interval '1 hour')", node)
-        if not isinstance(node.parent, exp.Add | exp.Sub):
+        above = node.parent
+        while isinstance(above, exp.Paren):
+            above = above.parent
+        if not isinstance(above, exp.Add | exp.Sub):
             raise self.refused("an interval that is not added to a timestamp", node)
+
+    def is_count(self, text: str) -> bool:
+        """Whether an interval may have so many of its unit."""
+        return text.isdigit()
 
     def _tuple(self, node: Any) -> None:
         """Rows with NULLs compare in another way."""
@@ -233,7 +240,7 @@ class _Compared(Check):
             raise self.refused("Tuple", node)
 
 
-class _DuckDB(_Compared):
+class _DuckDB(ComparedCheck):
     """A quotient with 0 is infinite there, `%` of 0 an error, and products of decimals overflow earlier."""
 
     def __init__(self, numbers: Numbers) -> None:
@@ -248,7 +255,7 @@ class _DuckDB(_Compared):
         }
 
     def _duckdb_quotient(self, node: Any) -> None:
-        self._quotient(node)
+        self.quotient(node)
         self._never_zero(node)
 
     def _remainder(self, node: Any) -> None:
@@ -275,7 +282,7 @@ class _DuckDB(_Compared):
             raise self.refused("a product of decimals (cast one side to double)", node)
 
     def _duckdb_cast(self, node: Any) -> None:
-        self._cast(node)
+        self.cast(node)
         if node.to.this in exp.DataType.INTEGER_TYPES and self.numbers.kind(node.this) == "text":
             raise self.refused("a cast of text to an integer, which rounds,", node)
 

@@ -15,11 +15,15 @@ from typing import Any
 import sqlglot
 from sqlglot import errors, exp
 
-from tidemark_planner.dialects.admission import COMPARED, check_admitted
+from tidemark_planner.dialects.admission import COMPARED, check_duckdb
 from tidemark_planner.dialects.documented import DOCUMENTED, check_documented
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.meanings import as_spark
 from tidemark_planner.dialects.nesting import check_nesting
+from tidemark_planner.dialects.number_kinds import Numbers
+from tidemark_planner.dialects.postgres_admission import check_postgres
+from tidemark_planner.dialects.postgres_times import as_spark_times, type_literals
+from tidemark_planner.dialects.session_dialect import SessionDialect
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_protocol.messages.planning import Diagnostic
 from tidemark_protocol.types import Column
@@ -89,13 +93,17 @@ class ForeignText:
 
 def check_dialect(dialect: str) -> None:
     """Raises Refusal for a dialect that is not admitted."""
-    if dialect != SPARK and dialect not in DIALECTS:
+    name = SessionDialect.of(dialect).name
+    if name != SPARK and name not in DIALECTS:
         admitted = ", ".join((SPARK, *DIALECTS))
-        refuse("UNSUPPORTED", f"dialect {dialect} is not supported: choose among {admitted}", word=dialect)
+        refuse("UNSUPPORTED", f"dialect {name} is not supported: choose among {admitted}", word=name)
 
 
 def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
-    """The text in Spark's SQL; raises Refusal, with a position in `sql`, for what is not known to mean the same."""
+    """The text in Spark's SQL; raises Refusal, with a position in `sql`, for what is not known to mean the same.
+    `dialect`: as SessionDialect reads it."""
+    session = SessionDialect.of(dialect)
+    dialect = session.name
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         check_nesting(sql, dialect)
@@ -104,8 +112,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
         tables = _NamedTables.of(sql, trees[0], look_up)
         _shorten_columns(trees[0])
-        (check_documented if dialect in DOCUMENTED else check_admitted)(trees[0], dialect, tables)
-        made = as_spark(trees[0], dialect, tables)
+        made = as_spark(_checked(sql, trees[0], session, tables), dialect, tables)
         return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))
     except errors.ParseError as error:
         raise Refusal(_syntax(sql, error)) from None
@@ -114,6 +121,20 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
     except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         refuse("UNSUPPORTED", f"the text has no translation from dialect {dialect}: {reason}; write it in Spark's SQL")
+
+
+def _checked(sql: str, tree: exp.Expression, session: SessionDialect, tables: _NamedTables) -> exp.Expression:
+    """The tree, of which all is admitted, with PostgreSQL's times in Spark's words. Raises NotTranslated."""
+    if session.is_postgres:
+        numbers = Numbers(tables, tree, session.name)
+        type_literals(tree, numbers)
+        check_postgres(sql, tree, session, tables)
+        return as_spark_times(tree, numbers, session.zone)
+    if session.name == "duckdb":
+        check_duckdb(tree, tables)
+    else:
+        check_documented(tree, session.name, tables)
+    return tree
 
 
 def _shorten_columns(tree: exp.Expression) -> None:

@@ -13,7 +13,9 @@ from sqlglot import exp
 
 from tidemark_protocol.types import Column, SqlType
 
-Kind = Literal["integer", "decimal", "double", "boolean", "text", "date", "timestamp"] | None
+Kind = Literal["integer", "decimal", "double", "boolean", "text", "bytes", "date", "timestamp", "timestamptz"] | None
+"""`timestamp`: without a zone."""
+TIMES = ("timestamp", "timestamptz")
 FRACTIONS = ("decimal", "double")
 _INTEGERS = (exp.Count, exp.Length, exp.IntDiv, exp.RowNumber, exp.Rank, exp.DenseRank, exp.StrPosition, exp.Ntile)
 _DOUBLES = (exp.Avg, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow, exp.Stddev, exp.Variance, exp.PercentRank, exp.CumeDist)
@@ -38,6 +40,7 @@ _SAME = (
 )
 _PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Distinct)
 _EITHER = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div)
+_READS_ROWS = ("expressions", "where", "joins", "group")
 _DEEPEST = 40
 
 
@@ -67,6 +70,10 @@ class Numbers:
                 self._kinds.setdefault(column.name.lower(), set()).add(kind_of(column.type))
                 if column.type.name == "bigint":
                     self._wide.add(column.name.lower())
+        self._tables = {
+            name.lower(): {column.name.lower(): kind_of(column.type) for column in table.columns}
+            for name, table in tables.tables.items()
+        }
         self._resolving: set[str] = set()
         self._named: dict[str, list[exp.Expression]] = {}
         for alias in tree.find_all(exp.Alias):
@@ -84,7 +91,8 @@ class Numbers:
         if isinstance(node, exp.Literal):
             return "text" if node.is_string else "integer" if node.is_int else "decimal"
         if isinstance(node, exp.Column):
-            return self._column(node.name.lower(), depth)
+            read = self._read_of_tables(node)
+            return read[0] if read else self._column(node.name.lower(), depth)
         if isinstance(node, exp.Cast | exp.TryCast):
             return _kind_of_type(node.to)
         if isinstance(node, _INTEGERS):
@@ -98,7 +106,14 @@ class Numbers:
         if isinstance(node, exp.Extract):
             return "decimal" if self._is_postgres else "integer"
         if isinstance(node, exp.CurrentTimestamp):
-            return "timestamp"
+            return "timestamptz"
+        if isinstance(node, exp.TimestampTrunc) and self._is_postgres:
+            return "timestamp" if self.kind(node.this, depth + 1) == "timestamp" else "timestamptz"
+        if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression.unnest(), exp.Interval):
+            moved = self.kind(node.this, depth + 1)
+            return "timestamp" if moved == "date" else moved
+        if isinstance(node, exp.Floor) and self._is_postgres:
+            return "decimal" if self.kind(node.this, depth + 1) == "decimal" else None
         if isinstance(node, exp.CurrentDate):
             return "date"
         if isinstance(node, _EITHER):
@@ -140,6 +155,29 @@ class Numbers:
             name in self._kinds and name not in self._wide and name not in self._named for name in names
         )
 
+    def _read_of_tables(self, column: exp.Column) -> list[Kind]:
+        """The kinds of a column of tables that its SELECT reads, where nothing else has its name; empty: not known. A
+        name of the select list is none where rows are read, filtered and put into groups."""
+        below: exp.Expression = column
+        while below.parent is not None and not isinstance(below.parent, exp.Select):
+            below = below.parent
+        select, qualifier = below.parent, column.table.lower()
+        source = select.args.get("from_") if select is not None else None
+        if select is None or source is None or not (qualifier or below.arg_key in _READS_ROWS):
+            return []
+        found = set[Kind]()
+        for each in (source, *(select.args.get("joins") or ())):
+            of = each.this
+            if qualifier and of.alias_or_name.lower() != qualifier:
+                continue
+            plain = isinstance(of, exp.Table) and not of.alias_column_names and not of.args.get("joins")
+            columns = self._tables.get(".".join(part.name for part in of.parts).lower()) if plain else None
+            if columns is None:
+                return []
+            if column.name.lower() in columns:
+                found.add(columns[column.name.lower()])
+        return list(found) if len(found) == 1 else []
+
     def _column(self, name: str, depth: int) -> Kind:
         if name in self._renamed:
             return None
@@ -175,7 +213,7 @@ def kind_of(type: SqlType) -> Kind:
         "boolean": "boolean",
         "string": "text",
         "date": "date",
-        "timestamp": "timestamp",
+        "timestamp": "timestamptz",
         "timestamp_ntz": "timestamp",
     }
     return name.get(type.name)
@@ -191,6 +229,10 @@ def _kind_of_type(type: Any) -> Kind:
         return "decimal"
     if type.this in exp.DataType.TEXT_TYPES:
         return "text"
-    if type.this in (kinds.TIMESTAMP, kinds.TIMESTAMPTZ, kinds.TIMESTAMPNTZ):
+    if type.this in (kinds.TIMESTAMPTZ, kinds.TIMESTAMPLTZ):
+        return "timestamptz"
+    if type.this in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ):
         return "timestamp"
+    if type.this == kinds.VARBINARY:
+        return "bytes"
     return {kinds.BOOLEAN: "boolean", kinds.DATE: "date"}.get(type.this)  # type: ignore[return-value]

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidemark_planner.dialects.session_dialect import SessionDialect
 from tidemark_planner.errors import unsupported
 from tidemark_planner.hir.nodes import Aggregate, Hir, expressions_of, inputs_of
-from tidemark_protocol.plan.expr import Call, ScalarExpr, walk
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.types import SqlType
 
 _SUMS = ("+", "-", "*")
+_TIMES = ("timestamp", "timestamp_ntz")
+_DAYLESS = ("unix_micros",)
+"""Functions of times that are the same in all time zones."""
 _ROUNDED = ("round", "rint", "floor", "ceil")
 
 
 def check_types(hir: Hir, dialect: str) -> None:
-    """Raises Refusal for an expression that would give another value in the dialect."""
+    """Raises Refusal for an expression that would give another value in the dialect, as SessionDialect reads it."""
+    session = SessionDialect.of(dialect)
+    dialect = session.name
     for node in _nodes(hir):
         for expression in expressions_of(node):
+            zoneless = {id(found) for each in walk(expression) for found in _zoneless(each)}
             for each in walk(expression):
                 if isinstance(each, Call):
                     _check(each, dialect)
+                if isinstance(each, Call) and session.is_postgres and id(each) not in zoneless:
+                    _check_times(each, session)
         if isinstance(node, Aggregate):
             for aggregate in node.aggregates:
                 if aggregate.function == "avg" and aggregate.type.type.name == "decimal":
@@ -53,6 +62,35 @@ def _check_cast(of: ScalarExpr, to: SqlType, dialect: str) -> None:
         unsupported(f"a cast of {of.type} to text in dialect {dialect}", "leave it as it is")
     if to.name == "decimal" and of.type.is_floating:
         unsupported(f"a cast of {of.type} to numeric in dialect {dialect}", "leave it as it is")
+
+
+def _zoneless(of: ScalarExpr) -> Iterator[ScalarExpr]:
+    """The calls that postgres_times.py writes for a time without a zone, for which Spark has functions of TIMESTAMP
+    alone: they are the same in every zone."""
+    if not isinstance(of, Call):
+        return
+    if of.function == "unix_micros":
+        yield from of.arguments
+    if of.function == "cast" and of.type.name == "timestamp_ntz":
+        truncated = of.arguments[0]
+        if isinstance(truncated, Call) and truncated.function == "date_trunc":
+            yield from (of, truncated, *(each for each in truncated.arguments if isinstance(each, Call)))
+
+
+def _check_times(call: Call, session: SessionDialect) -> None:
+    types = [argument.type.name for argument in call.arguments]
+    to = call.type.name
+    if call.function == "cast":
+        if types[0] == "string" and (to in _TIMES or (to == "date" and isinstance(call.arguments[0], Literal))):
+            unsupported(f"this text as {to} in dialect postgres", "cast a literal of the form yyyy-mm-dd hh:mm:ss")
+        if types[0] in _TIMES and to not in (*_TIMES, "date"):
+            unsupported(f"a cast of {types[0]} to {to} in dialect postgres", "leave it as it is", "cast")
+    if call.function in _DAYLESS or session.in_utc:
+        return
+    is_other = "timestamp" in types and to not in ("boolean", "timestamp")
+    if is_other or (to == "timestamp" and (call.function == "date_trunc" or {"date", "timestamp_ntz"} & set(types))):
+        hint = "SET TimeZone = 'UTC'"
+        unsupported(f"{call.function} of timestamptz in the time zone {session.zone}", hint, call.function)
 
 
 def _scale(function: str, types: list[SqlType]) -> int:
