@@ -150,7 +150,7 @@ public class Checks {
     static String otherParameters(Connection c) throws SQLException {
         OffsetDateTime begin = OffsetDateTime.of(2000, 1, 1, 0, 0, 0, 0, ZoneOffset.UTC);
         Setter[] each = {s -> s.setFloat(1, 1.25f), s -> s.setObject(1, begin), s -> s.setBytes(1, new byte[] {1})};
-        String[] conditions = {"f = ?", "at = ?", "name = ?::text"};
+        String[] conditions = {"f = ?", "\"at\" = ?", "name = ?::text"};
         String all = "";
         for (int at = 0; at < each.length; at++) {
             try {
