@@ -8,7 +8,7 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -138,3 +138,18 @@ def test_a_client_that_goes_before_its_first_byte_is_forgotten(server: Served) -
     with socket.create_connection(("127.0.0.1", server.port), timeout=BOUND):
         until(lambda: server.loop.call(lambda: len(server.server._starting)) == 1)
     until(lambda: not server.loop.call(lambda: len(server.server._starting)))
+
+
+def test_tls_where_a_transport_reads_whether_it_is_paused_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transports of Python 3.11.2, which Debian 12 has, begin to read after `connection_made`, also a paused one."""
+
+    def add_reader(self: Any, fd: int, callback: Any) -> None:
+        self._loop._add_reader(fd, callback)
+
+    monkeypatch.setattr("asyncio.selector_events._SelectorTransport._add_reader", add_reader)
+    with served(tmp_path) as server:
+        for _ in range(20):
+            with server.connect(connect_timeout=20) as connection:
+                assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)

@@ -60,8 +60,8 @@ class Wire(asyncio.Protocol):
             under.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEPALIVE:
                 under.setsockopt(socket.IPPROTO_TCP, option, value)
-            if not self._wanted:
-                self._pause()  # TLS reads its first bytes itself
+            # TLS reads its first bytes itself. Python 3.11.2 begins to read after this call, paused or not
+            self._loop.call_soon(self._pause_unless_wanted)
         if not self._made.done():
             self._made.set_result(None)
 
@@ -95,6 +95,10 @@ class Wire(asyncio.Protocol):
     def _wake(self) -> None:
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
+
+    def _pause_unless_wanted(self) -> None:
+        if not self._wanted:
+            self._pause()
 
     def _pause(self) -> None:
         if not self._paused_reading and self._transport is not None:
@@ -297,7 +301,7 @@ class Wire(asyncio.Protocol):
         """Close once the client has what was written, or after a moment."""
         if self._transport is not None:
             self.send()
-            self._transport.close()
+            self._close_once(self._transport)
             self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
 
     async def close(self) -> None:
@@ -305,9 +309,14 @@ class Wire(asyncio.Protocol):
         if self._transport is None:
             return
         self.send()
-        self._transport.close()
+        self._close_once(self._transport)
         await asyncio.wait({self.lost}, timeout=CLOSE_SECONDS)
         self._transport.abort()
+
+    @staticmethod
+    def _close_once(transport: asyncio.Transport) -> None:
+        if not transport.is_closing():  # in Python 3.11.2, TLS that is closed twice cannot be aborted
+            transport.close()
 
     def abort(self) -> None:
         """Close at once, also before the transport is there."""
