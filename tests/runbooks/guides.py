@@ -35,6 +35,7 @@ PAGES = (
     "operations",
     "subscribes-and-copies",
     "http",
+    "psql",
     "object-stores",
     "sources",
     "delta",

@@ -21,7 +21,7 @@ from tests.runbooks.guides import OF_READERS, PAGES, Block, blocks
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
 
-PROGRAMS = ("kubectl", "helm", "tidemark")
+PROGRAMS = ("kubectl", "helm", "tidemark", "psql")
 WORD, CALL = "\x1f", "\x1e"
 OF_OBJECTS = {"get", "wait", "delete", "patch", "describe", "annotate", "taint"}
 
