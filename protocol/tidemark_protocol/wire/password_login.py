@@ -29,9 +29,14 @@ def encode(login: PasswordLogin) -> str:
     return _MARK + base64.urlsafe_b64encode(text.encode()).decode()
 
 
+def is_login(token: str) -> bool:
+    """Whether the text is meant as a login, well-formed or not: it may have a password, and is no token."""
+    return token.startswith(_MARK)
+
+
 def decode(token: str) -> PasswordLogin | None:
     """None: the token is none of a login."""
-    if not token.startswith(_MARK):
+    if not is_login(token):
         return None
     try:
         parts = base64.b64decode(token.removeprefix(_MARK), b"-_", validate=True).decode().split("\0")

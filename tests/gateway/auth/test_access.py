@@ -12,10 +12,12 @@ from tidemark_operator.certificates.peers import SocketPeers
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.gateway.auth import access, recent_answers
 from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden, ReviewUnavailable, Unauthenticated
+from tidemark_operator.gateway.auth.password_logins import LOGIN_SECRET, PasswordLogins
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
-from tidemark_operator.kube.client import ApiError
+from tidemark_operator.kube.client import SECRETS, ApiError, Body, Kube, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.wire.password_login import PasswordLogin, encode
 
 JWT = "eyJhbGciOiJub25lIn0.e30.annes"
 """A token of anne's with the form of the API server's."""
@@ -77,6 +79,35 @@ def test_an_unknown_token_opens_nothing(authorization: str) -> None:
     for server in (ApiServer(), None):
         with pytest.raises(Unauthenticated):
             run(door(server).authenticate(authorization))
+
+
+class LoginKube:
+    """A ServiceAccount that names a Secret, which cannot be read."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        if resource == SECRETS:
+            raise ApiError(500, f"Secret {namespace}/{name}: (500) Internal Server Error")
+        return {"metadata": {"name": name, "annotations": {LOGIN_SECRET: "grafana-7"}}}
+
+
+def test_what_is_meant_as_a_login_is_never_reviewed_as_a_token() -> None:
+    """Also where something is wrong with it, or passwords are not taken: audit logs keep what is reviewed."""
+    made = encode(PasswordLogin("ns", "anne", "correct-horse-battery"))
+    for text in (made, made[:-3], made + "!", "login~", "login~YQ=="):
+        server = ApiServer()
+        with pytest.raises(Unauthenticated, match="the user or the password is wrong"):
+            run(door(server).authenticate(f"Bearer {text}"))
+        assert server.asked == []
+
+
+def test_an_error_of_the_api_server_tells_an_unknown_client_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """The operator's log has it."""
+    logins = PasswordLogins(cast(Kube, LoginKube()))
+    at = Authenticator("own", cast(Reviews, ApiServer()), Clock(), logins=logins)
+    with pytest.raises(ReviewUnavailable, match="by their passwords now") as told:
+        run(at.authenticate(f"Bearer {encode(PasswordLogin('ns', 'anne', 'correct-horse-battery'))}"))
+    assert "grafana-7" not in str(told.value)
+    assert "grafana-7" in caplog.text
 
 
 def test_seeing_status_is_not_seeing_rows() -> None:

@@ -14,6 +14,10 @@ from tests.gateway.server.served_http import MARK, QUERY, SUBSCRIBE, Replica, Se
 from tidemark_operator.gateway.admission.limits import PEEKS_BYTES
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
 from tidemark_protocol.rows import arrow_batches
+from tidemark_protocol.wire.password_login import PasswordLogin, encode
+
+LOGIN = f"Bearer {encode(PasswordLogin('ns', 'anne', 'own'))}"
+"""By a password, though it is the operator's own token."""
 
 
 @pytest.mark.parametrize(
@@ -206,6 +210,8 @@ def test_large_answers_that_wait_for_their_turn_delay_no_other_query() -> None:
         ("/v1/subscribe", {"Last_Event_ID": f"450.{MARK[::-1]}"}, 409, "INVALID_ARGUMENT", "not what it was"),
         ("/v1/subscribe", {"Last_Event_ID": "x"}, 400, "INVALID_ARGUMENT", "Last-Event-ID"),
         ("/v1/query", {"Authorization": "Bearer guessed"}, 401, "UNAUTHENTICATED", "token is unknown"),
+        ("/v1/query", {"Authorization": LOGIN}, 401, "UNAUTHENTICATED", "for the PostgreSQL protocol alone"),
+        ("/v1/subscribe", {"Authorization": LOGIN}, 401, "UNAUTHENTICATED", "for the PostgreSQL protocol alone"),
         ("/v1/subscribe", {"Authorization": ""}, 401, "UNAUTHENTICATED", "no known token"),
         ("/v1/query", {"Accept": "text/html"}, 406, "INVALID_ARGUMENT", "Accept"),
         ("/v1/nothing", {}, 404, "NOT_FOUND", "/v1/nothing"),

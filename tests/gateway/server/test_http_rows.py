@@ -23,6 +23,7 @@ from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer
 from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
 from tidemark_protocol.tls.folder import Material
+from tidemark_protocol.wire.password_login import PasswordLogin, encode
 
 PATH = "/v1/namespaces/a/datasources/shop/tables/orders/rows"
 TOKEN = {"Authorization": "Bearer token", "Content-Type": "application/json"}
@@ -127,6 +128,7 @@ def test_unknown_callers_and_bodies_are_refused_before_the_ingester(monkeypatch:
     async def calls(session: aiohttp.ClientSession, url: str) -> list[int]:
         answers = [
             await posted(session, url, Authorization="Bearer guessed"),
+            await posted(session, url, Authorization=f"Bearer {encode(PasswordLogin('ns', 'anne', 'token'))}"),
             await posted(session, url, **{"Content-Type": "text/plain"}),
             await posted(session, url, b"x" * 1001),
             await posted(session, url, chunks()),
@@ -134,7 +136,7 @@ def test_unknown_callers_and_bodies_are_refused_before_the_ingester(monkeypatch:
         return [status for status, _ in answers]
 
     ingester = Ingester()
-    assert served(ingester, calls) == [401, 415, 413, 413]
+    assert served(ingester, calls) == [401, 401, 415, 413, 413]
     assert ingester.taken == []
 
 

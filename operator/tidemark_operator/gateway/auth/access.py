@@ -3,7 +3,7 @@
     authorization: Bearer TOKEN
         the operator's own token            every right: only the operator's user can read the token's file
         a token for our audience            TokenReview ──► a user of the cluster
-        a login by password                 ServiceAccount, Secret ──► the same (password_logins.py)
+        a login by password                 ServiceAccount, Secret ──► the same (password_logins.py); never over HTTP
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -36,8 +37,9 @@ from tidemark_operator.gateway.auth.recent_answers import RecentAnswers
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
-from tidemark_protocol.wire.password_login import PasswordLogin, decode
+from tidemark_protocol.wire.password_login import PasswordLogin, decode, is_login
 
+LOG = logging.getLogger(__name__)
 MAX_REVIEWS = 8
 MAX_TOKEN_CHARACTERS = 16 * 1024
 WRITE_VERBS = {"insert": "create", "upsert": "update", "update": "update", "delete": "delete"}
@@ -157,8 +159,10 @@ class Authenticator:
         self._review_slots = asyncio.Semaphore(MAX_REVIEWS)
         self._answers: RecentAnswers[bool] = RecentAnswers(clock)
 
-    async def authenticate(self, authorization: str) -> Access:
-        """The rights of the holder of a token, or of a password. `authorization`: the header's value.
+    async def authenticate(self, authorization: str, passwords: bool = True) -> Access:
+        """The rights of the holder of a token, or of a password. `authorization`: the header's value; `passwords`:
+        whether this door takes them. A text that is meant as a login is never reviewed as a token, whatever is wrong
+        with it: audit logs may keep what is reviewed.
 
         Raises:
             Unauthenticated: the token is unknown, or for another audience; the password is wrong.
@@ -170,10 +174,14 @@ class Authenticator:
         login = decode(token) if len(token) <= MAX_TOKEN_CHARACTERS else None
         # a client of PostgreSQL may send the operator's own token, which has not the form of others
         own = (login.password if login is not None else token).encode()
+        if login is not None and not passwords:
+            raise Unauthenticated("passwords are for the PostgreSQL protocol alone: send a token")
         if scheme == "Bearer" and hmac.compare_digest(own, self._own):
             return FullAccess()
         if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
             raise Unauthenticated("the call has no known token: send `authorization: Bearer TOKEN`")
+        if login is None and is_login(token):
+            raise Unauthenticated("the user or the password is wrong")
         user = await (self._user(token, self._reviews) if login is None else self._user_of_login(login))
         return UserAccess(user, self._reviews, self._answers)
 
@@ -197,7 +205,9 @@ class Authenticator:
         try:
             user = await self._logins.user(login) if self._logins is not None else None
         except ApiError as error:
-            raise ReviewUnavailable(f"the API server cannot tell users by their passwords now: {error}") from None
+            # the client is not known, and the error may name the Secret
+            LOG.warning("ServiceAccounts and Secrets of logins cannot be read: %s", error)
+            raise ReviewUnavailable("the API server cannot tell users by their passwords now") from None
         if user is None:
             raise Unauthenticated("the user or the password is wrong")
         return user

@@ -125,7 +125,7 @@ class HttpReads:
         return await client.reply.end()
 
     async def _admit(self, request: web.Request) -> Access:
-        return await self._door.authenticate(request.headers.get("Authorization", ""))
+        return await self._door.authenticate(request.headers.get("Authorization", ""), passwords=False)
 
     async def _run(self, convert: Callable[..., T], *arguments: Any) -> T:
         """One thread for all clients: the event loop has the other half of the interpreter's time."""
