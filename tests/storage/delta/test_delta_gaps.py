@@ -278,6 +278,24 @@ def test_another_table_at_the_path_is_resnapshotted(tmp_path: Path, versions: in
     resnapshotted(pair, 1200)
 
 
+@pytest.mark.parametrize("further", [0, 1, 4])
+def test_a_log_that_went_back_is_resnapshotted(tmp_path: Path, further: int) -> None:
+    """As of a table that was restored from a backup: it has the same id, and then other versions."""
+    pair = Pair(tmp_path, on_gap="resnapshot")
+    shutil.copytree(pair.path, tmp_path / "backup")
+    for n in range(2):
+        write_deltalake(pair.path, ids(40 + n), mode="append")
+    tick(pair.one, 1050)
+    shutil.rmtree(pair.path)
+    shutil.copytree(tmp_path / "backup", pair.path)
+    for n in range(further):
+        write_deltalake(pair.path, ids(50 + n), mode="append")
+    tick(pair.one, 1100)
+
+    resnapshotted(pair, 1100)
+    assert oks(tmp_path, "t", 1099) == [(1,), (2,), (3,), (40,), (41,)]
+
+
 def test_another_table_whose_log_was_cleaned_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
     """It has no entry of the version that is bound, and one of the next version."""
     pair = Pair(tmp_path)

@@ -111,7 +111,7 @@ class FollowedTable:
                 raise self._version_gone(version)
             commits.append(commit)
         if commits[-1].digest != after.digest:
-            raise self._rewritten(after.version)
+            raise self._replaced(f"has another version {after.version} than was read: another table?")
         return commits
 
     def open(self, bound: BoundVersion) -> TableVersion:
@@ -143,7 +143,7 @@ class FollowedTable:
             return
         commit = read_commit(self.storage, bound.version)
         if commit is not None and commit.digest != bound.digest:
-            raise self._rewritten(bound.version)
+            raise self._replaced(f"has another version {bound.version} than was read: another table?")
         self._checked = (bound.version, stat)
 
     def _check_quiet(self, bound: BoundVersion) -> None:
@@ -157,18 +157,11 @@ class FollowedTable:
         if newest.version > bound.version:
             raise self._version_gone(bound.version + 1)
         if newest.version < bound.version:
-            raise TableStopped(
-                TABLE_REPLACED,
-                f"{self.storage.location} is at version {newest.version}; version {bound.version} was read before",
-            )
+            raise self._replaced(f"is at version {newest.version}; version {bound.version} was read before")
 
     def _check_id(self, bound: BoundVersion, definition: DeltaDefinition) -> None:
         if definition.id != bound.table_id:
-            raise TableStopped(
-                TABLE_REPLACED,
-                f"{self.storage.location} is another table now (id {definition.id}; followed is {bound.table_id})"
-                + ("" if self.resnapshots else "; make a DataSource for it"),
-            )
+            raise self._replaced(f"is another table now (id {definition.id}; followed is {bound.table_id})")
 
     def _version_gone(self, version: int) -> TableStopped:
         """The error of a version whose log entry was removed."""
@@ -176,7 +169,7 @@ class FollowedTable:
             VERSION_GONE, f"version {version} of {self.storage.location} is gone: its log entry was removed"
         )
 
-    def _rewritten(self, version: int) -> TableStopped:
-        return TableStopped(
-            TABLE_REPLACED, f"version {version} of {self.storage.location} is not what was read: another table?"
-        )
+    def _replaced(self, what: str) -> TableStopped:
+        """The error of a location that has not the table that was read."""
+        todo = "" if self.resnapshots else "; make a DataSource for it"
+        return TableStopped(TABLE_REPLACED, f"{self.storage.location} {what}{todo}")
