@@ -171,6 +171,7 @@ class Authenticator:
         """
         known = authorization if authorization.isascii() else ""  # HTTP's may have bytes that are no text
         scheme, _, token = known.partition(" ")
+        token = token.strip()
         login = decode(token) if len(token) <= MAX_TOKEN_CHARACTERS else None
         # a client of PostgreSQL may send the operator's own token, which has not the form of others
         own = (login.password if login is not None else token).encode()
