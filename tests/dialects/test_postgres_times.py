@@ -14,6 +14,7 @@ from tests.dialects.postgres import Failed, Postgres, programs, running
 from tests.dialects.statements import entries
 from tests.dialects.time_statements import (
     CHARTS,
+    CHOSEN_REALS,
     LITERALS,
     OF_UTC,
     REFUSED_IN_ZONE,
@@ -92,6 +93,9 @@ def test_times_are_planned_in_their_zones(catalyst: Catalyst) -> None:
         if isinstance(planned, Refused):
             refused.append(f"{zone}: {sql}\n{planned.diagnostics[0].message}")
     assert refused == []
+    for sql in of_table(entries(CHOSEN_REALS)):
+        planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", "postgres"))
+        assert isinstance(planned, Refused), sql
     hidden = [
         sql.replace(" FROM u", " FROM (SELECT * FROM u) AS u(k, ts, tz, d, s, v)") for sql in of_table(entries(OF_UTC))
     ]

@@ -154,3 +154,10 @@ REFUSED_IN_ZONE = """
 current_date; coalesce(tz, '2024-01-01'); CASE WHEN k = 1 THEN tz ELSE '2024-01-01' END
 greatest(tz, '2024-01-01 10:00')
 """
+CHOSEN_REALS = """
+coalesce('0.1'::real, 0.1); coalesce(NULL::real, 16777217); greatest('0.1'::real, 0.1); '0.1'::real IN (0.1, 1.5)
+CASE WHEN k = 1 THEN '16777216'::real ELSE 16777217 END; least('1'::real, k)
+coalesce('\\x61'::bytea, '\\x00'); '\\x00ff'::bytea = '\\x00ff'
+'\\x61'::bytea IN ('\\x61', 'b'); '\\x61'::bytea; '1.5'::real; '0.1'::real = '0.1'; sum('0.1'::real) OVER ()
+"""
+"""PostgreSQL has real and bytea, where Spark would take double precision and the characters of the text."""

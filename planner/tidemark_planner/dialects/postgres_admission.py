@@ -134,6 +134,8 @@ class _Postgres(ComparedCheck):
             raise self.refused(r"bytes that are not written as '\x00ff'", node)
         elif to == "FLOAT" and not is_null and not _is_real(text):
             raise self.refused("a cast to real of other than a text of its digits", node)
+        elif to in ("VARBINARY", "FLOAT") and not _is_compared(node):
+            raise self.refused(f"a cast to {node.to.sql('postgres').lower()} that is not compared with a value", node)
         else:
             self.cast(node)
         if to == "DATE" and kind == "timestamptz":
@@ -162,6 +164,20 @@ class _Postgres(ComparedCheck):
         kinds = {self.numbers.kind(each) for each in beside if each is not None and each is not node}
         if not isinstance(node.parent, (*COMPARISONS, exp.Between, exp.In)) or not kinds <= {"text", "date"}:
             self._in_zone("a time without a type (cast it to timestamptz)", node)
+
+
+def _is_compared(node: Any) -> bool:
+    """Whether the node is a side of a comparison with other than a text. In lists, CASE and the like PostgreSQL makes
+    the values beside it reals or bytes, and Spark does not."""
+    side = node
+    while isinstance(side.parent, exp.Paren):
+        side = side.parent
+    if isinstance(side.parent, exp.Is):
+        return True
+    if not isinstance(side.parent, COMPARISONS):
+        return False
+    sides = (side.parent.this, side.parent.args.get("expression"))
+    return all(each is side or (each is not None and not is_text(each.unnest())) for each in sides)
 
 
 def _is_hexadecimal(text: str | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tidemark_planner.dialects.session_dialect import SessionDialect
 from tidemark_planner.errors import unsupported
-from tidemark_planner.hir.nodes import Aggregate, Hir, expressions_of, inputs_of
+from tidemark_planner.hir.nodes import Aggregate, Hir, Project, Union, Window, expressions_of, inputs_of
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.types import SqlType
 
@@ -18,6 +18,8 @@ _SUMS = ("+", "-", "*")
 _TIMES = ("timestamp", "timestamp_ntz")
 _DAYLESS = ("unix_micros",)
 """Functions of times that are the same in all time zones."""
+_COMPUTED = ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "cast")
+"""Functions of a real and another number, which are double precision in PostgreSQL, too."""
 _ROUNDED = ("round", "rint", "floor", "ceil")
 
 
@@ -33,8 +35,20 @@ def check_types(hir: Hir, dialect: str) -> None:
                     _check(each, dialect)
                 if isinstance(each, Call) and session.is_postgres and id(each) not in zoneless:
                     _check_times(each, session)
+                if isinstance(each, Call) and session.is_postgres:
+                    _check_bytes(each)
+                    _check_reals(each)
+        if session.is_postgres and isinstance(node, Union):
+            _check_reals_of_union(node)
+        if session.is_postgres and isinstance(node, Window):
+            sums = (call.arguments[0] for call in node.calls if call.function == "sum")
+            if any(node.input.schema[argument].type.name == "float" for argument in sums):
+                unsupported("sum of real in dialect postgres", "cast it to double precision", "sum")
         if isinstance(node, Aggregate):
             for aggregate in node.aggregates:
+                of = None if aggregate.argument is None else node.values[aggregate.argument]
+                if session.is_postgres and aggregate.function == "sum" and of is not None and _is_real(of):
+                    unsupported("sum of real in dialect postgres", "cast it to double precision", "sum")
                 if aggregate.function == "avg" and aggregate.type.type.name == "decimal":
                     unsupported(f"avg of decimals in dialect {dialect}", "cast it to double precision", "avg")
 
@@ -91,6 +105,47 @@ def _check_times(call: Call, session: SessionDialect) -> None:
     if is_other or (to == "timestamp" and (call.function == "date_trunc" or {"date", "timestamp_ntz"} & set(types))):
         hint = "SET TimeZone = 'UTC'"
         unsupported(f"{call.function} of timestamptz in the time zone {session.zone}", hint, call.function)
+
+
+def _check_bytes(call: Call) -> None:
+    """Spark casts a text without a type to the bytes of its characters: also '\\x00ff', which is two bytes there."""
+    if call.function == "cast" and {call.arguments[0].type.name, call.type.name} == {"string", "binary"}:
+        unsupported("a text beside bytes in dialect postgres", r"write the bytes as '\x00ff'::bytea")
+
+
+def _check_reals(call: Call) -> None:
+    """Where one of several values is chosen, or is in a list, PostgreSQL makes the others reals."""
+    if not any(_is_widened(argument) for argument in call.arguments):
+        return
+    others = [argument for argument in call.arguments if not _is_widened(argument) and argument.type.name == "double"]
+    texts = [each for each in others if isinstance(each, Call) and each.function == "cast" and _has_text(each)]
+    if texts or (call.function not in _COMPUTED and any(_is_made(each) for each in others)):
+        unsupported("a real beside this value in dialect postgres", "cast the value to double precision", call.function)
+
+
+def _check_reals_of_union(node: Union) -> None:
+    rows = [each.exprs for each in node.inputs if isinstance(each, Project)]
+    for column in zip(*rows, strict=True):
+        others = [each for each in column if not _is_widened(each)]
+        if len(others) < len(column) and (len(rows) < len(node.inputs) or any(map(_is_made, others))):
+            unsupported("a UNION of reals and other numbers in dialect postgres", "cast them to double precision")
+
+
+def _is_widened(of: ScalarExpr) -> bool:
+    return isinstance(of, Call) and of.function == "cast" and of.type.name == "double" and _is_real(of.arguments[0])
+
+
+def _is_real(of: ScalarExpr) -> bool:
+    return of.type.name == "float"
+
+
+def _has_text(of: Call) -> bool:
+    return of.arguments[0].type.name == "string"
+
+
+def _is_made(of: ScalarExpr) -> bool:
+    """Whether a double is a number of another type in the text."""
+    return isinstance(of, Literal) or (isinstance(of, Call) and of.function == "cast")
 
 
 def _scale(function: str, types: list[SqlType]) -> int:

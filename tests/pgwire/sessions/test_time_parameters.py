@@ -49,9 +49,9 @@ def spark_text(sql: str, dialect: str) -> str:
     (17, BINARY, None, "CAST(NULL AS bytea)"),
 ])  # fmt: skip
 def test_a_parameter_becomes_a_literal_that_is_planned(oid: int, format: int, data: bytes | None, literal: str) -> None:
-    bound = bind("SELECT $1", POSTGRES, [decoded(oid, format, data)])
+    bound = bind("SELECT $1 IS NULL", POSTGRES, [decoded(oid, format, data)])
 
-    assert bound == f"SELECT  {literal} "
+    assert bound == f"SELECT  {literal}  IS NULL"
     assert spark_text(bound, "postgres")
 
 
