@@ -65,12 +65,12 @@ class Served:
         return self.system.node.kubectl("-n", HOME, *arguments)
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        """Those that are ready and are not told to end."""
+        """The pods that are ready, without those that are being deleted."""
         found = pods.get(self.system.node, HOME, "pods", SELECTOR)["items"]
         return {pod["metadata"]["name"]: pod for pod in found if is_ready(pod)}
 
     def wait_for_pods(self, number: int) -> dict[str, dict[str, Any]]:
-        """The Service leads to so many, all of which are ready."""
+        """Wait until the Service leads to `number` pods, and all of them are ready; return these pods."""
 
         def all_ready() -> dict[str, dict[str, Any]]:
             there = pods.get(self.system.node, HOME, "pods", SELECTOR)["items"]
@@ -143,7 +143,7 @@ def test_psql_reads_by_the_commands_of_the_guide(served: Served) -> None:
 
 
 def test_only_who_proves_to_be_the_server_gets_a_token(served: Served) -> None:
-    """Of another authority, by another name: the client sends nothing. And a token for others lets nobody in."""
+    """A client sends no token to a server of another authority or name, and a token for another audience is refused."""
     other = served.shell.folder / "other.crt"
     other.write_bytes(Authority.named("other").pair.certificate)
     for options, text in (
