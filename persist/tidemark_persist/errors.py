@@ -11,7 +11,7 @@ PersistError
 ├── ShardDeleted          the shard is being deleted and accepts no writes
 ├── ForeignCommit         another program changed the table: begin anew from the table as it is now
 ├── NotReadable           the time is before the since or not before the upper
-├── PartGone              vacuum deleted a file of a listing: take a new listing, under a lease
+├── PartGone              a file of a listing was deleted: take a new listing, under a lease; or it is lost
 ├── DiffOverflow          a multiplicity does not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
 ├── IndeterminateCommit   the commit may or may not have landed: retry with the same commit id

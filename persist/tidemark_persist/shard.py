@@ -7,7 +7,9 @@ reads and writes look for newer versions first, `state()` does not.
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import RLock
 from typing import TypeAlias
@@ -36,6 +38,7 @@ from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import ShardId, Time, checked_frontier, show
 
 DEFAULT_POLICY = MaintenancePolicy()
+LOOK_THREADS = 4
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
@@ -56,6 +59,7 @@ class ShardReader:
         self._log = log
         self._lock = lock or RLock()
         self._table_schema = pa.schema(log.schema.to_arrow())
+        self._looked_for = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,6 +95,29 @@ class ShardReader:
         reader that keeps a copy up to date by the updates alone remembers it."""
         foreign = self._log.foreign
         return f"{self.shard_id}@{foreign}" if foreign else self.shard_id
+
+    def lost_files(self) -> frozenset[str]:
+        """The paths of live files that were found to be lost."""
+        with self._lock:
+            return self._log.lost_files()
+
+    def look_for_lost_files(self, most: int | None = None) -> frozenset[str]:
+        """Asks the store for live files, the next `most` of them in turn (None: all). Where it does not have one any
+        more, the handle has another epoch. Returns the paths of all that were found to be lost. Raises StorageError.
+        """
+        with self._lock:
+            self._log.follow()
+            paths = sorted(file.path for file in self._log.state.files())
+            if most is not None and most < len(paths):
+                start = bisect_right(paths, self._looked_for)
+                paths = [*paths[start:], *paths[:start]][:most]
+                self._looked_for = paths[-1]
+        with ThreadPoolExecutor(LOOK_THREADS) as pool:
+            found = list(pool.map(self._log.storage.stat, paths))
+        with self._lock:
+            if missing := [path for path, stat in zip(paths, found, strict=True) if stat is None]:
+                self._log.note_lost(missing)
+            return self._log.lost_files()
 
     def mark_replaced(self, contents: str, reached: int) -> bool:
         """A copy of the contents with this name was complete at time `reached`. Where these are the handle's contents,
@@ -238,9 +265,11 @@ class Shard(ShardReader):
         commit_id: str | None = None,
         since: int | None = None,
         epoch: int | None = None,
+        lost: frozenset[str] = frozenset(),
     ) -> Appended | UpperMismatch:
         """Appends updates with times in `[expected_upper, new_upper)` and moves the upper, if it is as expected.
-        `since`: the writer does not know earlier times; the same commit gives them up.
+        `since`: the writer does not know earlier times; the same commit gives them up. `lost`: lost files, whose rows
+        are among the updates; the same commit takes them away, and nothing is appended where one is not live.
 
         `updates`: rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote; or None,
         which only moves the upper. `commit_id` names the append for retries: after `IndeterminateCommit` or a crash,
@@ -249,7 +278,9 @@ class Shard(ShardReader):
         ForeignCommit, StorageError.
         """
         id, retry = commit_id or uuid.uuid4().hex, commit_id is not None
-        append = appending.checked_append(expected_upper, new_upper, term, id, retry=retry, since=since, epoch=epoch)
+        append = appending.checked_append(
+            expected_upper, new_upper, term, id, retry=retry, since=since, epoch=epoch, lost=lost
+        )
         with self._lock:
             self._log.follow()
             ended = appending.decided(self._log, append, tried=append.retry)

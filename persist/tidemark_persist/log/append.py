@@ -47,6 +47,7 @@ class Append:
     retry: bool  # the caller names the commit: it may have landed in an earlier call
     since: Time | None = None  # the first time whose contents the writer knows
     epoch: int | None = None  # in which the writer began; None: in any
+    lost: frozenset[str] = frozenset()  # lost files, whose rows are among those of the append
 
 
 def checked_append(
@@ -58,6 +59,7 @@ def checked_append(
     retry: bool,
     since: int | None = None,
     epoch: int | None = None,
+    lost: frozenset[str] = frozenset(),
 ) -> Append:
     """An `Append`, or `InvalidTime`."""
     lower = checked_frontier(expected_upper, "the expected upper")
@@ -67,7 +69,7 @@ def checked_append(
     first = None if since is None else checked_frontier(since, "the since")
     if first is not None and first >= upper:
         raise InvalidTime(f"since {show(first)} would reach the new upper {show(upper)} and leave no time to read")
-    return Append(lower, upper, checked_term(term), commit_id, retry, first, epoch)
+    return Append(lower, upper, checked_term(term), commit_id, retry, first, epoch, lost)
 
 
 def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
@@ -93,12 +95,13 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
             return ended
         tried = True
         now = state.frontiers
+        if not all(map(state.holds, append.lost)):  # a compaction that had read them has put their rows back
+            return UpperMismatch(now.upper)
         term = append.term if append.term > now.term else None
         since = append.since if append.since is not None and append.since > now.since else None
         foreign = log.foreign if log.foreign > now.foreign else None
-        return Change(
-            append.commit_id, upper=append.new_upper, since=since, term=term, adds=tuple(files), foreign=foreign
-        )
+        removes = tuple(file for file in state.files() if file.path in append.lost) if append.lost else ()
+        return Change(append.commit_id, append.new_upper, since, term, tuple(files), removes, foreign)
 
     outcome: Change | Appended | UpperMismatch = transact(log, decide)
     if isinstance(outcome, Change):

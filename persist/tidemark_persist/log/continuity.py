@@ -6,6 +6,7 @@
     entry of ours whose writer counts a later change         the handle has not seen it: a writer that had not either
                                                              committed to a backup, and then did
     more entries than are looked at, or some are gone        not known
+    a live file that the store does not have any more        somebody has deleted it: its rows are unknown
 
 In each case the handle accepts the table as it is, and its *epoch* becomes another one. A dataflow, a sink or an
 ingestion that goes on from what it read before names the epoch in which it began; the handle raises ForeignCommit where
@@ -16,11 +17,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidemark_persist.errors import ForeignCommit
-from tidemark_persist.log.entry import LogEntry
+from tidemark_persist.log.entry import DataFile, LogEntry
 
 LOOK_BACK = 20
 """Entries before the opened version in which a writer looks for commits of other programs, once."""
@@ -33,12 +34,13 @@ ReadEntry = Callable[[int], LogEntry | None]
 class Continuity:
     """`tip`: the name of the entry at the handle's version; None where it is not known. `foreign`: a number that
     grows with each change by another program: the commit's time, the time when the change was noticed, or
-    a time that a copy of the lost contents has."""
+    a time that a copy of the lost contents has. `lost`: the paths of files that were found to be lost."""
 
     location: str
     tip: str | None = None
     epoch: int = field(default_factory=lambda: next(_EPOCHS))
     foreign: int = 0
+    lost: frozenset[str] = frozenset()
     _why: ForeignCommit | None = None
 
     def check(self, epoch: int | None) -> None:
@@ -122,6 +124,15 @@ class Continuity:
         has, which counts the change alike for all processes that hear of it; None: the change counts as of now."""
         self._count(int(time.time() * 1000) if reached is None else reached)
         self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
+
+    def files_lost(self, version: int, files: Sequence[DataFile]) -> None:
+        """Live files are lost. The newest time in them counts the change, alike for all processes that find them."""
+        self.lost |= {file.path for file in files}
+        self._count(min(max(file.max_time for file in files), int(time.time() * 1000)))
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        self._begin(
+            version, f"file {files[0].path}{more} of the table {self.location} is lost: another program deleted it"
+        )
 
     def _unknown(self, before: int, after: int) -> None:
         """Counts no change: the writer of the entries between has counted those that there were."""

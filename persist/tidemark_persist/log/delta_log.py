@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -271,6 +271,18 @@ class DeltaLog:
     def foreign(self) -> int:
         """A number that grows with each change by another program that is known; 0: none."""
         return max(self.state.frontiers.foreign, self.continuity.foreign)
+
+    def lost_files(self) -> frozenset[str]:
+        """The paths of live files that were found to be lost."""
+        return frozenset(path for path in self.continuity.lost if self.state.holds(path))
+
+    def note_lost(self, paths: Iterable[str]) -> None:
+        """Files that the store does not have are lost where the newest version refers to them."""
+        self.follow_closely()
+        wanted = set(paths) - self.continuity.lost
+        lost = [file for file in self.state.files() if file.path in wanted and self.storage.stat(file.path) is None]
+        if lost:
+            self.continuity.files_lost(self.version, lost)
 
     def check_contents(self) -> None:
         """Raises ShardMismatch where another program left what no reader of a shard understands."""

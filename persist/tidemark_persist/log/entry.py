@@ -72,8 +72,8 @@ class Change:
 
     @property
     def compacts(self) -> bool:
-        """A compaction replaces files without changing what any reader sees."""
-        return bool(self.removes)
+        """A compaction replaces files without changing what any reader sees. An append takes lost files away."""
+        return bool(self.removes) and self.upper is None
 
     def actions(self, now_ms: int) -> list[AddAction | RemoveAction]:
         """The file actions, for delta-rs."""

@@ -53,7 +53,7 @@ def tidy_policy(retention: int) -> MaintenancePolicy:
     )
 
 
-def opened(location: Path, retention: int = 900) -> Shard:
+def opened(location: Path | str, retention: int = 900) -> Shard:
     """A handle that looks for a table in its table's place at every look."""
     shard = create_or_open(str(location), COLUMNS, shard_id="s", policy=tidy_policy(retention))
     shard._log._gap_check_seconds = 0.0

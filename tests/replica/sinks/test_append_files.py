@@ -46,9 +46,9 @@ def test_files_of_an_append_that_came_too_late_are_taken_back(
         view.step(10)
     stage = shard_updates.stage
 
-    def overtaken(shard: Shard, append: AppendAttempt) -> list[StagedFile]:
+    def overtaken(shard: Shard, append: AppendAttempt, lost: frozenset[str]) -> list[StagedFile]:
         monkeypatch.setattr(materialized_view, "stage", stage)
-        files = stage(shard, append)
+        files = stage(shard, append, lost)
         assert files
         faster.write_until(10)
         return files

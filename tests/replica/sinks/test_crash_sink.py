@@ -60,7 +60,7 @@ def contents(updates: Iterable[Update], at: int) -> Counter[tuple[Any, ...]]:
     return +found
 
 
-def persisted(location: Path, at: int) -> Counter[tuple[Any, ...]]:
+def persisted(location: Path | str, at: int) -> Counter[tuple[Any, ...]]:
     table = open_shard(str(location)).snapshot(at)
     return Counter({(r["n"], r["s"], r["__error"]): r["__diff"] for r in table.to_pylist()})
 
@@ -68,7 +68,7 @@ def persisted(location: Path, at: int) -> Counter[tuple[Any, ...]]:
 class View:
     """One replica's sink over a history, stepped by the test."""
 
-    def __init__(self, folder: Path, location: Path, updates: list[Update], as_of: int, loop: Loop) -> None:
+    def __init__(self, folder: Path, location: Path | str, updates: list[Update], as_of: int, loop: Loop) -> None:
         self.folder, self.updates, self.frontier, self.as_of, self.loop = folder, updates, as_of, as_of, loop
         folder.mkdir(exist_ok=True)
         shard = ShardMetadata(ShardId("v"), str(location), (Column("n", BIGINT), Column("s", STRING)))

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tests.replica.tables import Table, persisted
-from tidemark_persist import ShardNotFound, open_shard
+from tidemark_persist import PartGone, ShardNotFound, open_shard
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
 from tidemark_protocol.messages.responses import (
@@ -135,6 +135,31 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     client = connected(replica, table, view)
     assert any("a backup" in message for message in client.wait_for(told("table_changed")))
     follows(table, view, 104)
+    client.close()
+
+
+def test_a_lost_file_of_a_view_is_told_and_corrected_while_the_replica_runs(
+    replica: ReplicaProcess, tmp_path: Path
+) -> None:
+    """Of all files that the view has; the first step after the correction has what was in them."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 2), ((2, "b"), 4, 1))
+    client = connected(replica, table, view)
+    follows(table, view, 100)
+    parts = open_shard(view.location).snapshot_parts(table.upper - 1)
+    for part in parts:
+        Path(view.location, part.path).unlink()
+    assert client.wait_end() is None, "it is not noticed"
+    client.close()
+    with pytest.raises(PartGone):
+        persisted(view.location, table.upper - 1)
+
+    client = connected(replica, table, view)
+    (message, *_) = client.wait_for(told("table_changed"))
+    assert f"of the table {view.location} is lost: another program deleted it" in message
+    follows(table, view, 101)
+    assert persisted(view.location, table.upper - 1)[1, "a"] == 2
+    assert not error_of_subscribe(client.responses)
     client.close()
 
 

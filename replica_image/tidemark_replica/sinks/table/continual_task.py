@@ -55,6 +55,8 @@ class ContinualTaskProgress(SinkProgress):
 class ContinualTaskSink(MaterializedViewSink):
     """Runs on the command loop; appends on a pool, one at a time."""
 
+    corrects = False
+
     def __init__(
         self,
         id: GlobalId,

@@ -8,9 +8,10 @@
 The sink is read-only until AllowWrites gives it a term: it follows the shard's upper, and compacts its staged output
 where much accumulates (staged_compaction.py). Another revision, with other contents, may write meanwhile, so the sink
 compares only once the shard was written under its own term. Where another revision has written after the sink released
-its staged output, the sink cannot correct the shard and stops. Where another program has changed the table, or put a
-backup in its place, the dataflow begins anew (`check_table`), and its next sink corrects the table. Whenever the
-process dies, the shard holds the whole append or nothing of it, and the next process begins by comparing.
+its staged output, the sink cannot correct the shard and stops. Where another program has changed the table, has put a
+backup in its place, or has deleted a file of it (lost_files.py), the dataflow begins anew (`check_table`), and its next
+sink corrects the table. Whenever the process dies, the shard holds the whole append or nothing of it, and the next
+process begins by comparing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidemark_persist import (
     CommitForgotten,
     Fenced,
     ForeignCommit,
+    PartGone,
     Shard,
     ShardDeleted,
     ShardMismatch,
@@ -41,6 +43,7 @@ from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.destinations.backup_check import BackupCheck
 from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.table.lost_files import LostFileCheck
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
@@ -70,6 +73,9 @@ class AppendOutcome:
 class MaterializedViewSink:
     """Runs on the command loop; appends on a pool, one at a time."""
 
+    corrects = True
+    """Whether the sink can write again what the table has lost."""
+
     def __init__(
         self,
         id: GlobalId,
@@ -91,6 +97,7 @@ class MaterializedViewSink:
         self._as_of = as_of.encode()
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
         self._publishers, self._backup_check = publishers, backup_check
+        self._lost_files = LostFileCheck(shard, handles, jobs)
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
@@ -191,6 +198,8 @@ class MaterializedViewSink:
         if self.term is not None and self._is_under_own_term(shard):
             for publisher in self._publishers:
                 publisher.advance(self._progress.upper or 0, self.term)
+            if self.corrects and not self.write_frontier.is_empty:
+                self._lost_files.advance()
         if self._job is not None or self._stopped:
             return
         if self._progress.has_diverged:
@@ -322,6 +331,11 @@ class MaterializedViewSink:
             outcome = append_to(shard, append, epoch)
         except ShardDeleted as deleted:
             outcome = append_to(self._reopened(deleted), append, epoch)
+        except PartGone:  # a correction goes on from nothing that was read before
+            if not append.correct or not shard.look_for_lost_files():
+                raise
+            self._epoch = shard.epoch
+            outcome = append_to(shard, append, self._epoch)
         if append.correct and outcome.won:
             self.correction_seconds = time.monotonic() - began
         return outcome
@@ -417,7 +431,8 @@ def append_to(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> 
     shard.check_epoch(epoch)
     upper = shard.refresh().upper
     # where the upper has moved on, only the outcome is needed: the contents to compare with may be compacted by now
-    files = stage(shard, append) if upper == append.expected_upper else []
+    lost = shard.lost_files() if append.correct and append.syncs else frozenset[str]()
+    files = stage(shard, append, lost) if upper == append.expected_upper else []
     try:
         ended = shard.compare_and_append(
             files,
@@ -425,8 +440,9 @@ def append_to(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> 
             new_upper=append.new_upper,
             term=append.term,
             commit_id=append.commit_id,
-            since=append.since,
+            since=append.first_time if lost else append.since,  # earlier contents lack what was lost
             epoch=epoch,
+            lost=lost,
         )
     except CommitForgotten:
         ended = None

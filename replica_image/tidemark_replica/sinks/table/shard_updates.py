@@ -7,7 +7,7 @@ append reads only its own deltas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -57,14 +57,15 @@ class Rows:
                 yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
 
 
-def stage(shard: Shard, append: AppendAttempt) -> list[StagedFile]:
-    """Writes the updates of the append to files beside the shard; returns none where there are no updates."""
+def stage(shard: Shard, append: AppendAttempt, lost: Collection[str] = ()) -> list[StagedFile]:
+    """Writes the updates of the append to files beside the shard; returns none where there are no updates. `lost`:
+    files of the shard that a correction takes to be empty."""
     rows = Rows.of(shard)
     if not append.syncs:
         return []
     wanted = (moved(table, append) for table in rows.read(append.deltas))
     if append.correct and append.expected_upper > 0:
-        return corrected(shard, rows, wanted, append)
+        return corrected(shard, rows, wanted, append, lost)
     return written(shard, rows, wanted, staged_bytes(append))
 
 
@@ -109,10 +110,12 @@ def at_least(table: Table, time: int) -> Table:
     return table.set_column(index, table.schema.field(index), times)
 
 
-def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: AppendAttempt) -> list[StagedFile]:
+def corrected(
+    shard: Shard, rows: Rows, wanted: Iterable[Table], append: AppendAttempt, lost: Collection[str]
+) -> list[StagedFile]:
     """`wanted` minus the contents of the shard just before the expected upper."""
     with shard.lease():
-        parts = shard.snapshot_parts(append.expected_upper - 1)
+        parts = [part for part in shard.snapshot_parts(append.expected_upper - 1) if part.path not in lost]
         size = sum(part.size for part in parts) + staged_bytes(append)
         return written(shard, rows, chain(wanted, persisted(rows, parts, append.first_time)), size)
 
