@@ -21,7 +21,7 @@ from tidemark_protocol.explained_plan import ExplainedOperator, ExplainedPlan, l
 from tidemark_protocol.functions.sql_text import literal_sql, positional, to_sql
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import Planned
-from tidemark_protocol.plan.change_costs import cost_of_change
+from tidemark_protocol.plan.change_costs import Upkeep, upkeep_of
 from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ContinualTaskSink,
@@ -91,8 +91,7 @@ def explain_dataflow(
     exported = [(i.on, i.columns) for i in description.index_exports]
     exported += [(s.on, s.sink.shard.columns) for s in description.sink_exports if isinstance(s.sink, ShardSink)]
     imports = tuple(_imports(description.source_imports, description.index_imports, names))
-    is_auto = any(getattr(export.sink, "refresh_policy", "") == AUTO for export in description.sink_exports)
-    objects = tuple(_objects(description.objects, exported, names, rows, is_auto=is_auto))
+    objects = tuple(_objects(description.objects, exported, names, rows, _policy(description)))
     exports = []
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
@@ -115,6 +114,12 @@ def explain_planned(
     return ExplainedPlan(imports, tuple(_objects(planned.objects, exported, names, rows)))
 
 
+def _policy(description: DataflowDescription) -> str:
+    """The refresh policy of all exports; empty: they have none, or several."""
+    policies = {getattr(export.sink, "refresh_policy", "") for export in description.sink_exports}
+    return policies.pop() if len(policies) == 1 and not description.index_exports else ""
+
+
 def _imports(sources: Iterable[SourceImport], indexes: Iterable[IndexImport], names: RowNames) -> Iterator[str]:
     for source in sources:
         columns = ", ".join(source.shard.columns[c].name for c in source.columns)
@@ -129,15 +134,14 @@ def _objects(
     exported: Iterable[tuple[GlobalId, Sequence[Column]]],
     names: RowNames,
     rows: Mapping[GlobalId, int],
-    *,
-    is_auto: bool = False,
+    policy: str = "",
 ) -> Iterator[tuple[str, ExplainedOperator]]:
     estimates = RowEstimates(rows)
     for on, columns in exported:
         names.export(on, columns)
     for built in objects:
         names.built(built.id, built.plan)
-        yield built.id, _Printer(names, estimates, is_auto=is_auto).operator(built.plan)
+        yield built.id, _Printer(names, estimates, policy).operator(built.plan)
         estimates.bind(built.id, built.plan)
 
 
@@ -172,11 +176,11 @@ _SINKS = {
 
 
 class _Printer:
-    """Prints the nodes of plans. `names`: those of columns; None: all are shown by position. `is_auto`: also what a
-    change costs each operator."""
+    """Prints the nodes of plans. `names`: those of columns; None: all are shown by position, and no upkeep. `policy`:
+    the refresh policy, where all exports have the same one."""
 
-    def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, *, is_auto: bool = False) -> None:
-        self._names, self._estimates, self._is_auto = names, estimates or RowEstimates({}), is_auto
+    def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, policy: str = "") -> None:
+        self._names, self._estimates, self._policy = names, estimates or RowEstimates({}), policy
 
     def operator(self, plan: Plan, *above: Plan) -> ExplainedOperator:
         """The plan's tree. `above`: the operators that read it, the nearest last."""
@@ -187,20 +191,23 @@ class _Printer:
         if isinstance(plan, LetRec):
             self._estimates.forget(binding.id for binding in plan.bindings)
             bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
-            return ExplainedOperator("LetRec", (self.operator(plan.body),), bindings=bindings)
+            body = (self.operator(plan.body),)
+            return ExplainedOperator("LetRec", body, bindings=bindings, upkeep=self._upkeep(plan))
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
         details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
         if isinstance(plan, Reduce) and _has_parts(plan, *above[-2:]) and (rows := self._estimates.of(plan.input)):
             details += (f"before the join, which meets a row per group in place of about {rows:,}",)
-        if self._is_auto and (cost := cost_of_change(plan)):
-            details += (f"a change {cost}",)
         return ExplainedOperator(
             self._node(plan),
             tuple(self.operator(each, *above[-1:], plan) for each in inputs_of(plan)),
             self._estimates.of(plan),
             details,
             reads=plan.id if isinstance(plan, Get) else "",
+            upkeep=self._upkeep(plan),
         )
+
+    def _upkeep(self, plan: Plan) -> Upkeep | None:
+        return None if self._names is None else upkeep_of(plan, self._estimates.of, self._policy)
 
     def _row(self, plan: Plan) -> ColumnFormat:
         """The columns of the plan's output."""

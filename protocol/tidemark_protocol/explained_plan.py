@@ -1,8 +1,9 @@
 """A plan for people, as a tree of operators, and its forms: text, JSON, and a picture in Mermaid's language.
 
-text      Join linear: 0 → 1 on [k = k] keep [s | y]        mermaid    n1["Join linear: ..."]
-            Get s.t (about 1,048,576 rows)                             n2["Get s.t<br/>about ... rows"] --> n1
-            Get s.u                                                    n3["Get s.u"] --> n1
+text      Join linear: 0 → 1 on [k = k] keep [s | y]        mermaid    n1["Join linear: ...<br/>incremental: ..."]
+              incremental: a change meets the rows ...                 n2["Get s.t<br/>about ... rows"] --> n1
+            Get s.t (about 1,048,576 rows)                             n3["Get s.u"] --> n1
+            Get s.u
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark_protocol.plan.change_costs import Upkeep
 
 OUTPUTS = ("text", "json", "mermaid")
 _MOST_SHOWN = 160
@@ -21,7 +25,8 @@ _MOST_SHOWN = 160
 @dataclass(frozen=True)
 class ExplainedOperator:
     """An operator. `rows`: an estimate, None: unknown. `details`: lines below its own. `bindings`: what is computed
-    first, each with its heading. `reads`: the collection that it reads."""
+    first, each with its heading. `reads`: the collection that it reads. `upkeep`: how it is kept true, and its
+    cost; text and pictures leave out that of operators without state."""
 
     text: str
     inputs: tuple[ExplainedOperator, ...] = ()
@@ -29,6 +34,13 @@ class ExplainedOperator:
     details: tuple[str, ...] = ()
     bindings: tuple[tuple[str, ExplainedOperator], ...] = ()
     reads: str = ""
+    upkeep: Upkeep | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The details, and the upkeep of what keeps state."""
+        shown = None if self.upkeep is None or self.upkeep.is_stateless else self.upkeep.text
+        return self.details if shown is None else (*self.details, shown)
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ def lines(operator: ExplainedOperator, depth: int = 0) -> Iterator[str]:
     pad = "  " * depth
     about = "" if operator.rows is None else f" (about {operator.rows:,} rows)"
     yield f"{pad}{operator.text}{about}"
-    yield from (f"{pad}    {detail}" for detail in operator.details)
+    yield from (f"{pad}    {detail}" for detail in operator.notes)
     for heading, value in operator.bindings:
         if heading:
             yield f"{pad}  {heading}"
@@ -88,6 +100,9 @@ def _object(operator: ExplainedOperator) -> dict[str, Any]:
         made["rows"] = operator.rows
     if operator.details:
         made["details"] = operator.details
+    if (upkeep := operator.upkeep) is not None:
+        cost = {} if upkeep.rows is None else {"rows": upkeep.rows}
+        made["upkeep"] = {"how": upkeep.how, **cost, "per": upkeep.per, "why": upkeep.why}
     if operator.bindings:
         made["bindings"] = [{"name": heading, "plan": _object(value)} for heading, value in operator.bindings]
     if operator.inputs:
@@ -120,7 +135,7 @@ class _Chart:
             below.append(self.count - 1)
         own, self.count = self.count, self.count + 1
         about = "" if operator.rows is None else f"<br/>about {operator.rows:,} rows"
-        details = "".join(f"<br/>{_label(detail)}" for detail in operator.details)
+        details = "".join(f"<br/>{_label(detail)}" for detail in operator.notes)
         yield f'n{own}["{_label(operator.text)}{details}{about}"]'
         yield from (f"n{each} --> n{own}" for each in below)
         if operator.reads in self.objects:

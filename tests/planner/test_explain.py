@@ -92,6 +92,69 @@ def test_estimates_stand_beside_what_is_counted(catalyst: Catalyst) -> None:
     assert [line.split()[0] for line in half.splitlines() if " (about " in line] == ["Get"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "upkeep"),
+    [
+        ("SELECT k, x + 1 AS c FROM s.t WHERE x > 1 UNION ALL SELECT k, y FROM s.u", {}),
+        (
+            "SELECT s, sum(x) AS c FROM s.t GROUP BY s",
+            {"Reduce": "incremental, about 1 row a change: the totals of its"},
+        ),
+        (
+            "SELECT count(DISTINCT x) AS c FROM s.t",
+            {"Reduce": "incremental, about 1 row a change: the totals and distinct"},
+        ),
+        (
+            "SELECT max(x) AS c FROM s.t",
+            {"Reduce": "incremental, about 18 rows a change: the values of the only group"},
+        ),
+        (
+            "SELECT s, median(x) AS c FROM s.t GROUP BY s",
+            {"Reduce": "computed anew, about 4 rows a change: percentile_cont"},
+        ),
+        ("SELECT median(x) AS c FROM s.t", {"Reduce": "computed anew, about 1,048,576 rows a change: percentile_cont"}),
+        (
+            "SELECT rank() OVER (PARTITION BY s ORDER BY x) AS c FROM s.t",
+            {"Window": "computed anew, about 4 rows a change"},
+        ),
+        ("SELECT rank() OVER (ORDER BY x) AS c FROM s.t", {"Window": "computed anew, about 1,048,576 rows a change"}),
+        ("SELECT k FROM s.t ORDER BY x LIMIT 3", {"TopK": "incremental, about 27 rows a change: the rows of the only"}),
+        ("SELECT k FROM s.t ORDER BY x LIMIT 0", {}),
+        ("SELECT k FROM s.t EXCEPT ALL SELECT k FROM s.u", {"Threshold": "incremental, about 1 row a change"}),
+        (
+            "SELECT t.x, u.y FROM s.t JOIN s.u USING (k)",
+            {
+                "Join": "incremental, about 256 rows a change: a change meets the rows of the other inputs with its "
+                "key, most where input 1 changes"
+            },
+        ),
+        (
+            "SELECT t.x, u.y FROM s.t CROSS JOIN s.u",
+            {
+                "Join": "incremental, about 1,048,576 rows a change: a change meets all rows of an input, "
+                "most where input 1 changes"
+            },
+        ),
+        ("SELECT k FROM s.t WHERE ts <= now()", {"Mfp": "incremental, about 2 rows a change: a row is kept until its"}),
+    ],
+)
+def test_the_upkeep_stands_below_what_keeps_state(catalyst: Catalyst, sql: str, upkeep: dict[str, str]) -> None:
+    """The way, the cost of a change, and why; costs are missing where rows are not counted."""
+    planned = plan(catalyst, one_view(sql))
+    assert isinstance(planned, Planned), planned
+    counted = explain_planned(planned, INDEXED, {GlobalId("s.t"): 1 << 20, GlobalId("s.u"): 4096}).text()
+    shown, operator = dict[str, str](), ""
+    for line in counted.splitlines():
+        if line.strip().startswith(("incremental", "computed anew")):
+            shown[operator] = line.strip()
+        operator = line.split()[0] if line.strip() else ""
+
+    assert shown.keys() == upkeep.keys(), counted
+    assert [how for name, how in upkeep.items() if not shown[name].startswith(how)] == [], counted
+    if "18 rows" in counted or "27 rows" in counted or "256 rows" in counted:
+        assert "rows a change" not in explain_planned(planned, INDEXED).text()
+
+
 def test_estimates_of_later_objects_and_bindings(catalyst: Catalyst) -> None:
     """A view that another reads, and a binding that is read twice."""
     asked = one_view("SELECT DISTINCT k FROM s.t")
@@ -127,6 +190,9 @@ def test_json_has_the_tree_of_the_text(catalyst: Catalyst) -> None:
         about = f" (about {node['rows']:,} rows)" if "rows" in node else ""
         own = [f"{'  ' * depth}{node['operator']}{about}"]
         own += [f"{'  ' * depth}    {detail}" for detail in node.get("details", ())]
+        if (upkeep := node["upkeep"])["how"] != "stateless":
+            rows = f", about {upkeep['rows']:,} row{'s' * (upkeep['rows'] != 1)}" if "rows" in upkeep else ""
+            own += [f"{'  ' * depth}    {upkeep['how']}{rows}{' a change' * bool(rows)}: {upkeep['why']}"]
         return own + [line for below in node.get("inputs", ()) for line in drawn(below, depth + 1)]
 
     text = explained.form("text")
@@ -146,7 +212,9 @@ def test_a_picture_has_a_node_for_each_operator(catalyst: Catalyst) -> None:
     known = r'flowchart BT|  subgraph o\d+\["[^"]*"\]|  end|    n\d+\[".*"\]|  (  )?n\d+ (-->|-\.->) n\d+'
 
     assert [line for line in chart.splitlines() if not re.fullmatch(known, line)] == []
-    assert len(labels) == len(re.findall(r"^ +\w+", explained.form("text"), re.MULTILINE)) - 3 + 2  # paths; two roots
+    text = re.sub(r"^ +(path|incremental).*\n", "", explained.form("text"), flags=re.MULTILINE)
+    assert len(labels) == len(re.findall(r"^ +\w+", text, re.MULTILINE)) + 2  # two roots
+    assert any("<br/>incremental, about 1 row a change: " in label for label in labels.values())
     assert {end for one, _, other in arrows for end in (one, other)} == set(labels)
     assert sorted(labels[to].partition("<br/>")[0] for _, kind, to in arrows if kind == "-.->") == ["Get u1/v"] * 2
     roots = [node for node in labels if all(one != node or kind == "-.->" for one, kind, _ in arrows)]

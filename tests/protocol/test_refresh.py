@@ -136,18 +136,26 @@ def test_explain_tells_it() -> None:
         assert ", computed anew where the changes of a time, or a refresh, are estimated to cost more\n" in auto
 
 
-def test_explain_tells_what_a_change_costs_each_operator_of_a_view_of_policy_auto() -> None:
-    """By how much state it reads, below the operator."""
+def test_explain_tells_the_upkeep_of_each_operator_by_the_policy() -> None:
+    """Below the operator: a change of an incremental view, or a refresh that computes it anew."""
     schema = (ColumnType(BIGINT),)
     counted = Reduce(Get(GlobalId("t"), schema), refs(schema), (), DistinctReduce(), MapFilterProject.identity(schema))
     built = BuildDesc(GlobalId("o"), Window(counted, (), (), ()))
-    dataflow = replace(with_policy(refreshed(None), "auto"), objects=(built,))
-    lines = [line.strip() for line in explain_dataflow(dataflow).text().splitlines()]
-    assert [line for line in lines if line.startswith("a change ")] == [
-        "a change computes all rows, which are one partition, anew",
-        "a change reads and writes the totals of its group",
-    ]
-    assert "a change " not in explain_dataflow(with_policy(dataflow, "incremental")).text()
+
+    def told(schedule: RefreshSchedule | None, policy: str) -> list[str]:
+        dataflow = replace(with_policy(refreshed(schedule), policy), objects=(built,), index_exports=())
+        lines = explain_dataflow(dataflow, rows={GlobalId("t"): 4096}).text().splitlines()
+        return [line.strip() for line in lines if " a change: " in line or " a refresh: " in line]
+
+    for policy in ("incremental", "auto"):
+        for schedule in (HOURLY, None):
+            assert told(schedule, policy) == [
+                "computed anew, about 1,024 rows a change: a change may show in any row: all are one partition",
+                "incremental, about 1 row a change: the number of rows of its group is kept, and a change is added to "
+                "it",
+            ]
+    why = "a refresh: refreshPolicy full keeps no state between refreshes"
+    assert told(HOURLY, "full") == [f"computed anew, about {n} rows {why}" for n in ("1,024", "4,096", "4,096")]
 
 
 @pytest.mark.parametrize(
