@@ -23,7 +23,7 @@ from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation
 from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
 from tidemark_replica.storage.postgres.values.tuples import RowNotFound, decode, decode_keyed
-from tidemark_replica.storage.postgres.values.updates import updates
+from tidemark_replica.storage.postgres.values.updates import new_errors, updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 FLUSH_BYTES = 32 << 20
@@ -46,7 +46,8 @@ class TableChanges:
     """One table's changes of a tick. `rows`: by key; of no use where changes have whole rows.
 
     `files`: the staged files, at first those of a table that begins, if it does; `rows` has them, or is empty.
-    `begin_at`: transactions that were committed before this position are in these files.
+    `begin_at`: transactions that were committed before this position are in these files. `malformed`: how many error
+    rows the files add.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class TableChanges:
         time: Time,
         snapshot: Sequence[StagedFile] = (),
         begin_at: int = 0,
+        malformed: int = 0,
     ) -> None:
-        self.files, self.begin_at = list(snapshot), begin_at
+        self.files, self.begin_at, self.malformed = list(snapshot), begin_at, malformed
         self.waiting: list[bytes] = []
         self._shard, self._pinned, self._rows, self._time = shard, pinned, rows, time
         self.name, self.oid = ingested.table.name, pinned.oid
@@ -87,6 +89,7 @@ class TableChanges:
         self.waiting.clear()
         remove_staged(self._location, self.files)
         self.files.clear()
+        self.malformed = 0
 
     def renew(self, alive: Callable[[], None]) -> None:
         """Copies the staged files that took hours so far, so that they are young when they are bound."""
@@ -114,6 +117,7 @@ class TableChanges:
                 self._take(messages[first : first + size])
             return
         self._stage(updates.to_batches())
+        self.malformed += new_errors(updates)
         self._rows.add(updates)
 
     def finish(self) -> list[StagedFile]:

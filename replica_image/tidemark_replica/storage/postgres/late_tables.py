@@ -239,7 +239,8 @@ class LateTables:
         for name, pinned in copied.pinned.items():
             table = self._tables[name]
             rows = self._rows[name] = KeyedRows(table.shard, pinned.key, self._alive)
-            changes = TableChanges(table.ingested, table.shard, pinned, rows, self._time, copied.staged[name], lsn)
+            files, malformed = copied.staged[name], copied.malformed[name]
+            changes = TableChanges(table.ingested, table.shard, pinned, rows, self._time, files, lsn, malformed)
             self._changes[name] = changes
             tick.add(changes)
         self._renew()

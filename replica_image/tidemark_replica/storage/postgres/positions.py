@@ -5,6 +5,7 @@
 ("", lsn)         the transactions that were committed before it are bound
 (table, pinned)   the table's oid and columns at its snapshot
 (table, begun)    the time of the binding with its snapshot: older bindings are not the table's any more
+(table, malformed) how many error rows the table has got, those included that are gone
 (table, stopped)  `Reason: text`, where it takes no further transaction
 """
 
@@ -21,7 +22,7 @@ from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.staged_bindings import Entry
 
 SYSTEM, SLOT, LSN = "system", "slot", "lsn"
-PINNED, BEGUN, STOPPED = "pinned", "begun", "stopped"
+PINNED, BEGUN, STOPPED, MALFORMED = "pinned", "begun", "stopped", "malformed"
 Changes = dict[Entry, str | None]
 
 
@@ -57,6 +58,14 @@ class Positions:
     def stop_text(self, table: str) -> str | None:
         """The reason why the table stopped, as text; None while it has not."""
         return self.values.get((table, STOPPED))
+
+    def malformed(self, table: str) -> int:
+        """The number of error rows that the bindings gave the table, those included that are gone."""
+        return int(self.values.get((table, MALFORMED), "0"))
+
+    def counted(self, malformed: Mapping[str, int]) -> Changes:
+        """The counts of tables that get so many more error rows."""
+        return {(name, MALFORMED): str(self.malformed(name) + count) for name, count in malformed.items() if count}
 
 
 def upstream_changes(system: System, slot: str, lsn: int) -> Changes:

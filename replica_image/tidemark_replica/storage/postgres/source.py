@@ -44,17 +44,16 @@ from tidemark_replica.storage.postgres.positions import (
     upstream_changes,
 )
 from tidemark_replica.storage.postgres.relations import PinnedTable
+from tidemark_replica.storage.postgres.slots import drop_slot, start_at_slot
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SNAPSHOT_FAILED, Gap
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import (
     Findings,
     SlotState,
-    check_slot,
     check_system,
     look,
     opened_catalogue,
     publication_gone,
-    slot_state,
     wait_until_visible,
 )
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
@@ -66,7 +65,6 @@ IDLE_SECONDS = 20.0
 """A stream that was not read for so long is opened anew: the server ends it, for want of answers."""
 PROGRESS_BYTES = 16 << 20
 """A position without changes of these tables is bound when it is so far ahead, so that the slot moves on."""
-SLOT_TRIES = 20
 ALIVE_SECONDS = 5.0
 _UNLOGGED = (
     "all rows were written anew, perhaps as the table was unlogged for a while, whose changes are not sent;"
@@ -177,8 +175,8 @@ class PostgresIngestion(Source):
 
     def progress(self) -> Mapping[str, TableReport]:
         """Every table lacks the bytes of WAL that the slots keep behind; a late one more."""
-        behind = next((slot.behind for slot in self._slots()), None)
-        reports = {name: TableReport(name, behind=behind, unit="bytes") for name in self._tables}
+        behind, counts = next((slot.behind for slot in self._slots()), None), self._positions
+        reports = {n: TableReport(n, behind=behind, unit="bytes", malformed=counts.malformed(n)) for n in self._tables}
         if (late := self._late) is not None:
             for name in late.names:
                 reports[name] = replace(reports[name], snapshot_percent=late.percent.get(name, 0))
@@ -276,7 +274,7 @@ class PostgresIngestion(Source):
                 with self._upstream.connect() as connection:
                     check_publication(connection, self._spec.publication)
                 for slot in {self._slot} if self._positions.system is None else {self._slot, self._positions.slot}:
-                    self._drop_slot(replication, slot)
+                    drop_slot(self._upstream, replication, slot)
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
                 with self._upstream.connect() as connection:
@@ -285,6 +283,7 @@ class PostgresIngestion(Source):
                 copied = copy_tables(self._upstream, self._spec, exported, first, time, self._progress)
                 self._show("")
                 changes = self._begun(copied.pinned, copied.stopped, time)
+                changes |= self._positions.counted(copied.malformed)
                 late = self._tables.keys() - {table.spec.name for table in first}
                 self._needs_resume = not copied.pinned and not late
                 if self._needs_resume:
@@ -315,19 +314,6 @@ class PostgresIngestion(Source):
             self._due.pop(name, None)
         return changes
 
-    def _drop_slot(self, replication: Replication, slot: str) -> None:
-        """A slot of this name is of a process that died before it bound, or cannot be used any more."""
-        for _ in range(SLOT_TRIES):
-            with self._upstream.connect() as connection:
-                state = slot_state(connection, slot)
-            if state is None:
-                return
-            if state.active_pid is None:
-                replication.drop_slot(slot)
-                return
-            clock.sleep(0.5)
-        raise IngestionError(f"replication slot {slot} is in use: end the process that pg_replication_slots names")
-
     def _continue(self, time: Time) -> pa.Table:
         """Binds the transactions that came, and late tables that are ready."""
         for rows in self._rows.values():
@@ -339,10 +325,13 @@ class PostgresIngestion(Source):
         now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
         pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
         for name, each in pinned.items():
-            table, rows, files, begin_at = self._tables[name], self._rows_of(name, each), list[StagedFile](), 0
+            table, rows = self._tables[name], self._rows_of(name, each)
             if ready is not None and name in ready.pinned:
-                files, begin_at = ready.staged.get(name, []), ready.lsn
-            tick.add(TableChanges(table.ingested, table.shard, each, rows, time, files, begin_at))
+                files, malformed = ready.staged.get(name, []), ready.tick.malformed.get(name, 0)
+                copied = TableChanges(table.ingested, table.shard, each, rows, time, files, ready.lsn, malformed)
+                tick.add(copied)
+            else:
+                tick.add(TableChanges(table.ingested, table.shard, each, rows, time))
         if ready is not None:
             tick.absorb(ready.tick)
         try:
@@ -369,6 +358,7 @@ class PostgresIngestion(Source):
             pause = pause_after(ready.seconds) if ready is not None and name in ready.pinned else None
             changes = {key: value for key, value in changes.items() if key[0] != name}
             changes |= self._stop(name, error, pause)
+        changes |= self._positions.counted({n: c for n, c in tick.malformed.items() if n not in self._stopped})
         # the tables that go on as they were found, for the next look to compare with
         changes |= {(name, PINNED): each.to_json() for name, each in found.items() if name not in self._stopped}
         if stream.sent - lsn > PROGRESS_BYTES:
@@ -464,27 +454,12 @@ class PostgresIngestion(Source):
             try:
                 check_system(stream.system(), self._system())
                 self._server_start = stream.server_start()
-                self._start(stream)
+                start_at_slot(self._upstream, stream, self._positions.slot, self._positions.lsn, self._spec.publication)
             except BaseException:
                 stream.close()
                 raise
             self._stream = stream
         return self._stream
-
-    def _start(self, stream: Replication) -> None:
-        slot, lsn = self._positions.slot, self._positions.lsn
-        with self._upstream.connect() as connection:
-            check_slot(slot_state(connection, slot), slot, lsn)
-            for tries in range(SLOT_TRIES):
-                try:
-                    stream.start(slot, lsn, self._spec.publication)
-                    break
-                except psycopg.errors.ObjectInUse:
-                    if tries == SLOT_TRIES - 1:
-                        raise
-                    clock.sleep(0.5)  # the server has not noticed yet that an earlier connection ended
-            # nobody makes a slot anew while it is used, so this state stays
-            check_slot(slot_state(connection, slot), slot, lsn)
 
     def _system(self) -> System:
         system = self._positions.system

@@ -39,7 +39,7 @@ class Tick:
     may have changed. `stopped`: tables that stopped in this tick, and take nothing of it. `described`: by table, the
     names of its columns in each description of this tick. `truncated`: tables, and the transactions that emptied
     them by TRUNCATE. `has_changes`: whether any table has a change. `transactions`: those that changed or described a
-    table."""
+    table. `malformed`: once it is finished, how many error rows each table gets."""
 
     def __init__(self, spec: PostgresSource, relations: dict[int, ReplicatedRelation], lsn: int) -> None:
         self.stopped: dict[str, TableStopped] = {}
@@ -47,6 +47,7 @@ class Tick:
         self.truncated: set[tuple[str, int]] = set()
         self.transactions = array("L")
         self.has_changes = False
+        self.malformed: dict[str, int] = {}
         self._names = {table.name: (table.schema, table.table) for table in spec.tables}
         self._spec, self._relations, self._lsn = spec, relations, lsn
         self._tables: dict[int, tuple[TableChanges, ...]] = {}
@@ -117,6 +118,7 @@ class Tick:
         staged: dict[str, list[StagedFile]] = {}
         for table in self._all():
             self._attempt(table, lambda table=table: staged.update({table.name: table.finish()}))  # type: ignore[misc]
+        self.malformed = {table.name: table.malformed for table in self._all()}
         return staged
 
     def _all(self) -> list[TableChanges]:

@@ -5,6 +5,7 @@ Large tables are not copied together with small ones, which would wait for them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.contents.snapshot import Snapshot, SnapshotTables
 from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, check_key
+from tidemark_replica.storage.postgres.values.updates import CountedErrors
 from tidemark_replica.storage.postgres.watch import look
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -48,10 +50,11 @@ class CopiedTable:
 @dataclass(frozen=True)
 class CopiedTables:
     """`pinned`: the tables that were copied. `staged`: their contents; where a shard has rows, the difference to them.
-    `stopped`: why others were not copied."""
+    `malformed`: how many error rows these updates add. `stopped`: why others were not copied."""
 
     pinned: dict[str, PinnedTable]
     staged: dict[str, list[StagedFile]]
+    malformed: Counter[str]
     stopped: dict[str, TableStopped]
 
 
@@ -97,7 +100,7 @@ def copy_tables(
             for name, files in staged.items():
                 remove_staged(by_name[name].shard.location, files)
             raise
-        return CopiedTables(found.pinned, staged, found.stopped)
+        return CopiedTables(found.pinned, staged, found.malformed, found.stopped)
 
 
 def restamped(shard: Shard, files: Sequence[StagedFile], time: Time, alive: Callable[[], None]) -> list[StagedFile]:
@@ -151,11 +154,13 @@ def _compare(
         if name in found.stopped:
             remove_staged(table.shard.location, staged.pop(name))
             found.pinned.pop(name)
+            found.malformed.pop(name, None)
         elif table.shard.state().upper > 0:
             columns, contents = table.ingested.table.columns, staged[name]
             updates = _while_it_goes_on(upstream, difference(table.shard, columns, contents, time))
-            file = write_staged(table.shard.location, updates, schema=arrow_schema(columns))
-            staged[name] = [] if file is None else [file]
+            errors = CountedErrors()
+            file = write_staged(table.shard.location, errors.passed(updates), schema=arrow_schema(columns))
+            staged[name], found.malformed[name] = [] if file is None else [file], errors.count
             remove_staged(table.shard.location, contents)
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psycopg import sql
 
@@ -24,7 +24,7 @@ from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.contents.copied_rows import copied_blocks, parsed
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, UpstreamTable, find_table
-from tidemark_replica.storage.postgres.values.updates import updates
+from tidemark_replica.storage.postgres.values.updates import CountedErrors, updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 COPIES = 4
@@ -51,12 +51,14 @@ class _Range:
 
 @dataclass
 class SnapshotTables:
-    """The tables of a snapshot. `pinned`: the copied ones. `stopped`: why others are not copied. `pages`: the sizes."""
+    """The tables of a snapshot. `pinned`: the copied ones. `stopped`: why others are not copied. `pages`: the sizes.
+    `malformed`: how many error rows the copies have."""
 
     pinned: dict[str, PinnedTable]
     stopped: dict[str, TableStopped]
     pages: dict[str, int]
     server_version: int
+    malformed: Counter[str] = field(default_factory=Counter)
 
 
 class Snapshot:
@@ -104,34 +106,38 @@ class Snapshot:
         staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
         done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
         with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
-            for each, file in zip(ranges, pool.map(lambda r: self._copy(r, found, time), ranges), strict=True):
+            copies = pool.map(lambda r: self._copy(r, found, time), ranges)
+            for each, (file, malformed) in zip(ranges, copies, strict=True):
                 name = each.table.name
                 staged[name] += [] if file is None else [file]
+                found.malformed[name] += malformed
                 done[name] += 1
                 self._progress(name, 100 * done[name] // all_of[name])
         return staged
 
-    def _copy(self, of: _Range, found: SnapshotTables, time: Time) -> StagedFile | None:
-        """One range; none of a table that stopped. After a failure of another range, nothing is done any more."""
+    def _copy(self, of: _Range, found: SnapshotTables, time: Time) -> tuple[StagedFile | None, int]:
+        """The file of one range, and how many error rows it has; none of a table that stopped. After a failure of
+        another range, nothing is done any more."""
         if self._cancelled.is_set():
             raise SourceNotReady("the snapshot was given up")
+        errors = CountedErrors()
         if of.table.name in found.stopped:
-            return None
+            return None, 0
         try:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
                 blocks = copied_blocks(self._upstream, connection, _query(of, schema.names))
                 batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
-                file = write_staged(of.ingested.shard.location, batches, schema=schema)
+                file = write_staged(of.ingested.shard.location, errors.passed(batches), schema=schema)
         except TableStopped as error:
             found.stopped[of.table.name] = error
-            return None
+            return None, 0
         except BaseException:
             self._cancelled.set()
             raise
         if file is not None:
             self._written.append((of.ingested.shard.location, file))
-        return file
+        return file, errors.count
 
     def _locked(self, connection: Connection, table: PostgresTable) -> tuple[UpstreamTable, int]:
         """The table, and the number of its pages."""

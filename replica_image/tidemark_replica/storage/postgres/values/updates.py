@@ -5,11 +5,12 @@ A row with a value that its column's type does not have is an error row, which d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemark_persist import DIFF, ERROR
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.keyed.digests import with_digests
 from tidemark_replica.storage.postgres.values.text_values import parse
@@ -17,6 +18,27 @@ from tidemark_replica.storage.update_rows import stamped
 from tidemark_replica.values.error_text import error_text
 
 UNREADABLE = "VALUE_NOT_REPRESENTABLE"
+
+
+def new_errors(updates: pa.RecordBatch | pa.Table) -> int:
+    """The number of error rows that the updates add."""
+    errors = updates.column(ERROR)
+    if errors.null_count == len(errors):
+        return 0
+    diffs = pc.filter(updates.column(DIFF), pc.is_valid(errors))
+    return pc.sum(pc.max_element_wise(diffs, 0)).as_py() or 0
+
+
+class CountedErrors:
+    """Counts the error rows that batches of updates add, as they pass."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def passed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.count += new_errors(batch)
+            yield batch
 
 
 def updates(
