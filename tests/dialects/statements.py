@@ -90,7 +90,7 @@ i::varchar(2): the type; i::numeric: the type; d - d: Sub of date; d + 1: Add of
 sqrt(f): SQRT; ln(f): LN; power(f, 2): POW; initcap(s): INITCAP; left(s, -1): LEFT
 s ~ 'a': REGEXP_LIKE; s !~ 'a': REGEXP_LIKE; (i, j) = (7, 2): Tuple; trim(both from s): position
 'x'::date: yyyy-mm-dd; s SIMILAR TO 'a': SimilarTo; 1e3: an exponent; my_function(i): my_function()
-array_agg(i): ARRAY_AGG; i = ANY(ARRAY[1]): Any; md5(s): MD5; s::jsonb -> 'a': JSON_EXTRACT
+array_agg(i): ARRAY_AGG; md5(s): MD5; s::jsonb -> 'a': JSON_EXTRACT
 count(DISTINCT (i, j)): Tuple; string_agg(s, ','): GROUP_CONCAT; 'today'::date: yyyy-mm-dd; E'a': ByteString
 s::boolean: cast of text to boolean; i # j: BitwiseXor; i ^ 2: POW; '{1}'::int[]: the type
 substring(s from 0): SUBSTRING

@@ -2,6 +2,7 @@
 
     SELECT * FROM t WHERE k = $1 AND n = $2 LIMIT $3      int4 7, an untyped text, int8 10
     SELECT * FROM t WHERE k =  CAST('7' AS int)  AND n =  'O''Hara'  LIMIT 10
+    SELECT * FROM t WHERE k = ANY ($1)             k = ANY ( CAST('{7,8}' AS bigint[]) ), which the planner reads
 
 A typed value is a cast of its text, so that it has the type that the client gave, and no token beside it can become a
 part of it. A text without a type is an untyped literal, as PostgreSQL takes it. A literal has blanks on both sides, and
@@ -20,7 +21,8 @@ from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import SPARK, Token, significant
-from tidemark_pgwire.values.parameters import MAX_DIGITS, Parameter, decimal_size
+from tidemark_pgwire.values.array_parameters import ELEMENTS
+from tidemark_pgwire.values.parameters import MAX_DIGITS, UUID_OID, Parameter, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
 MAX_BOUND_CHARACTERS = 8 << 20
@@ -44,6 +46,10 @@ _CAST = {
     **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
 }
 """Words of a cast, and the oid of its type."""
+_TEXTS = {"TEXT": 25, "VARCHAR": 1043, "UUID": UUID_OID}
+"""Casts that change no type but that of an array: an untyped parameter is a text."""
+_TYPE_WORDS = ("PRECISION", "WITH", "WITHOUT", "TIME", "ZONE")
+_ARRAYS = {element: array for array, element in ELEMENTS.items()}
 
 
 def parameter_count(found: Sequence[Token]) -> int:
@@ -67,13 +73,22 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
     for at, token in enumerate(found):
         if token.kind == "parameter":
             before = found[at - 1].word if at else ""
-            after = [each.text for each in found[at + 1 : at + 3]]
-            cast = found[at + 3].word if after == [":", ":"] and at + 3 < len(found) else ""
-            oid = _INT8 if before in _COUNTS else _CAST.get(cast, 0)
-            if cast == "TIMESTAMP":
-                oid = 1184 if at + 4 < len(found) and found[at + 4].word == "WITH" else 1114
+            oid = _INT8 if before in _COUNTS else _type_of_cast(found[at + 1 : at + 10])
             types.setdefault(parameter_number(token, MAX_PARAMETER_NUMBER), oid)
     return {number: oid for number, oid in types.items() if oid}
+
+
+def _type_of_cast(after: Sequence[Token]) -> int:
+    """The oid of the type that a parameter is cast to by the tokens after it; 0: by none that is known."""
+    if [each.text for each in after[:2]] != [":", ":"] or len(after) < 3:
+        return 0
+    cast, rest = after[2].word, [each.word or each.text for each in after[3:]]
+    oid = _CAST.get(cast, 0)
+    if cast == "TIMESTAMP":
+        oid = 1184 if rest[:1] == ["WITH"] else 1114
+    while rest and rest[0] in _TYPE_WORDS:
+        del rest[0]
+    return _ARRAYS.get(oid or _TEXTS.get(cast, 0), 0) if rest[:2] == ["[", "]"] else oid
 
 
 def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:
@@ -147,6 +162,8 @@ def _postgres_literal(of: Parameter) -> str:
         return f"CAST({_quoted(None if value is None else _HEX + value.hex())} AS bytea)"
     if kind == "unknown":
         return _quoted(value)
+    if kind.endswith("[]"):
+        return f"CAST({_quoted(of.text)} AS {kind})"
     raise WireError(
         FEATURE_NOT_SUPPORTED,
         f"a parameter of type {kind} has no literal of PostgreSQL's dialect that is known to mean the same in Spark",

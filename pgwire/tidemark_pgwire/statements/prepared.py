@@ -17,6 +17,7 @@ from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireErro
 from tidemark_pgwire.messages.backend import TEXT
 from tidemark_pgwire.statements.inserts import Cell, cell_of
 from tidemark_pgwire.statements.words import Words
+from tidemark_pgwire.values.array_parameters import ELEMENTS
 from tidemark_pgwire.values.parameters import Parameter, decoded
 
 MAX_EXPONENT = 400
@@ -86,6 +87,11 @@ def _type(words: Words) -> int:
     if token.word == "TIMESTAMP":
         oid = _TYPES["TIMESTAMPTZ"] if words.take("WITH", "TIME", "ZONE") else oid
         words.take("WITHOUT", "TIME", "ZONE")
+    if words.take_mark("["):
+        words.require_mark("]")
+        oid = next((array for array, element in ELEMENTS.items() if element == oid), 0)
+        if not oid:
+            raise WireError(FEATURE_NOT_SUPPORTED, f"arrays of {token.text:.40} are not supported as parameters")
     return oid
 
 

@@ -1,38 +1,52 @@
-"""Arrays as parameters, which statements about the catalogue have: `oid = any($1::oid[])`. They are texts inside."""
+"""Arrays as parameters, `x = any($1)`: a text, which the catalogue and the planner read."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
+from uuid import UUID
 
 ITEMS_MAX = 10_000
 _HEAD, _DIMENSION, _SIZE = struct.Struct("!iiI"), struct.Struct("!ii"), struct.Struct("!i")
-
-
-def _number(format: str) -> Callable[[bytes], str]:
-    unpack = struct.Struct(f"!{format}").unpack
-    return lambda data: str(unpack(data)[0])
-
-
-def _text(data: bytes) -> str:
-    return data.decode()
-
-
-ELEMENTS: Mapping[int, tuple[int, Callable[[bytes], str]]] = {
-    1003: (19, _text),
-    1005: (21, _number("h")),
-    1007: (23, _number("i")),
-    1009: (25, _text),
-    1015: (1043, _text),
-    1016: (20, _number("q")),
-    1028: (26, _number("I")),
+_PLAIN = re.compile(r"[0-9A-Za-z.+:-]+", re.ASCII)
+"""Elements that need no quotes."""
+ELEMENTS: Mapping[int, int] = {
+    1000: 16,
+    1003: 19,
+    1005: 21,
+    1007: 23,
+    1009: 25,
+    1015: 1043,
+    1016: 20,
+    1022: 701,
+    1028: 26,
+    1115: 1114,
+    1182: 1082,
+    1185: 1184,
+    1231: 1700,
+    2951: 2950,
 }
-"""By the oid of an array: the oid of its elements, and what reads one of them."""
+"""The oid of an array, and that of its elements."""
+KINDS: Mapping[int, str] = {
+    1000: "boolean[]",
+    1005: "smallint[]",
+    1007: "int[]",
+    1016: "bigint[]",
+    1022: "double precision[]",
+    1028: "bigint[]",
+    1115: "timestamp[]",
+    1182: "date[]",
+    1185: "timestamptz[]",
+    1231: "numeric[]",
+    **dict.fromkeys((1003, 1009, 1015, 2951), "text[]"),
+}
+"""The kinds of parameters: the type of an array in PostgreSQL's dialect."""
 
 
-def array_text(oid: int, data: bytes) -> str:
-    """The text format of an array in the binary one. Raises struct.error or ValueError: it is none."""
-    element, read = ELEMENTS[oid]
+def array_text(data: bytes, element: int, read: Callable[[bytes], str]) -> str:
+    """The text format of an array in the binary one. `element`: the oid of its elements; `read`: the text of one.
+    Raises struct.error or ValueError: it is none."""
     dimensions, _, given = _HEAD.unpack_from(data)
     if dimensions == 0 and len(data) == _HEAD.size:
         return "{}"
@@ -52,5 +66,21 @@ def array_text(oid: int, data: bytes) -> str:
     return "{" + ",".join(items) + "}"
 
 
+def text_of_uuids(text: str) -> str:
+    """The text of an array of UUIDs, each in the form that columns have. Raises ValueError: it is none."""
+    inside = text.strip()
+    if inside[:1] != "{" or inside[-1:] != "}":
+        raise ValueError(text)
+    items = inside[1:-1].split(",") if inside[1:-1].strip() else []
+    return "{" + ",".join(map(_uuid, items)) + "}"
+
+
+def _uuid(item: str) -> str:
+    text = item.strip()
+    return "NULL" if text.upper() == "NULL" else str(UUID(text.removeprefix('"').removesuffix('"')))
+
+
 def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and text.upper() != "NULL":
+        return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, NOT_IN_REPERTOIRE, WireError
 from tidemark_pgwire.messages.backend import BINARY
-from tidemark_pgwire.values.array_parameters import ELEMENTS, array_text
+from tidemark_pgwire.values.array_parameters import ELEMENTS, KINDS, array_text, text_of_uuids
 from tidemark_pgwire.values.types import BY_OID
 
 UNKNOWN = (0, 705)
-UUID_OID = 2950
+UUID_OID, UUIDS_OID = 2950, 2951
 _KINDS = {
     16: "bool",
     17: "bytea",
@@ -39,8 +39,9 @@ _KINDS = {
     2950: "text",
     0: "unknown",
     705: "unknown",
-    **dict.fromkeys(ELEMENTS, "array"),
+    **KINDS,
 }
+_SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _RANGES = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _BOOLS = {
     **dict.fromkeys(("t", "true", "y", "yes", "on", "1"), True),
@@ -63,9 +64,9 @@ _NUMERIC_HEAD = struct.Struct("!HhHH")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, array, or
-    unknown: a text whose type follows from its place in the statement. `text`: the value as a text, which the catalogue
-    takes."""
+    """`kind`: bool, int2, int4, int8, float4, float8, numeric, text, bytea, date, timestamp, timestamptz, unknown
+    (a text whose type follows from its place in the statement), or an array of these, `int[]`. `text`: the value as a
+    text, which the catalogue takes."""
 
     kind: str
     value: Any
@@ -94,7 +95,7 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
     kind = kind_of(oid)
     if data is None:
         return null_of(oid)
-    if kind == "array":
+    if oid in ELEMENTS:
         return _array(oid, format, data)
     if format == BINARY:
         try:
@@ -107,12 +108,25 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
 
 
 def _array(oid: int, format: int, data: bytes) -> Parameter:
-    """`value` is of no use: no statement but those about the catalogue takes arrays."""
+    """`value` is none that Spark's dialect has a literal of. The planner reads the text."""
     try:
-        text = array_text(oid, data) if format == BINARY else _utf8(data)
+        text = array_text(data, ELEMENTS[oid], _element_reader(ELEMENTS[oid])) if format == BINARY else _utf8(data)
     except (struct.error, ValueError):
         raise WireError(INVALID_BINARY, "incorrect binary data format for a parameter that is an array") from None
-    return Parameter("array", frozenset((text,)), text)
+    try:
+        text = text_of_uuids(text) if oid == UUIDS_OID else text
+    except ValueError:
+        raise WireError(INVALID_TEXT, f"invalid input syntax for an array of type uuid: {text!r:.80}") from None
+    return Parameter(kind_of(oid), frozenset((text,)), text)
+
+
+def _element_reader(oid: int) -> Callable[[bytes], str]:
+    def read(data: bytes) -> str:
+        text = decoded(oid, BINARY, data).text
+        assert text is not None
+        return text
+
+    return read
 
 
 def null_of(oid: int) -> Parameter:
@@ -145,6 +159,8 @@ def _as_text(value: Any) -> str:
         return "\\x" + value.hex()
     if isinstance(value, bool):
         return "t" if value else "f"
+    if isinstance(value, float):
+        return _SPECIAL.get(str(value)) or str(value)
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 

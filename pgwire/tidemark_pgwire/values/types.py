@@ -75,6 +75,7 @@ _ARRAYS = {
     "varchar": 1015,
     "json": 199,
     "aclitem": 1034,
+    "uuid": 2951,
 }
 BY_OID |= {oid: PgType(oid, f"_{name}", "array", -1, _BY_NAME[name]) for name, oid in _ARRAYS.items()}
 TEXT, INT4, INT8 = _BY_NAME["text"], _BY_NAME["int4"], _BY_NAME["int8"]

@@ -154,7 +154,7 @@ def _text(cell: Cell, column: Column, parameters: Sequence[Parameter]) -> str | 
 
 def _of_parameter(given: Parameter, column: Column) -> tuple[str | None, str]:
     """The text, and the type that the client says."""
-    if given.kind in ("bytea", "array"):
+    if given.kind == "bytea" or given.kind.endswith("[]"):
         raise WireError(
             FEATURE_NOT_SUPPORTED, f"column {column.name} is {column.type}, and its parameter is of type {given.kind}"
         )

@@ -64,12 +64,11 @@ class Numbers:
     def __init__(self, tables: Tables, tree: exp.Expression, dialect: str) -> None:
         self._is_postgres = dialect == "postgres"
         self._kinds: dict[str, set[Kind]] = {}
-        self._wide: set[str] = set()
+        self._types: dict[str, set[str]] = {}
         for table in tables.tables.values():
             for column in table.columns:
                 self._kinds.setdefault(column.name.lower(), set()).add(kind_of(column.type))
-                if column.type.name == "bigint":
-                    self._wide.add(column.name.lower())
+                self._types.setdefault(column.name.lower(), set()).add(column.type.name)
         self._tables = {
             name.lower(): {column.name.lower(): kind_of(column.type) for column in table.columns}
             for name, table in tables.tables.items()
@@ -152,8 +151,14 @@ class Numbers:
         )
         names = [each.name.lower() for each in inside if isinstance(each, exp.Column)]
         return all(isinstance(each, plain) for each in inside) and all(
-            name in self._kinds and name not in self._wide and name not in self._named for name in names
+            name in self._kinds and "bigint" not in self._types[name] and name not in self._named for name in names
         )
+
+    def integer_type(self, node: Any) -> str | None:
+        """The type of a column of integers, where all columns of its name have it; None: it is not known."""
+        name = node.name.lower() if isinstance(node, exp.Column) else ""
+        found = self._types.get(name, set())
+        return next(iter(found)) if len(found) == 1 and name not in {*self._named, *self._renamed} else None
 
     def _read_of_tables(self, column: exp.Column) -> list[Kind]:
         """The kinds of a column of tables that its SELECT reads, where nothing else has its name; empty: not known. A
